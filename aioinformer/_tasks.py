@@ -1,0 +1,187 @@
+"""The only file that may start, watch over, or protect a bare task.
+
+Everything else opens an `asyncio.TaskGroup`. What is embedded by others (`Client`,
+`SharedInformerFactory`, `APIServer`) is entered and left in different tasks by its
+hosts (test fixtures, ASGI lifespans), where no TaskGroup may be held open; it keeps
+its TaskGroup inside one `Supervisor` task instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ["Supervisor", "finish", "leaf_of", "reap"]
+
+T = TypeVar("T")
+
+
+async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:
+    """Run `cleanup` to its end, even while the caller is being cancelled.
+
+    For the few awaits that must happen on the way out, such as closing a session.
+    Unlike `asyncio.shield()` it never leaves its task behind.
+
+    Args:
+        cleanup: What to run. It is started at once, in a task of its own.
+        within_seconds: How long it may take on the loop's clock; then it is cancelled.
+
+    Returns:
+        Whatever `cleanup` returned.
+
+    Raises:
+        TimeoutError: It did not finish in time and has been cancelled.
+        Exception: Whatever `cleanup` raised.
+
+    Cancellation:
+        Deferred until clean-up is over, then raised. If the clean-up failed as well,
+        its error becomes a note on the `CancelledError`: the cancellation must win.
+    """
+    task = asyncio.create_task(cleanup)
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(within_seconds, expire)
+    try:
+        interrupted = await _outlast(task)
+    finally:
+        timer.cancel()
+
+    failure: BaseException | None
+    if not task.cancelled():
+        failure = task.exception()
+    elif expired:
+        failure = TimeoutError(f"clean-up did not finish within {within_seconds} s")
+    else:
+        failure = asyncio.CancelledError("clean-up cancelled itself")
+
+    if interrupted is not None:
+        if failure is not None:
+            interrupted.add_note(f"clean-up also failed: {failure!r}")
+
+        raise interrupted
+
+    if failure is not None:
+        raise failure
+
+    return task.result()
+
+
+async def reap(task: asyncio.Task[Any]) -> None:
+    """Cancel `task` and wait until it has really ended; its outcome is not raised.
+
+    Cancellation:
+        Deferred until the task has ended.
+    """
+    task.cancel()
+    interrupted = await _outlast(task)
+    if interrupted is not None:
+        raise interrupted
+
+
+def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the only leaf of a nested exception group, or the group itself."""
+    exc: BaseException = group
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+
+    return group if isinstance(exc, BaseExceptionGroup) else exc
+
+
+class Supervisor:
+    """One task that runs a component's whole life, for hosts that enter and leave it.
+
+    `start()` and `stop()` may be called from different tasks of one loop. The life is
+    a coroutine function; it says that it is ready by calling the function that it is
+    given, and then usually waits for its own cancellation inside a TaskGroup.
+    """
+
+    def __init__(
+        self, life: Callable[[Callable[[], None]], Coroutine[Any, Any, None]], name: str
+    ) -> None:
+        self._life = life
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """True from `start()` until the life has ended."""
+        return self._task is not None and not self._task.done()
+
+    async def start(self) -> None:
+        """Start the life and wait until it is ready.
+
+        Raises:
+            BaseException: Whatever ended the life before it was ready.
+
+        Cancellation:
+            Ends the life again, and waits for that.
+        """
+        ready = asyncio.get_running_loop().create_future()
+
+        def tell() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        task = asyncio.create_task(self._life(tell), name=self._name)
+        self._task = task
+        try:
+            await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await reap(task)
+            raise
+        finally:
+            ready.cancel()
+
+        if task.done():
+            self._raise_outcome(task)
+
+    async def stop(self) -> None:
+        """End the life, wait for it, and raise what it failed with; idempotent.
+
+        Raises:
+            BaseException: What the life ended with, other than its cancellation; a
+                group with a single leaf is unwrapped. Raised by the first call only.
+
+        Cancellation:
+            Deferred until the life has ended.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+
+        await reap(task)
+        self._raise_outcome(task)
+
+    @staticmethod
+    def _raise_outcome(task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+
+        failure = task.exception()
+        if failure is None:
+            return
+
+        if isinstance(failure, BaseExceptionGroup):
+            failure = leaf_of(failure)
+
+        raise failure
+
+
+async def _outlast(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+    """Wait for the end of `task`; return the caller's cancellation, if one came."""
+    interrupted: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as exc:
+            interrupted = exc
+
+    return interrupted

@@ -1,0 +1,82 @@
+"""Keys: the text under which an object is kept in a cache or a queue.
+
+A key is `"namespace/name"`, or only `"name"` for what has no namespace. Both parts are
+DNS names without a slash, so a key can be split again without loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aioinformer.errors import OptionsError
+
+__all__ = ["meta_namespace_key", "split_key"]
+
+_ABSENT = object()
+
+
+def meta_namespace_key(obj: object) -> str:
+    """Return the key of `obj`: `"namespace/name"`, or `"name"` without a namespace.
+
+    Args:
+        obj: One of these, tried in this order: a string, which is a key already; an
+            object that carries its `key`, as `KubeObject` and
+            `DeletedFinalStateUnknown` do; one with `name` and `namespace`; a mapping
+            with `metadata`, such as decoded JSON; one with a `metadata` attribute,
+            such as the models of other clients. A null namespace counts as none.
+
+    Raises:
+        OptionsError: If it is none of these, or has no name.
+
+    Example:
+        >>> meta_namespace_key({"metadata": {"namespace": "shop", "name": "web"}})
+        'shop/web'
+    """
+    if isinstance(obj, str):
+        return obj
+
+    key = getattr(obj, "key", None)
+    if isinstance(key, str):
+        return key
+
+    namespace, name = _names_of(obj)
+    if not name or not isinstance(name, str):
+        raise OptionsError(f"this {type(obj).__name__} has no name to make a key of")
+
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Split a key into `(namespace, name)`; the namespace is `""` if there is none.
+
+    Raises:
+        OptionsError: If the key has more than two parts.
+    """
+    namespace, slash, name = key.partition("/")
+    if not slash:
+        return "", key
+
+    if "/" in name:
+        raise OptionsError(f"not a key: {key!r} has more than two parts")
+
+    return namespace, name
+
+
+def _names_of(obj: object) -> tuple[Any, Any]:
+    name = getattr(obj, "name", _ABSENT)
+    if name is not _ABSENT:
+        return getattr(obj, "namespace", None), name
+
+    if isinstance(obj, Mapping):
+        metadata = obj.get("metadata")
+    else:
+        metadata = getattr(obj, "metadata", None)
+
+    if isinstance(metadata, Mapping):
+        return metadata.get("namespace"), metadata.get("name")
+
+    if metadata is None:
+        raise OptionsError(f"this {type(obj).__name__} has no metadata")
+
+    return getattr(metadata, "namespace", None), getattr(metadata, "name", None)

@@ -1,0 +1,95 @@
+"""Reading one path out of a JSON body without decoding the rest of it.
+
+For each path a chain of one-field `msgspec` types is generated once; decoding with it
+skips everything else: about 4 microseconds for a pod, where a whole decode costs 20.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.views import decode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Path", "path_reader"]
+
+Path = str | tuple[str, ...]
+"""`"spec.containers.0.image"`, or a tuple of keys where a key contains a dot."""
+
+
+@lru_cache(maxsize=1024)
+def path_reader(path: Path) -> Callable[[bytes], Any]:
+    """Compile a path to a function from a JSON body to the value there.
+
+    A step of digits is an index into an array, or a key of an object, whichever the
+    body has. Absent, null, and a path that runs into a string or number give None.
+
+    Args:
+        path: Steps separated by dots, or a tuple of steps.
+
+    Returns:
+        The reader. It raises `DecodeError` for a body that is not JSON.
+
+    Raises:
+        OptionsError: The path is empty, or has an empty step.
+    """
+    steps = tuple(path.split(".")) if isinstance(path, str) else path
+    if not steps or not all(steps):
+        raise OptionsError(f"not a path: {path!r}")
+
+    decode = msgspec.json.Decoder(_type_for(steps)).decode
+
+    def read(raw: bytes) -> Any:
+        try:
+            return _descend(decode(raw), steps)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Some step meets a string or number where the path expects more (the
+            # generated type cannot express that), or the body is broken.
+            return _walk(decode_json(raw, f"reading {'.'.join(steps)}"), steps)
+
+    return read
+
+
+def _type_for(steps: tuple[str, ...]) -> Any:
+    """The `msgspec` type that keeps only what lies on the path."""
+    kept: Any = Any
+    for step in reversed(steps):
+        inner: Any = kept | None if kept is not Any else Any
+        as_object = msgspec.defstruct(
+            "Step", [("value", inner, None)], rename={"value": step}, gc=False
+        )
+        kept = as_object | list[inner] if step.isdecimal() else as_object
+
+    return kept
+
+
+def _descend(value: Any, steps: tuple[str, ...]) -> Any:
+    for step in steps:
+        if value is None:
+            return None
+
+        if isinstance(value, list):
+            index = int(step)
+            value = value[index] if index < len(value) else None
+        else:
+            value = value.value
+
+    return value
+
+
+def _walk(value: Any, steps: tuple[str, ...]) -> Any:
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+
+    return value

@@ -1,0 +1,193 @@
+"""Read-only views of decoded JSON, and the small cache that keeps a few decodes.
+
+A view wraps what `orjson` decoded and is made when somebody looks; looking deeper makes
+further views. Nothing is copied, and nothing can be changed through them: cached
+objects are shared by every reader.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, overload
+
+import orjson
+
+from aioinformer.errors import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "READ_ONLY",
+    "ObjectContext",
+    "ReadOnlyDict",
+    "ReadOnlyList",
+    "decode_json",
+    "read_only",
+]
+
+# A decoded pod is about 30 KB and 74 objects of the garbage collector; 128 of them are
+# 4 MB. A larger cache makes scans no faster and every full collection slower.
+DECODED_BODIES_KEPT = 128
+
+READ_ONLY = (
+    "cached objects are shared and read-only; take a copy with .to_dict(), "
+    "change that, and write it to the server"
+)
+
+
+def decode_json(raw: bytes, what: str) -> Any:
+    """Decode a whole JSON text.
+
+    Args:
+        raw: The text.
+        what: Names it in the error.
+
+    Raises:
+        DecodeError: It is not JSON.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as exc:
+        raise DecodeError(f"{what}: {exc}", offset=exc.pos) from exc
+
+
+class ObjectContext:
+    """What the objects of one informer share: the cache of decoded bodies.
+
+    Keeps the `DECODED_BODIES_KEPT` bodies that were looked at last. It never refers to
+    the objects themselves, so that no reference cycle hides from the collector (which
+    does not look into objects).
+    """
+
+    __slots__ = ("_decoded",)
+
+    def __init__(self) -> None:
+        self._decoded: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
+
+    def decoded(self, raw: bytes, what: str) -> dict[str, Any]:
+        """The decoded form of `raw`; shared, so never to be changed.
+
+        May be called from any thread: each step on the cache is atomic by itself.
+
+        Raises:
+            DecodeError: It is not a JSON object.
+        """
+        found = self._decoded.get(raw)
+        if found is not None:
+            return found
+
+        value = decode_json(raw, what)
+        if not isinstance(value, dict):
+            raise DecodeError(f"{what}: not a JSON object", offset=0)
+
+        self._decoded[raw] = value
+        while len(self._decoded) > DECODED_BODIES_KEPT:
+            self._decoded.popitem(last=False)
+
+        return value
+
+
+def read_only(value: Any) -> Any:
+    """Wrap a decoded dict or list in a view; other values are returned as they are."""
+    if isinstance(value, dict):
+        return ReadOnlyDict(value)
+
+    if isinstance(value, list):
+        return ReadOnlyList(value)
+
+    return value
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError(READ_ONLY)
+
+
+class ReadOnlyDict(Mapping[str, Any]):
+    """A JSON object of a cached Kubernetes object. Assigning raises `TypeError`."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    def __getitem__(self, key: str) -> Any:
+        return read_only(self._data[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._data
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ReadOnlyDict):
+            return self._data == other._data
+
+        if isinstance(other, Mapping):
+            return self._data == dict(other)
+
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ReadOnlyDict({self._data!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """A deep copy that may be changed."""
+        copy: dict[str, Any] = orjson.loads(orjson.dumps(self._data))
+        return copy
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+class ReadOnlyList(Sequence[Any]):
+    """A JSON array of a cached Kubernetes object. Assigning raises `TypeError`."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: list[Any]) -> None:
+        self._data = data
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ReadOnlyList: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return read_only(self._data[index])
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._data
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ReadOnlyList):
+            return self._data == other._data
+
+        if isinstance(other, list | tuple):
+            return self._data == list(other)
+
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ReadOnlyList({self._data!r})"
+
+    def to_list(self) -> list[Any]:
+        """A deep copy that may be changed."""
+        copy: list[Any] = orjson.loads(orjson.dumps(self._data))
+        return copy
+
+    __setitem__ = __delitem__ = __iadd__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse

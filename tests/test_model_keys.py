@@ -1,0 +1,97 @@
+"""Keys of objects, and their parts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.keys import meta_namespace_key, split_key
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
+
+
+def named(name: object, namespace: object = None) -> SimpleNamespace:
+    return SimpleNamespace(name=name, namespace=namespace)
+
+
+@pytest.mark.parametrize(
+    ("obj", "key"),
+    [
+        pytest.param(named("web", "shop"), "shop/web", id="attributes"),
+        pytest.param(named("node-1", ""), "node-1", id="empty-namespace"),
+        pytest.param(named("node-1"), "node-1", id="null-namespace"),
+        pytest.param(SimpleNamespace(name="node-1"), "node-1", id="without-namespace"),
+        pytest.param(
+            {"metadata": {"name": "web", "namespace": "shop"}}, "shop/web", id="json"
+        ),
+        pytest.param({"metadata": {"name": "n"}}, "n", id="json-cluster-scoped"),
+        pytest.param(
+            {"metadata": {"name": "n", "namespace": None}}, "n", id="json-null"
+        ),
+        pytest.param(
+            SimpleNamespace(metadata=named("web", "shop")), "shop/web", id="model"
+        ),
+        pytest.param(
+            SimpleNamespace(metadata={"name": "web"}), "web", id="model-with-mapping"
+        ),
+        pytest.param(
+            SimpleNamespace(key="a/b", name="c", namespace="d"), "a/b", id="own-key"
+        ),
+        pytest.param(
+            SimpleNamespace(key=7, name="web", namespace="d"), "d/web", id="other-key"
+        ),
+        pytest.param("shop/web", "shop/web", id="explicit-key"),
+    ],
+)
+def test_makes_the_key_of_an_object(obj: Any, key: str) -> None:
+    assert meta_namespace_key(obj) == key
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param({}, id="no-metadata"),
+        pytest.param({"metadata": None}, id="null-metadata"),
+        pytest.param({"metadata": {}}, id="no-name"),
+        pytest.param({"metadata": {"name": ""}}, id="empty-name"),
+        pytest.param({"metadata": {"name": 7}}, id="name-is-a-number"),
+        pytest.param(named(None, "shop"), id="null-name"),
+        pytest.param(SimpleNamespace(metadata=SimpleNamespace()), id="empty-model"),
+        pytest.param(7, id="not-an-object"),
+    ],
+)
+def test_refuses_what_has_no_name(obj: Any) -> None:
+    with pytest.raises(OptionsError, match=type(obj).__name__):
+        meta_namespace_key(obj)
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        pytest.param("shop/web", ("shop", "web"), id="namespaced"),
+        pytest.param("node-1", ("", "node-1"), id="cluster-scoped"),
+        pytest.param("", ("", ""), id="empty"),
+        pytest.param("shop/", ("shop", ""), id="empty-name"),
+        pytest.param("/web", ("", "web"), id="empty-namespace"),
+    ],
+)
+def test_splits_a_key(key: str, parts: tuple[str, str]) -> None:
+    assert split_key(key) == parts
+
+
+@pytest.mark.parametrize("key", ["a/b/c", "//", "a//b", "/a/b/"])
+def test_refuses_a_key_of_more_than_two_parts(key: str) -> None:
+    with pytest.raises(OptionsError, match="more than two parts"):
+        split_key(key)
+
+
+@given(namespace=st.just("") | names, name=names)
+def test_splitting_is_the_inverse_of_making(namespace: str, name: str) -> None:
+    key = meta_namespace_key(named(name, namespace))
+
+    assert split_key(key) == (namespace, name)

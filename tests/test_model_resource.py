@@ -1,0 +1,162 @@
+"""Resources: their paths on the server, and the built-in ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioinformer.errors import OptionsError
+from aioinformer.model import resources
+from aioinformer.model.resource import Resource
+
+WIDGETS = Resource("example.com", "v1beta1", "widgets", "Widget")
+
+
+@pytest.mark.parametrize(
+    ("resource", "arguments", "path"),
+    [
+        pytest.param(resources.PODS, (), "/api/v1/pods", id="all-namespaces"),
+        pytest.param(
+            resources.PODS, ("shop",), "/api/v1/namespaces/shop/pods", id="namespace"
+        ),
+        pytest.param(
+            resources.PODS,
+            ("shop", "web-0"),
+            "/api/v1/namespaces/shop/pods/web-0",
+            id="object",
+        ),
+        pytest.param(
+            resources.PODS,
+            ("shop", "web-0", "status"),
+            "/api/v1/namespaces/shop/pods/web-0/status",
+            id="subresource",
+        ),
+        pytest.param(
+            resources.PODS,
+            ("shop", "", "status"),
+            "/api/v1/namespaces/shop/pods",
+            id="subresource-without-name",
+        ),
+        pytest.param(
+            resources.NODES, (None, "n1"), "/api/v1/nodes/n1", id="cluster-scoped"
+        ),
+        pytest.param(
+            resources.NODES, ("", "n1"), "/api/v1/nodes/n1", id="empty-namespace"
+        ),
+        pytest.param(
+            WIDGETS,
+            ("shop",),
+            "/apis/example.com/v1beta1/namespaces/shop/widgets",
+            id="group",
+        ),
+        pytest.param(
+            resources.NODES,
+            (None, "a/b?c d"),
+            "/api/v1/nodes/a%2Fb%3Fc%20d",
+            id="quoted",
+        ),
+    ],
+)
+def test_path_on_the_server(
+    resource: Resource, arguments: tuple[str, ...], path: str
+) -> None:
+    assert resource.path(*arguments) == path
+
+
+def test_cluster_scoped_resource_refuses_a_namespace() -> None:
+    with pytest.raises(OptionsError, match="nodes is cluster-scoped"):
+        resources.NODES.path("shop")
+
+
+def test_namespaced_object_needs_its_namespace() -> None:
+    with pytest.raises(OptionsError, match="needs a namespace"):
+        resources.DEPLOYMENTS.path(None, "web")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "group", "version"),
+    [
+        pytest.param("v1", "", "v1", id="core"),
+        pytest.param("apps/v1", "apps", "v1", id="group"),
+        pytest.param("a.example.com/v2", "a.example.com", "v2", id="custom"),
+    ],
+)
+def test_is_made_from_an_api_version(
+    api_version: str, group: str, version: str
+) -> None:
+    resource = Resource.of(api_version, "things", "Thing", namespaced=False)
+
+    assert resource == Resource(group, version, "things", "Thing", namespaced=False)
+    assert resource.api_version == api_version
+
+
+@pytest.mark.parametrize(
+    ("api_version", "plural"),
+    [
+        pytest.param("", "pods", id="no-version"),
+        pytest.param("apps/", "pods", id="empty-version"),
+        pytest.param("v1", "", id="no-plural"),
+        pytest.param("v1", "pods/status", id="subresource-in-plural"),
+    ],
+)
+def test_refuses_parts_that_cannot_be(api_version: str, plural: str) -> None:
+    with pytest.raises(OptionsError, match="cannot be"):
+        Resource.of(api_version, plural)
+
+
+@pytest.mark.parametrize(
+    ("resource", "text"),
+    [
+        pytest.param(resources.PODS, "pods", id="core"),
+        pytest.param(WIDGETS, "widgets.example.com", id="group"),
+    ],
+)
+def test_is_written_as_kubectl_writes_it(resource: Resource, text: str) -> None:
+    assert str(resource) == text
+
+
+def test_is_a_value() -> None:
+    same = Resource.of("example.com/v1beta1", "widgets", "Widget")
+
+    assert same == WIDGETS
+    assert hash(same) == hash(WIDGETS)
+    assert Resource.of("v1", "widgets", "Widget") != WIDGETS
+
+
+def test_finds_built_in_resources_by_name() -> None:
+    assert resources.lookup("v1", "pods") is resources.PODS
+    assert resources.lookup("apps/v1", "deployments") is resources.DEPLOYMENTS
+
+
+@pytest.mark.parametrize(
+    ("api_version", "plural"), [("v2", "pods"), ("v1", "Pods"), ("apps/v1", "pods")]
+)
+def test_finds_nothing_under_another_name(api_version: str, plural: str) -> None:
+    assert resources.lookup(api_version, plural) is None
+
+
+def test_every_built_in_resource_is_public_and_can_be_found() -> None:
+    constants = {
+        name: value
+        for name, value in vars(resources).items()
+        if isinstance(value, Resource)
+    }
+
+    assert {*constants, "lookup"} == set(resources.__all__)
+    for value in constants.values():
+        assert resources.lookup(value.api_version, value.plural) is value
+
+
+def test_built_in_kinds_and_plurals_belong_together() -> None:
+    for name in resources.__all__:
+        if name == "lookup":
+            continue
+
+        resource: Resource = getattr(resources, name)
+        assert resource.plural == name.replace("_", "").lower()
+        singular = resource.kind.lower()
+        assert resource.plural in {
+            singular,
+            f"{singular}s",
+            f"{singular}es",
+            f"{singular[:-1]}ies",
+        }

@@ -1,0 +1,363 @@
+"""Label selectors: grammar, meaning, and text."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model.selectors import LabelRequirement, LabelSelector
+
+if TYPE_CHECKING:
+    from aioinformer.model.objects import KubeObject
+
+LONG = "z" * 63
+TOO_LONG = "z" * 64
+
+
+# ------------------------------------------------------------ labels: grammar
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        pytest.param("", "", id="empty"),
+        pytest.param(" \t\r\n", "", id="blank"),
+        pytest.param("a=b", "a=b", id="equals"),
+        pytest.param("a==b", "a=b", id="double-equals"),
+        pytest.param("a!=b", "a!=b", id="not-equals"),
+        pytest.param("a=", "a=", id="empty-value"),
+        pytest.param("a=,b", "a=,b", id="empty-value-in-front"),
+        pytest.param("a", "a", id="exists"),
+        pytest.param("!a", "!a", id="absent"),
+        pytest.param("! a", "!a", id="absent-with-blank"),
+        pytest.param("a>1", "a>1", id="greater"),
+        pytest.param("a < 007", "a<007", id="less"),
+        pytest.param("a in (b)", "a in (b)", id="in"),
+        pytest.param("a in(c,b,c)", "a in (b,c)", id="in-sorted-once"),
+        pytest.param("a notin ( b , c )", "a notin (b,c)", id="notin"),
+        pytest.param("a in ()", "a in ()", id="in-the-empty-value"),
+        pytest.param("a in (,)", "a in ()", id="in-one-comma"),
+        pytest.param("a in (,b)", "a in (,b)", id="in-leading-comma"),
+        pytest.param("a in (b,)", "a in (,b)", id="in-trailing-comma"),
+        pytest.param("a in (b,,c)", "a in (,b,c)", id="in-two-commas"),
+        pytest.param("a in (b,,,)", "a in (,b)", id="in-three-commas"),
+        pytest.param("in in (in,notin)", "in in (in,notin)", id="operators-as-words"),
+        pytest.param("notin", "notin", id="operator-as-key"),
+        pytest.param("a=in", "a=in", id="operator-as-value"),
+        pytest.param("b=1,a=2", "a=2,b=1", id="sorted"),
+        pytest.param("a=b,a==b", "a=b", id="once"),
+        pytest.param("  a = b  ,  !c  ", "a=b,!c", id="blanks"),
+        pytest.param("example.com/a.B_c-d=E.f_g-h", None, id="all-characters"),
+        pytest.param(f"{LONG}={LONG}", None, id="longest"),
+        pytest.param(f"{'p' * 253}/a", None, id="longest-prefix"),
+    ],
+)
+def test_parses_what_kubectl_accepts(text: str, normal: str | None) -> None:
+    selector = LabelSelector.parse(text)
+
+    assert str(selector) == (text if normal is None else normal)
+    assert selector.empty is (not normal and normal is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        pytest.param(",", 0, id="only-a-comma"),
+        pytest.param("a,", 2, id="comma-at-the-end"),
+        pytest.param("a,,b", 2, id="nothing-between-commas"),
+        pytest.param("=b", 0, id="no-key"),
+        pytest.param("!", 1, id="nothing-absent"),
+        pytest.param("!!a", 1, id="absent-twice"),
+        pytest.param("!a=b", 2, id="absent-with-value"),
+        pytest.param("a b", 2, id="two-words"),
+        pytest.param("a=b c", 4, id="two-values"),
+        pytest.param("a=b=c", 3, id="two-comparisons"),
+        pytest.param("a===b", 3, id="three-equals"),
+        pytest.param("a=(b)", 2, id="comparison-with-a-set"),
+        pytest.param("a=!", 2, id="comparison-with-a-symbol"),
+        pytest.param("a in b", 5, id="set-without-parenthesis"),
+        pytest.param("a in", 4, id="set-missing"),
+        pytest.param("a in (b", 7, id="set-not-closed"),
+        pytest.param("a in (b c)", 8, id="set-without-comma"),
+        pytest.param("a in (b,=)", 8, id="symbol-in-a-set"),
+        pytest.param("a in (b,,)", 9, id="two-commas-before-the-end"),
+        pytest.param("a in (,,)", 8, id="only-two-commas"),
+        pytest.param("a in (b) c", 9, id="word-after-a-set"),
+        pytest.param("a)", 1, id="closed-without-opening"),
+        pytest.param("a not in (b)", 2, id="not-in"),
+        pytest.param("a > ", 4, id="bound-missing"),
+        pytest.param("a>b", 2, id="bound-not-a-number"),
+        pytest.param("a>-1", 2, id="bound-not-a-value"),
+        pytest.param("a<9223372036854775808", 2, id="bound-of-65-bits"),
+        pytest.param("a/b/c", 0, id="two-slashes"),
+        pytest.param("/a", 0, id="empty-prefix"),
+        pytest.param("a/", 0, id="empty-name"),
+        pytest.param("A.com/a", 0, id="upper-case-prefix"),
+        pytest.param("-a", 0, id="key-begins-with-dash"),
+        pytest.param("x,a-=b", 2, id="key-ends-with-dash"),
+        pytest.param("é", 0, id="key-not-ascii"),
+        pytest.param("a\n\x00", 2, id="null-character"),
+        pytest.param("a\xa0", 0, id="other-blank"),
+        pytest.param(TOO_LONG, 0, id="key-too-long"),
+        pytest.param(f"{'p' * 254}/a", 0, id="prefix-too-long"),
+        pytest.param(f"a={TOO_LONG}", 2, id="value-too-long"),
+        pytest.param("a=b/c", 2, id="slash-in-a-value"),
+        pytest.param("a in (b, .c)", 9, id="value-in-a-set-begins-with-dot"),
+    ],
+)
+def test_says_where_a_label_selector_is_wrong(text: str, position: int) -> None:
+    with pytest.raises(SelectorSyntaxError) as caught:
+        LabelSelector.parse(text)
+
+    assert caught.value.position == position
+    assert caught.value.text == text
+
+
+# ------------------------------------------------------------ labels: meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "expected"),
+    [
+        pytest.param("", {}, True, id="empty-matches-everything"),
+        pytest.param("a=b", {"a": "b"}, True, id="equal"),
+        pytest.param("a=b", {"a": "c"}, False, id="not-equal"),
+        pytest.param("a=b", {}, False, id="equal-without-label"),
+        pytest.param("a=", {}, False, id="empty-is-not-absent"),
+        pytest.param("a=", {"a": ""}, True, id="equals-empty"),
+        pytest.param("a!=b", {"a": "c"}, True, id="differs"),
+        pytest.param("a!=b", {"a": "b"}, False, id="does-not-differ"),
+        pytest.param("a!=b", {}, True, id="differs-without-label"),
+        pytest.param("a in (b,c)", {"a": "c"}, True, id="in"),
+        pytest.param("a in (b,c)", {"a": "d"}, False, id="in-other"),
+        pytest.param("a in (b,c)", {}, False, id="in-without-label"),
+        pytest.param("a in ()", {"a": ""}, True, id="in-empty"),
+        pytest.param("a notin (b,c)", {"a": "c"}, False, id="notin"),
+        pytest.param("a notin (b,c)", {"a": "d"}, True, id="notin-other"),
+        pytest.param("a notin (b,c)", {}, True, id="notin-without-label"),
+        pytest.param("a", {"a": ""}, True, id="exists"),
+        pytest.param("a", {"b": ""}, False, id="exists-not"),
+        pytest.param("!a", {"b": ""}, True, id="absent"),
+        pytest.param("!a", {"a": ""}, False, id="absent-not"),
+        pytest.param("a>5", {"a": "6"}, True, id="greater"),
+        pytest.param("a>5", {"a": "5"}, False, id="greater-equal"),
+        pytest.param("a>5", {"a": "+06"}, True, id="greater-with-sign"),
+        pytest.param("a>5", {}, False, id="greater-without-label"),
+        pytest.param("a>5", {"a": "six"}, False, id="greater-than-a-word"),
+        pytest.param("a>5", {"a": "1_000"}, False, id="greater-than-underscores"),
+        pytest.param("a>5", {"a": "٩"}, False, id="greater-than-other-digits"),
+        pytest.param("a>5", {"a": "9" * 19}, False, id="greater-than-64-bits"),
+        pytest.param("a<5", {"a": "-9223372036854775808"}, True, id="least-integer"),
+        pytest.param("a<5", {"a": "5"}, False, id="less-equal"),
+        pytest.param("a>1,a<5", {"a": "3"}, True, id="between"),
+        pytest.param("a=b,c", {"a": "b", "c": "d"}, True, id="both"),
+        pytest.param("a=b,c", {"a": "b"}, False, id="only-one"),
+        pytest.param("a=b,a=c", {"a": "b"}, False, id="contradiction"),
+    ],
+)
+def test_selects_by_labels(text: str, labels: dict[str, str], expected: bool) -> None:
+    selector = LabelSelector.parse(text)
+
+    assert selector.matches(labels) is expected
+    assert bool(selected(selector, [labels])) is expected
+
+
+def selected(
+    selector: LabelSelector, label_sets: list[dict[str, str]]
+) -> list[dict[str, str]]:
+    """What select() makes of objects with these labels."""
+    objects = [SimpleNamespace(label_set=labels) for labels in label_sets]
+    found = selector.select(cast("list[KubeObject]", objects))
+    return [it.label_set for it in found]
+
+
+def test_selecting_keeps_the_order() -> None:
+    label_sets = [{"n": str(n), "even": str(n % 2 == 0)} for n in range(10)]
+
+    found = selected(LabelSelector.parse("even=True,n>3"), label_sets)
+
+    assert [labels["n"] for labels in found] == ["4", "6", "8"]
+
+
+def test_selecting_with_an_empty_selector_returns_a_new_list() -> None:
+    objects = cast("list[KubeObject]", [SimpleNamespace(label_set={})])
+
+    found = LabelSelector().select(objects)
+
+    assert found == objects
+    assert found is not objects
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("a=b,c", "c , a==b", id="order-and-spelling"),
+        pytest.param("a in (b,c)", "a in (c,b,b)", id="order-of-values"),
+        pytest.param("a!=b,a!=c", "a!=c,a!=b", id="order-under-one-key"),
+    ],
+)
+def test_equal_selectors_are_equal(one: str, other: str) -> None:
+    first, second = LabelSelector.parse(one), LabelSelector.parse(other)
+
+    assert first == second
+    assert hash(first) == hash(second)
+    assert str(first) == str(second)
+
+
+def test_different_selectors_differ() -> None:
+    texts = ["", "a", "!a", "a=b", "a!=b", "a in (b)", "a notin (b)", "a=c", "a>1"]
+
+    assert len({LabelSelector.parse(text) for text in texts}) == len(texts)
+    assert LabelSelector.parse("a") != "a"
+
+
+def test_repr_can_be_evaluated() -> None:
+    assert repr(LabelSelector.parse("b,a=c")) == "LabelSelector.parse('a=c,b')"
+
+
+# --------------------------------------------------- labels: requirements, specs
+
+
+def test_requirements_can_be_read_and_given() -> None:
+    selector = LabelSelector.parse("b in (d,c),a>1")
+
+    assert selector.requirements == (
+        LabelRequirement("a", ">", ("1",)),
+        LabelRequirement("b", "in", ("c", "d")),
+    )
+    assert LabelSelector(reversed(selector.requirements)) == selector
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("a", "=", ()), id="equals-nothing"),
+        pytest.param(("a", "!=", ("b", "c")), id="differs-from-two"),
+        pytest.param(("a", "in", ()), id="in-nothing"),
+        pytest.param(("a", "exists", ("b",)), id="exists-with-value"),
+        pytest.param(("a", "!", ("b",)), id="absent-with-value"),
+        pytest.param(("a", ">", ("b",)), id="bound-not-a-number"),
+        pytest.param(("a b", "exists"), id="key"),
+        pytest.param(("a", "in", ("b", "c d")), id="value"),
+        pytest.param(("a", "=", (1,)), id="value-is-a-number"),
+        pytest.param((1, "exists"), id="key-is-a-number"),
+    ],
+)
+def test_refuses_an_impossible_requirement(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(OptionsError):
+        LabelRequirement(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        pytest.param({}, "", id="empty"),
+        pytest.param({"matchLabels": None, "matchExpressions": None}, "", id="null"),
+        pytest.param({"matchLabels": {"b": "c", "a": ""}}, "a=,b=c", id="labels"),
+        pytest.param(
+            {
+                "matchExpressions": [
+                    {"key": "a", "operator": "In", "values": ["c", "b"]},
+                    {"key": "b", "operator": "NotIn", "values": ["d"]},
+                    {"key": "c", "operator": "Exists"},
+                    {"key": "d", "operator": "DoesNotExist", "values": None},
+                ]
+            },
+            "a in (b,c),b notin (d),c,!d",
+            id="expressions",
+        ),
+    ],
+)
+def test_reads_the_selector_of_a_spec(spec: dict[str, Any], text: str) -> None:
+    assert str(LabelSelector.of(spec)) == text
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param({"key": "a", "operator": "Gt", "values": ["1"]}, id="operator"),
+        pytest.param({"key": "a"}, id="no-operator"),
+        pytest.param({"operator": "Exists"}, id="no-key"),
+        pytest.param({"key": "a", "operator": "In", "values": []}, id="no-values"),
+        pytest.param({"key": "a", "operator": "In", "values": [1]}, id="number"),
+    ],
+)
+def test_refuses_a_wrong_expression_of_a_spec(expression: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError):
+        LabelSelector.of({"matchExpressions": [expression]})
+
+
+# ------------------------------------------------------------ labels: properties
+
+words = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch=True)
+prefixes = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?", fullmatch=True)
+keys = st.one_of(
+    st.sampled_from(["a", "b", "in", "notin"]),
+    words,
+    st.builds("{}/{}".format, prefixes, words),
+)
+values = st.one_of(st.sampled_from(["", "1", "2", "in"]), words)
+value_sets = st.lists(values, min_size=1, max_size=4).map(tuple)
+numbers = st.integers(0, 2**63 - 1).map(lambda number: (str(number),))
+requirements = st.one_of(
+    st.builds(
+        LabelRequirement, keys, st.sampled_from(["=", "!="]), values.map(lambda v: (v,))
+    ),
+    st.builds(LabelRequirement, keys, st.sampled_from(["in", "notin"]), value_sets),
+    st.builds(LabelRequirement, keys, st.sampled_from(["exists", "!"])),
+    st.builds(LabelRequirement, keys, st.sampled_from([">", "<"]), numbers),
+)
+selectors = st.lists(requirements, max_size=5).map(LabelSelector)
+
+
+@given(selectors)
+def test_parsing_the_text_gives_the_selector(selector: LabelSelector) -> None:
+    assert LabelSelector.parse(str(selector)) == selector
+
+
+@given(selectors, st.dictionaries(keys, values, max_size=6))
+def test_a_selector_is_the_conjunction_of_its_requirements(
+    selector: LabelSelector, labels: dict[str, str]
+) -> None:
+    expected = all(holds(it, labels) for it in selector.requirements)
+
+    assert selector.matches(labels) is expected
+    assert bool(selected(selector, [labels])) is expected
+
+
+def holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
+    """The meaning of one requirement, written out case by case."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "=" | "in":
+            return value in requirement.values
+        case "!=" | "notin":
+            return value is None or value not in requirement.values
+        case "exists":
+            return value is not None
+        case "!":
+            return value is None
+        case ">" | "<" as operator:
+            if value is None or not value.isdigit() or int(value) >= 2**63:
+                return False
+
+            bound = int(requirement.values[0])
+            return int(value) > bound if operator == ">" else int(value) < bound
+
+
+@given(st.text(alphabet="ab1-/=!<>(), \tin", max_size=12))
+def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
+    position = 0
+    selector = LabelSelector()
+    try:
+        selector = LabelSelector.parse(text)
+    except SelectorSyntaxError as error:
+        position = error.position
+
+    assert 0 <= position <= len(text)
+    assert LabelSelector.parse(str(selector)) == selector
