@@ -1,0 +1,313 @@
+"""Decoding watch streams and list bodies into objects, without building them.
+
+Of each object only its head is parsed; the body is copied out of the network's buffer
+(which would otherwise be kept alive by every object of it) and stays JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.head import LabelTable, read_head
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.views import ObjectContext
+from aioinformer.watch.events import EventType, WatchEvent
+from aioinformer.watch.framing import ItemFramer, LineFramer
+
+if TYPE_CHECKING:
+    from aioinformer.model.resource import Resource
+
+__all__ = ["Decoder", "ListSplitter", "ObjectDecoder", "StreamDecoder"]
+
+
+class Decoder(Protocol):
+    """Turns the complete JSON of one object into the object."""
+
+    def decode(self, body: bytes) -> KubeObject:
+        """Decode one object; `body` is kept, so it must not refer to a larger buffer.
+
+        Raises:
+            DecodeError: It cannot be read.
+        """
+
+
+class ObjectDecoder:
+    """Makes the objects of one informer, which share labels and decoded bodies."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self._labels = LabelTable()
+        self._context = ObjectContext()
+
+    def decode(self, body: bytes) -> KubeObject:
+        """Decode one object; `body` is kept, so it must not refer to a larger buffer.
+
+        Raises:
+            DecodeError: It is not JSON, or its metadata has the wrong shape.
+        """
+        head = read_head(body, namespaced=self.resource.namespaced)
+        return KubeObject(
+            body,
+            f"{head.namespace}/{head.name}" if head.namespace else head.name or "",
+            head.uid or "",
+            head.resource_version or "",
+            self._labels.get(head.labels),
+            self._context,
+        )
+
+
+# ---------------------------------------------------------------- watch streams
+
+
+class _Line(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+_decode_line: Final = msgspec.json.Decoder(_Line).decode
+
+
+def _front(kind: EventType) -> bytes:
+    return b'{"type":"%s","object":' % kind.value.encode()
+
+
+# How a server writes a line today, found by the first letter of its type. A line that
+# begins otherwise is decoded in the general way.
+_FRONTS: Final = {ord(kind.value[0]): (kind, _front(kind)) for kind in EventType}
+_LETTER: Final = len(b'{"type":"')
+
+
+class StreamDecoder:
+    """Turns the bytes of a watch stream, cut anywhere, into events."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._lines = LineFramer()
+        self.skipped = 0
+        """Events left out so far: of an unknown type, or with an unreadable object."""
+
+    def feed(self, chunk: bytes) -> list[WatchEvent]:
+        """Take the next bytes; return the events that are complete, in order.
+
+        Raises:
+            DecodeError: A line is not the JSON of an event.
+        """
+        data = self._lines.feed(chunk)
+        events: list[WatchEvent] = []
+        start = 0
+        while start < len(data):
+            end = data.find(b"\n", start)
+            if end > start:
+                self._decode(data, start, end, events)
+
+            start = end + 1
+
+        return events
+
+    def finish(self) -> list[WatchEvent]:
+        """The stream has ended: return the last events.
+
+        Raises:
+            DecodeError: The last line was cut off.
+        """
+        rest = self._lines.rest()
+        events: list[WatchEvent] = []
+        if rest.strip():
+            self._decode(rest, 0, len(rest), events)
+
+        return events
+
+    def _decode(
+        self, data: bytes, start: int, end: int, events: list[WatchEvent]
+    ) -> None:
+        """Decode the line from `start` to `end`, and append its event."""
+        letter = data[start + _LETTER] if end - start > _LETTER else 0
+        kind, front = _FRONTS.get(letter, _NO_FRONT)
+        if data.startswith(front, start) and data.endswith(b"}}", start, end):
+            try:
+                item = self._decoder.decode(data[start + len(front) : end - 1])
+            except DecodeError:
+                pass  # not written as expected after all: the general way decides
+            else:
+                self._append(kind, item, events)
+                return
+
+        self._decode_general(data[start:end], events)
+
+    def _decode_general(self, text: bytes, events: list[WatchEvent]) -> None:
+        """Decode a line with no assumption on how its fields are ordered."""
+        try:
+            line = _decode_line(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise DecodeError(f"a watch line that is no event: {exc}") from exc
+
+        if line.type not in EventType.__members__:
+            self.skipped += 1
+            return
+
+        try:
+            item = self._decoder.decode(bytes(line.object))
+        except DecodeError:
+            self.skipped += 1
+        else:
+            self._append(EventType(line.type), item, events)
+
+    def _append(
+        self, kind: EventType, item: KubeObject, events: list[WatchEvent]
+    ) -> None:
+        if item.key or kind is EventType.ERROR or kind is EventType.BOOKMARK:
+            events.append(WatchEvent(kind, item))
+        else:
+            self.skipped += 1
+
+
+_NO_FRONT: Final = (EventType.ERROR, b"\n")  # matches no line
+
+
+# ---------------------------------------------------------------- list bodies
+
+
+class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str | None = None
+    continue_token: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Envelope(msgspec.Struct, gc=False, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: _ListMeta | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+_ITEMS: Final = b'"items":['
+
+# The head of a list (kind, version, token) is below 1 KiB; if no items begin in this
+# much, the body is something else, or has its fields in an order nobody writes.
+_HEAD_LIMIT: Final = 64 * 1024
+
+
+class ListSplitter:
+    """Turns the bytes of a list body, cut anywhere, into objects as they arrive.
+
+    Items of built-in kinds lack `apiVersion` and `kind` in lists: they are put in
+    front, so that a listed object has the same fields as a watched one.
+    """
+
+    def __init__(self, decoder: ObjectDecoder) -> None:
+        self._decoder = decoder
+        self._head: list[bytes] | None = []
+        self._head_size = 0
+        self._items = ItemFramer()
+        self._prefix = b""
+        self._kind = decoder.resource.kind
+        self._api_version = decoder.resource.api_version
+        self.resource_version = ""
+        """The list's version. Servers write it before or behind the items."""
+        self.continue_token = ""
+        """Where the next page begins; empty on the last one."""
+        self.skipped = 0
+        """Items left out so far, because they cannot be read."""
+
+    def feed(self, chunk: bytes) -> list[KubeObject]:
+        """Take the next bytes; return the objects that are complete, in order.
+
+        Raises:
+            DecodeError: It is not the JSON of a list of this kind.
+        """
+        if self._head is not None:
+            chunk = self._read_head(self._head, chunk)
+
+        return self._objects(self._items.feed(chunk))
+
+    def finish(self) -> list[KubeObject]:
+        """The body has ended: return the last objects.
+
+        Raises:
+            DecodeError: It was cut off, or is not a list of this kind.
+        """
+        if self._head is not None:
+            envelope = _decode_body(b"".join(self._head))
+            if envelope.items is msgspec.UNSET:
+                raise DecodeError(f"not a list: {envelope.kind or 'no kind'}")
+        else:
+            envelope = _decode_body(b"".join((b"{", _ITEMS, self._items.rest())))
+
+        self._note(envelope)
+        return self._objects(envelope.items or [])
+
+    def _read_head(self, head: list[bytes], chunk: bytes) -> bytes:
+        """Look for the beginning of the items; return what stands behind it."""
+        head.append(chunk)
+        self._head_size += len(chunk)
+        if self._head_size > _HEAD_LIMIT and len(head) > 1:
+            return b""
+
+        text = b"".join(head)
+        cut = text.find(_ITEMS)
+        if cut < 0:
+            return b""
+
+        cut += len(_ITEMS)
+        try:
+            # Closed here, it decodes only if these are the items of the list itself.
+            envelope = _decode_envelope(text[:cut] + b"]}")
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""
+
+        self._note(envelope)
+        self._head = None
+        return text[cut:]
+
+    def _note(self, envelope: _Envelope) -> None:
+        """Take kind, version and token from what stands before or behind the items."""
+        expected = self._decoder.resource.kind
+        if envelope.kind:
+            listed = envelope.kind.removesuffix("List")
+            if expected and listed not in (expected, ""):
+                raise DecodeError(f"expected a list of {expected}, got {envelope.kind}")
+
+            self._kind = self._kind or listed
+
+        self._api_version = envelope.api_version or self._api_version
+        self._prefix = b'{"apiVersion":"%s","kind":"%s",' % (
+            self._api_version.encode(),
+            self._kind.encode(),
+        )
+        if envelope.metadata is not None:
+            self.resource_version = envelope.metadata.resource_version or ""
+            self.continue_token = envelope.metadata.continue_token or ""
+
+    def _objects(self, items: list[msgspec.Raw]) -> list[KubeObject]:
+        objects: list[KubeObject] = []
+        for item in items:
+            try:
+                found = self._decoder.decode(self._complete(item))
+            except DecodeError:
+                self.skipped += 1
+                continue
+
+            if found.key:
+                objects.append(found)
+            else:
+                self.skipped += 1
+
+        return objects
+
+    def _complete(self, item: msgspec.Raw) -> bytes:
+        """A copy of the item, with `apiVersion` and `kind` in front if it has none."""
+        view = memoryview(item)
+        if bytes(view[:13]).startswith((b'{"apiVersion"', b'{"kind"')):
+            return bytes(view)
+
+        return b"".join((self._prefix, view[1:]))
+
+
+def _decode_body(body: bytes) -> _Envelope:
+    try:
+        return _decode_envelope(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise DecodeError(f"a list that cannot be read: {exc}") from exc

@@ -1,0 +1,115 @@
+"""The seam between the list-watch machine and whatever answers its requests.
+
+The client, a fake, and a replayed recording all implement `ListerWatcher`. Nothing
+above this file knows whether there is a network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.watch.events import WatchEvent
+
+__all__ = ["ListOptions", "ListPage", "ListerWatcher", "Watch", "WatchOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """What to list: one page of it, or all of it."""
+
+    resource_version: str = ""
+    """`""` for the newest state, `"0"` for whatever the server has at hand."""
+
+    resource_version_match: str = ""
+    """`"NotOlderThan"`, `"Exact"`, or empty for the server's own rule."""
+
+    limit: int = 0
+    """Objects in one page; 0 for all. A server may ignore it."""
+
+    continue_token: str = ""
+    """The token of the page before; then `resource_version` must be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """Which changes to watch, and for how long."""
+
+    resource_version: str = ""
+    """Changes after this version. `""` and `"0"` begin with the current objects."""
+
+    timeout_seconds: int | None = None
+    """After how many seconds the server ends the watch; None leaves it to the server."""
+
+    bookmarks: bool = True
+    """Ask for BOOKMARK events, which carry nothing but a newer version."""
+
+    send_initial_events: bool = False
+    """Ask for the current objects as ADDED events, ended by an annotated BOOKMARK."""
+
+
+class ListPage(Protocol):
+    """The answer to one list request, read while it arrives.
+
+    Iterate it once, to its end; each step yields the objects that are complete.
+    """
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the list; complete when the iteration has ended."""
+
+    @property
+    def continue_token(self) -> str:
+        """Where the next page begins; empty on the last one."""
+
+    @property
+    def skipped(self) -> int:
+        """Objects left out so far, because they cannot be read."""
+
+    def __aiter__(self) -> AsyncIterator[list[KubeObject]]: ...
+
+
+class Watch(Protocol):
+    """A stream of changes: an async iterator of events, or of batches of them."""
+
+    @property
+    def skipped(self) -> int:
+        """Events left out so far: unreadable, or of an unknown type."""
+
+    async def next_batch(self) -> list[WatchEvent]:
+        """Wait for events: all that have arrived. An empty list is the end.
+
+        Raises:
+            TransportError: The connection broke, or its last line was cut off.
+            DecodeError: A line is not what a watch sends.
+
+        Cancellation:
+            Safe, but closes the stream: events not returned yet are lost to this
+            watch. A new one from the last version brings them again.
+        """
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent]: ...
+
+    def stop(self) -> None:
+        """End the watch, at once; whoever waits for events gets the end. Idempotent."""
+
+
+class ListerWatcher(Protocol):
+    """Lists and watches one collection: a resource, perhaps narrowed by selectors.
+
+    Entering the contexts sends the request and waits for the answer's head; leaving
+    them closes its connection. They raise `ApiError` for a refusal, `TransportError`
+    where the network failed, `DecodeError` where the answer cannot be read, and
+    nothing else.
+    """
+
+    def list(self, options: ListOptions) -> AbstractAsyncContextManager[ListPage]:
+        """Ask for the objects, or for one page of them."""
+
+    def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[Watch]:
+        """Ask for the changes."""
