@@ -1,0 +1,14 @@
+"""HTTP: where the API server is, who we are, and what can be asked of it.
+
+The law of this layer: HTTP and its library stay inside. Foreign errors end in
+`failures`, aiohttp is loaded when a client is entered, and whoever lists or watches
+sees `aioinformer.watch.interface.ListerWatcher` alone.
+"""
+
+from aioinformer.client.client import Client
+from aioinformer.client.config import ClientConfig
+from aioinformer.client.credentials import Credentials
+from aioinformer.client.list_watch import ListWatch
+from aioinformer.client.tls import TLSOptions
+
+__all__ = ["Client", "ClientConfig", "Credentials", "ListWatch", "TLSOptions"]

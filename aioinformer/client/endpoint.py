@@ -1,0 +1,303 @@
+"""`Endpoint`: the part of a client that is entered and left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from aioinformer.client.config import ClientConfig
+from aioinformer.client.credentials import Credentials
+from aioinformer.client.tls import TLSOptions
+from aioinformer.client.verbs import Request
+from aioinformer.errors import OptionsError, WrongLoop
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Mapping
+
+    from aioinformer.client.config import ConfigSource
+    from aioinformer.client.transport import Response, Transport
+
+__all__ = ["Endpoint"]
+
+logger = logging.getLogger(__name__)
+
+_NOT_ENTERED = (
+    "this client is not entered: use `async with client:`, or `await client.start()`"
+)
+
+
+class Endpoint:
+    """One API server: where it is, and the HTTP session with it while entered.
+
+    Args:
+        source: The configuration, or a function that reads it, in a thread, each time
+            when the client is entered.
+    """
+
+    def __init__(self, source: ClientConfig | ConfigSource) -> None:
+        self._source = source
+        self._config = source if isinstance(source, ClientConfig) else None
+        self._entering = False
+        # Invariant: the loop is that of the transport, if there is one.
+        self._transport: Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ------------------------------------------------------------ where to
+
+    @classmethod
+    def from_env(cls, *, context: str | None = None, gzip: bool = False) -> Self:
+        """Use what there is: `KUBECONFIG`, `~/.kube/config`, or the pod we are in.
+
+        Args:
+            context: A context of the kubeconfig files; None for the current one.
+            gzip: Ask for compressed answers: for slow links only.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client.environment import load_from_environment
+
+            return replace(load_from_environment(context), gzip=gzip)
+
+        return cls(read)
+
+    @classmethod
+    def from_kubeconfig(
+        cls,
+        path: str | Path | None = None,
+        *,
+        context: str | None = None,
+        gzip: bool = False,
+    ) -> Self:
+        """Use kubeconfig files.
+
+        Args:
+            path: One file; None for those of `KUBECONFIG`, or `~/.kube/config`.
+            context: One of its contexts; None for the current one.
+            gzip: Ask for compressed answers: for slow links only.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client.kubeconfig import load_kubeconfig
+
+            return replace(load_kubeconfig(path, context), gzip=gzip)
+
+        return cls(read)
+
+    @classmethod
+    def in_cluster(cls, *, gzip: bool = False) -> Self:
+        """Use the service account of the pod that we are in.
+
+        Args:
+            gzip: Ask for compressed answers: for slow links only.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client.in_cluster import load_in_cluster
+
+            return replace(load_in_cluster(), gzip=gzip)
+
+        return cls(read)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: str | Path | None = None,
+        ca_file: str | Path | None = None,
+        verify: bool = True,
+        namespace: str = "default",
+        gzip: bool = False,
+    ) -> Self:
+        """Use a server by its URL, such as that of `kubectl proxy`.
+
+        Args:
+            url: `http://` or `https://`, host, and perhaps port and path.
+            token: A bearer token.
+            token_file: A file that holds one, and is read again from time to time.
+            ca_file: PEM certificates to trust; None for those of the system.
+            verify: False accepts every certificate, so that anybody in between can
+                read and act; for tests only.
+            namespace: What `client.namespace` says.
+            gzip: Ask for compressed answers: for slow links only.
+
+        Raises:
+            OptionsError: If the URL or the token cannot be one.
+        """
+        ca = Path(ca_file) if ca_file is not None else None
+        config = ClientConfig(
+            server=url,
+            namespace=namespace,
+            credentials=Credentials(token=token or "", token_file=token_file),
+            tls=TLSOptions(ca=ca, verify=verify),
+            gzip=gzip,
+        )
+        return cls(config)
+
+    # ------------------------------------------------------------ lifetime
+
+    @property
+    def entered(self) -> bool:
+        """True while requests can be made."""
+        return self._transport is not None
+
+    @property
+    def config(self) -> ClientConfig:
+        """What was configured.
+
+        Raises:
+            OptionsError: If it has not been read, as the client was never entered.
+        """
+        if self._config is None:
+            raise OptionsError(_NOT_ENTERED)
+
+        return self._config
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig context or pod; only ever used by you.
+
+        Raises:
+            OptionsError: If the client was never entered.
+        """
+        return self.config.namespace
+
+    async def start(self) -> None:
+        """Read the configuration and get ready; connects to nothing yet.
+
+        Raises:
+            OptionsError: If it is entered already, or the configuration cannot work.
+
+        Cancellation:
+            Safe: it is as if it had not been called.
+        """
+        if self._entering or self._transport is not None:
+            raise OptionsError(f"{self} is entered already: it cannot be twice at once")
+
+        self._entering = True
+        try:
+            config, context = await asyncio.to_thread(_prepare, self._source)
+            await config.credentials.header()
+        finally:
+            self._entering = False
+
+        from aioinformer.client.transport import Transport
+
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._transport = Transport(config, context)
+
+    async def close(self) -> None:
+        """Close all connections, also those in use; idempotent.
+
+        Requests and watches under way end with `TransportError`.
+
+        Raises:
+            WrongLoop: If it was entered in another event loop.
+
+        Cancellation:
+            Deferred until it is done; that takes 5 s at most.
+        """
+        if self._transport is not None:
+            transport = self._live()
+            self._transport = None
+            await transport.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        server = f" {self._config.server}" if self._config is not None else ""
+        return f"<Client{server} {'' if self.entered else 'not '}entered>"
+
+    # ------------------------------------------------------------ requests
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        gzip: bool | None = None,
+    ) -> AsyncIterator[Response]:
+        """Send any request and read its answer as it arrives.
+
+        Leaving the context closes the connection if the body was not read to its end.
+
+        Args:
+            method: Of HTTP, such as `"GET"`.
+            path: Beginning with `/`, escaped, without a query.
+            params: The query; those that are empty are left out.
+            body: What to send.
+            content_type: Of the body.
+            gzip: Ask for a compressed answer; None for what the client was told.
+
+        Raises:
+            ApiError: If the server refused; its subclasses say why.
+            TransportError: If the network failed.
+            DecodeError: If the answer is a web page.
+            OptionsError: If the client is not entered.
+            WrongLoop: If it was entered in another event loop.
+
+        Cancellation:
+            Safe: the connection is closed. A write may have been done.
+        """
+        request = Request(method, path, params or {}, body, content_type, gzip)
+        response = await self._live().send(request)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
+        """Send a request and read its whole answer, which is kept unless told."""
+        response = await self._live().send(request)
+        pieces = []
+        try:
+            while piece := await response.read_some():
+                if not discard:
+                    pieces.append(piece)
+        finally:
+            response.close()
+
+        return b"".join(pieces)
+
+    def _live(self) -> Transport:
+        if self._transport is None:
+            raise OptionsError(_NOT_ENTERED)
+
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongLoop(f"{self} was entered in another event loop")
+
+        return self._transport
+
+
+def _prepare(
+    source: ClientConfig | ConfigSource,
+) -> tuple[ClientConfig, ssl.SSLContext | None]:
+    """Do all that blocks; runs in a thread."""
+    # 0.1 s where nobody has imported aiohttp yet.
+    import aioinformer.client.transport  # noqa: F401
+
+    config = source if isinstance(source, ClientConfig) else source()
+    if config.secure and not config.tls.verify:
+        logger.warning(
+            "TLS verification of %s is off: anybody in between can read everything "
+            "and act in your name",
+            config.server,
+        )
+
+    return config, config.tls.context() if config.secure else None

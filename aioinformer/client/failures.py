@@ -1,0 +1,165 @@
+"""The one place that turns what goes wrong with HTTP into the errors of this package.
+
+Each message names the server, what happened, and what to do about it. The error of the
+HTTP library is the `__cause__`.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import orjson
+from aiohttp import RequestInfo
+from aiohttp.http import HttpProcessingError
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from aioinformer.errors import ApiError, TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["api_error", "mapped", "retry_after_seconds", "transport_error"]
+
+# What is shown of an error body that is not a Status.
+EXCERPT_CHARACTERS = 200
+
+
+@contextmanager
+def mapped(server: str) -> Iterator[None]:
+    """Map what the block raises; only for blocks that run none of the user's code.
+
+    Raises:
+        TransportError: If the network failed.
+    """
+    try:
+        yield
+    except (aiohttp.ClientError, HttpProcessingError, OSError) as exc:
+        _forget_headers(exc)
+        raise transport_error(exc, server) from exc
+
+
+def transport_error(exc: BaseException, server: str) -> TransportError:
+    """Say what failed between us and `server`, and what to do."""
+    cause = getattr(exc, "os_error", None) or exc
+    match exc:
+        case aiohttp.ClientConnectorCertificateError():
+            what = (
+                f"has a certificate that does not verify: {exc.certificate_error}. "
+                "Give the authority that signed it (certificate-authority, ca_file), "
+                "or tls-server-name if only the name differs."
+            )
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            what = (
+                f"cannot be spoken to by TLS: {cause}. Check that it speaks TLS on "
+                "this port and accepts the client's certificate."
+            )
+        case aiohttp.ClientConnectorDNSError():
+            what = f"has a name that cannot be looked up: {cause}. Check name and DNS."
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            what = f"is behind a proxy that failed: {exc}. Check proxy-url."
+        case aiohttp.ConnectionTimeoutError():
+            what = (
+                "does not answer to connections. Check its address, and the firewalls "
+                "in between."
+            )
+        case aiohttp.ClientPayloadError():
+            what = f"ended its answer before it was complete: {exc}. Trying again may help."
+        case aiohttp.ServerDisconnectedError():
+            what = "closed the connection without an answer. Trying again may help."
+        case _ if isinstance(cause, ConnectionRefusedError):
+            what = (
+                f"refused the connection: {cause}. Check that the API server runs "
+                "there, and the port."
+            )
+        case aiohttp.ClientConnectorError():
+            what = f"cannot be reached: {cause}. Check its address and the network."
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            what = (
+                f"answered something that is not HTTP: {exc.message}. Check the port."
+            )
+        case _:
+            reason = str(exc) or type(exc).__name__
+            what = f"broke the connection: {reason}. Trying again may help."
+
+    return TransportError(f"{server} {what}")
+
+
+def api_error(
+    status: int, phrase: str, headers: Any, body: bytes, server: str
+) -> ApiError:
+    """Turn a refusal into the error that names it.
+
+    Args:
+        status: The HTTP status code.
+        phrase: The words that came with it.
+        headers: Those of the answer, a case-insensitive mapping.
+        body: The answer's body or its beginning: a Status, or what a proxy says.
+        server: Who answered, for the message.
+    """
+    wait = retry_after_seconds(headers.get("Retry-After", ""))
+    said = _status_object(body)
+    if said is not None:
+        return ApiError.from_status(said, code=status, retry_after=wait)
+
+    message = f"{server} answered {status} {phrase}".rstrip()
+    if 300 <= status < 400:
+        target = headers.get("Location", "nowhere")
+        message += f", a redirect to {target}: use the URL of the API server itself"
+    else:
+        kind = headers.get("Content-Type", "no content type").partition(";")[0]
+        message += f" with {kind} and not a Kubernetes Status"
+        text = _readable(body)
+        message += f": {text!r}" if text else ""
+        message += ". Is a proxy in between, or the URL not that of an API server?"
+
+    return ApiError.from_status({"message": message}, code=status, retry_after=wait)
+
+
+def retry_after_seconds(value: str) -> float | None:
+    """Read a `Retry-After` header: seconds, or a date; None if it is neither."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+
+    return max(0.0, (when - datetime.now(tz=UTC)).total_seconds())
+
+
+def _forget_headers(exc: BaseException) -> None:
+    """Remove the token, which `repr()` of such an error shows with the other headers."""
+    if isinstance(exc, aiohttp.ClientResponseError):
+        told = exc.request_info
+        nothing = CIMultiDictProxy[str](CIMultiDict())
+        exc.request_info = RequestInfo(told.url, told.method, nothing, told.real_url)
+        exc.args = ()
+
+
+def _status_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+
+    is_status = isinstance(said, dict) and said.get("kind") == "Status"
+    return said if is_status else None
+
+
+def _readable(body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
+    text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>", " ", text)
+    text = " ".join(text.split())
+    cut = text[:EXCERPT_CHARACTERS]
+    return cut if cut == text else f"{cut}..."

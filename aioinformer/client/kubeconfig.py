@@ -1,0 +1,319 @@
+"""Kubeconfig files: read, merged as kubectl merges them, and one context taken out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from aioinformer.client.config import ClientConfig
+from aioinformer.client.credentials import Credentials
+from aioinformer.client.tls import TLSOptions
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Kubeconfig", "default_paths", "load_kubeconfig"]
+
+# The fast one where PyYAML was built with it; both are safe.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def default_paths() -> tuple[list[Path], str]:
+    """The files to read when none is named, and where their names come from."""
+    listed = os.environ.get("KUBECONFIG", "")
+    if listed:
+        paths = [_at_home(part) for part in listed.split(os.pathsep) if part]
+        return paths, "KUBECONFIG"
+
+    return [_at_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
+
+
+def load_kubeconfig(
+    path: str | Path | None = None, context: str | None = None
+) -> ClientConfig:
+    """Read kubeconfig files and resolve one context. Blocks: call it in a thread.
+
+    Args:
+        path: One file, which must exist; None for those of `KUBECONFIG` (where the
+            first file to define a name wins), else `~/.kube/config`.
+        context: None for the `current-context`.
+
+    Raises:
+        OptionsError: If there is no file, or one cannot be read or used; the text
+            names the file and what to do.
+    """
+    if path is not None:
+        paths, origin = [_at_home(path)], "the caller"
+    else:
+        paths, origin = default_paths()
+
+    found = Kubeconfig.read(paths)
+    if found.empty:
+        names = ", ".join(map(str, paths)) or "no file at all"
+        raise OptionsError(
+            f"no kubeconfig: {names} (from {origin}) does not exist or is empty. "
+            "Name an existing file, or set KUBECONFIG."
+        )
+
+    return found.config(context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A named cluster, user or context, and the file that it is from."""
+
+    title: str
+    file: Path
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        return f"{self.title} in {self.file}"
+
+    def text(self, key: str) -> str:
+        value = self.data.get(key)
+        if value is None:
+            return ""
+
+        if not isinstance(value, str):
+            raise OptionsError(f"{key} of {self.where} must be text: put it in quotes")
+
+        return value
+
+    def path(self, key: str) -> Path | None:
+        """The file named by `key`, relative to the kubeconfig file that names it."""
+        name = self.text(key)
+        return self.file.parent / _at_home(name) if name else None
+
+    def material(self, key: str) -> bytes | Path | None:
+        """The embedded data, which wins, or the file."""
+        encoded = self.text(f"{key}-data")
+        if not encoded:
+            return self.path(key)
+
+        try:
+            return base64.b64decode("".join(encoded.split()), validate=True)
+        except binascii.Error as exc:
+            message = f"{key}-data of {self.where} is not base64"
+            raise OptionsError(message) from exc
+
+
+class Kubeconfig:
+    """The merged content of kubeconfig files."""
+
+    def __init__(self) -> None:
+        self._sections: dict[str, dict[str, _Entry]] = {
+            "clusters": {},
+            "users": {},
+            "contexts": {},
+        }
+        self._current = ""
+        self._files: list[Path] = []
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> Kubeconfig:
+        """Read and merge the files that exist: the first to define something wins.
+
+        Raises:
+            OptionsError: If a file exists and cannot be read.
+        """
+        merged = cls()
+        for path in paths:
+            content = _read_file(path)
+            if content is not None:
+                merged._files.append(path)
+                merged._merge(path, content)
+
+        return merged
+
+    @property
+    def empty(self) -> bool:
+        """True if no file defines a context, a cluster or a user."""
+        return not any(self._sections.values())
+
+    def config(self, context: str | None = None) -> ClientConfig:
+        """Resolve one context.
+
+        Args:
+            context: Its name; None for the `current-context`.
+
+        Raises:
+            OptionsError: If it does not exist, lacks something, or needs something
+                that is not supported.
+        """
+        chosen = self._context(context)
+        cluster = self._linked(chosen, "cluster", "clusters")
+        if cluster is None:
+            raise OptionsError(f"{chosen.where} names no cluster: add one to it")
+
+        user = self._linked(chosen, "user", "users")
+        return ClientConfig(
+            server=_server(cluster),
+            namespace=chosen.text("namespace") or "default",
+            credentials=_credentials(user) if user else Credentials(),
+            tls=_tls(cluster, user),
+            proxy=cluster.text("proxy-url"),
+        )
+
+    def _merge(self, path: Path, content: Mapping[str, Any]) -> None:
+        current = content.get("current-context")
+        if isinstance(current, str) and not self._current:
+            self._current = current
+
+        for section, entries in self._sections.items():
+            for entry in _named(path, section, content.get(section)):
+                entries.setdefault(entry[0], entry[1])
+
+    def _context(self, name: str | None) -> _Entry:
+        contexts = self._sections["contexts"]
+        known = ", ".join(sorted(contexts)) or "none"
+        files = ", ".join(map(str, self._files))
+        name = self._current if name is None else name
+
+        if not name:
+            raise OptionsError(
+                f"no current-context in {files}: name one of its contexts ({known}), "
+                "or run `kubectl config use-context`"
+            )
+
+        if name not in contexts:
+            raise OptionsError(
+                f"no context {name!r} in {files}; there are: {known}. Name one of them."
+            )
+
+        return contexts[name]
+
+    def _linked(self, context: _Entry, key: str, section: str) -> _Entry | None:
+        name = context.text(key)
+        if not name:
+            return None
+
+        entry = self._sections[section].get(name)
+        if entry is None:
+            raise OptionsError(
+                f"{context.where} names the {key} {name!r}, which is not defined: "
+                f"add it under {section}"
+            )
+
+        return entry
+
+
+def _at_home(path: str | Path) -> Path:
+    # Not Path.expanduser(): it raises for a user without a home, which is what pods
+    # with an arbitrary user id have.
+    return Path(os.path.expanduser(path))
+
+
+def _read_file(path: Path) -> Mapping[str, Any] | None:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        message = f"cannot read the kubeconfig {path}: {exc.strerror or exc}"
+        raise OptionsError(message) from exc
+
+    try:
+        content = yaml.load(text, Loader=_LOADER)
+    except yaml.YAMLError as exc:
+        mark = getattr(exc, "problem_mark", None)
+        line = f" at line {mark.line + 1}" if mark is not None else ""
+        # Not chained: the text of the cause may quote a line that holds a token.
+        raise OptionsError(
+            f"the kubeconfig {path} is not YAML{line}: mend it, or name another one"
+        ) from None
+
+    if content is None:
+        return {}
+
+    if not isinstance(content, dict):
+        raise OptionsError(f"{path} is no kubeconfig: its top level must be a mapping")
+
+    return content
+
+
+def _named(path: Path, section: str, items: object) -> list[tuple[str, _Entry]]:
+    kind = section.removesuffix("s")
+    entries: dict[str, _Entry] = {}
+    if items is not None and not isinstance(items, list):
+        raise OptionsError(f"{section} in {path} must be a list of named {section}")
+
+    for item in items or ():
+        name = item.get("name") if isinstance(item, dict) else None
+        data = item.get(kind) if isinstance(item, dict) else None
+        if not isinstance(name, str) or not isinstance(data, dict | None):
+            raise OptionsError(
+                f"{section} in {path} must each have a name and a {kind}"
+            )
+
+        if name in entries:
+            raise OptionsError(f"{section} in {path} has the name {name!r} twice")
+
+        entries[name] = _Entry(f"{kind} {name!r}", path, data or {})
+
+    return list(entries.items())
+
+
+def _server(cluster: _Entry) -> str:
+    server = cluster.text("server")
+    if not server:
+        raise OptionsError(f"{cluster.where} has no server: add its URL")
+
+    return server if "://" in server else f"https://{server}"
+
+
+def _tls(cluster: _Entry, user: _Entry | None) -> TLSOptions:
+    certificate = user.material("client-certificate") if user else None
+    key = user.material("client-key") if user else None
+    if user and (certificate is None) != (key is None):
+        raise OptionsError(
+            f"{user.where} must have both client-certificate and client-key, or neither"
+        )
+
+    return TLSOptions(
+        ca=cluster.material("certificate-authority"),
+        certificate=certificate,
+        key=key,
+        server_name=cluster.text("tls-server-name"),
+        verify=cluster.data.get("insecure-skip-tls-verify") is not True,
+    )
+
+
+def _credentials(user: _Entry) -> Credentials:
+    _refuse_unsupported(user)
+    try:
+        return Credentials(
+            token=user.text("token"),
+            token_file=user.path("tokenFile"),
+            username=user.text("username"),
+            password=user.text("password"),
+        )
+    except OptionsError as exc:
+        raise OptionsError(f"{user.where}: {exc}") from exc
+
+
+def _refuse_unsupported(user: _Entry) -> None:
+    instead = (
+        "which aioinformer does not support yet. Use a user with a token "
+        "(`kubectl create token <service account>`), a tokenFile or a client "
+        "certificate, or run `kubectl proxy` and use Client.from_url()"
+    )
+    for key, what in (
+        ("exec", "an exec plugin"),
+        ("auth-provider", "an auth-provider"),
+    ):
+        if user.data.get(key):
+            raise OptionsError(f"{user.where} needs {what}, {instead}.")
+
+    # Ignoring it would act with more rights than the user chose.
+    if any(
+        user.data.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra")
+    ):
+        raise OptionsError(f"{user.where} impersonates another user, {instead}.")

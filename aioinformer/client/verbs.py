@@ -1,0 +1,265 @@
+"""What to send for each verb of the API. Pure: nothing here waits or speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import urlencode
+
+import msgspec
+import orjson
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.selectors import FieldSelector, LabelSelector
+
+if TYPE_CHECKING:
+    from aioinformer.model.resource import Resource
+
+__all__ = [
+    "Body",
+    "PatchType",
+    "Propagation",
+    "Request",
+    "create",
+    "delete",
+    "patch",
+    "selection",
+    "update",
+]
+
+Body: TypeAlias = Any
+"""A dict, `KubeObject`, `msgspec.Struct`, or anything with Pydantic's `model_dump`."""
+
+PatchType: TypeAlias = Literal["merge", "json", "strategic", "apply"]
+
+Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+_PATCHES: dict[str, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    # The server reads it as YAML, of which JSON is a part.
+    "apply": "application/apply-patch+yaml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request, without what all requests of a client have in common."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = "application/json"
+    gzip: bool | None = None
+
+    @property
+    def target(self) -> str:
+        """Path and query, escaped; parameters without a value are left out."""
+        query = urlencode({key: text for key, text in self.params.items() if text})
+        return f"{self.path}?{query}" if query else self.path
+
+
+def selection(label_selector: str, field_selector: str) -> dict[str, str]:
+    """The query parameters of selectors.
+
+    Raises:
+        SelectorSyntaxError: If one of them cannot be parsed.
+    """
+    LabelSelector.parse(label_selector)
+    FieldSelector.parse(field_selector)
+    return {"labelSelector": label_selector, "fieldSelector": field_selector}
+
+
+def create(
+    resource: Resource,
+    body: Body,
+    *,
+    namespace: str | None = None,
+    dry_run: bool = False,
+    field_manager: str | None = None,
+) -> Request:
+    """Build the request that creates an object.
+
+    Raises:
+        OptionsError: If the namespace is missing or the body cannot be sent.
+    """
+    content = encode(body)
+    namespace = namespace or _identity(content).namespace or None
+    if resource.namespaced and not namespace:
+        raise OptionsError(
+            f"{resource} is namespaced: name the namespace, in the body or beside it"
+        )
+
+    params = _writing(dry_run, field_manager)
+    return Request("POST", resource.path(namespace), params, content)
+
+
+def update(
+    resource: Resource,
+    body: Body,
+    *,
+    namespace: str | None = None,
+    subresource: str = "",
+    dry_run: bool = False,
+    field_manager: str | None = None,
+) -> Request:
+    """Build the request that replaces the object which the body names.
+
+    Raises:
+        OptionsError: If name or namespace are missing or the body cannot be sent.
+    """
+    content = encode(body)
+    identity = _identity(content)
+    if not identity.name:
+        raise OptionsError("the body has no metadata.name: what should it replace?")
+
+    namespace = namespace or identity.namespace or None
+    path = resource.path(namespace, identity.name, subresource)
+    return Request("PUT", path, _writing(dry_run, field_manager), content)
+
+
+def patch(
+    resource: Resource,
+    name: str,
+    body: Body,
+    *,
+    namespace: str | None = None,
+    type: PatchType = "merge",  # noqa: A002 - the API's own word
+    subresource: str | None = None,
+    dry_run: bool = False,
+    field_manager: str | None = None,
+    force: bool = False,
+) -> Request:
+    """Build the request that changes parts of an object.
+
+    Raises:
+        OptionsError: If the options contradict each other or the body cannot be sent.
+    """
+    if type not in _PATCHES:
+        raise OptionsError(f"a patch is of type {', '.join(_PATCHES)}, not {type!r}")
+
+    if type == "apply" and not field_manager:
+        raise OptionsError("an apply needs field_manager=: who owns these fields?")
+
+    if force and type != "apply":
+        raise OptionsError(f"force=True has no meaning for a {type} patch")
+
+    named(resource, name)
+    params = _writing(dry_run, field_manager) | ({"force": "true"} if force else {})
+    path = resource.path(namespace, name, subresource or "")
+    return Request("PATCH", path, params, encode(body), _PATCHES[type])
+
+
+def delete(
+    resource: Resource,
+    name: str = "",
+    *,
+    namespace: str | None = None,
+    uid: str | None = None,
+    propagation: Propagation | None = None,
+    grace_seconds: int | None = None,
+    dry_run: bool = False,
+    params: Mapping[str, str] | None = None,
+) -> Request:
+    """Build the request that deletes one object, or without a name those selected.
+
+    Raises:
+        OptionsError: If the namespace is missing or an option is unknown.
+    """
+    if propagation not in {None, "Background", "Foreground", "Orphan"}:
+        raise OptionsError(
+            f"propagation is Background, Foreground or Orphan, not {propagation!r}"
+        )
+
+    options: dict[str, Any] = {
+        "preconditions": {"uid": uid} if uid else None,
+        "propagationPolicy": propagation,
+        "gracePeriodSeconds": grace_seconds,
+        "dryRun": ["All"] if dry_run else None,
+    }
+    options = {key: value for key, value in options.items() if value is not None}
+    envelope = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    content = orjson.dumps(envelope | options) if options else None
+    return Request("DELETE", resource.path(namespace, name), params or {}, content)
+
+
+def named(resource: Resource, name: str) -> str:
+    """Give the name back.
+
+    Raises:
+        OptionsError: If it is empty: the request would reach all objects.
+    """
+    if not name:
+        raise OptionsError(f"the name of one of {resource} cannot be empty")
+
+    return name
+
+
+def encode(body: Body) -> bytes:
+    """Turn a body into JSON.
+
+    Raises:
+        OptionsError: If it is of a type that cannot be, or holds one.
+    """
+    try:
+        if isinstance(body, KubeObject):
+            return body.raw
+
+        if isinstance(body, msgspec.Struct):
+            return msgspec.json.encode(body)
+
+        if hasattr(body, "model_dump"):
+            body = body.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+        if isinstance(body, Mapping | Sequence) and not isinstance(body, str | bytes):
+            return orjson.dumps(body, default=_plain)
+
+    except (TypeError, ValueError) as exc:
+        raise OptionsError(f"the body cannot be written as JSON: {exc}") from exc
+
+    raise OptionsError(
+        "a body is a dict, KubeObject, msgspec Struct or Pydantic model, "
+        f"not {type(body).__name__}"
+    )
+
+
+class _Metadata(msgspec.Struct):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+def _identity(content: bytes) -> _Metadata:
+    try:
+        return msgspec.json.decode(content, type=_Named).metadata
+    except msgspec.DecodeError as exc:
+        raise OptionsError(f"the body is no Kubernetes object: {exc}") from exc
+
+
+def _writing(dry_run: bool, field_manager: str | None) -> dict[str, str]:
+    return {"dryRun": "All" if dry_run else "", "fieldManager": field_manager or ""}
+
+
+def _plain(value: object) -> Any:
+    """Teach `orjson` read-only views and what is inside of dicts."""
+    for method in ("to_dict", "to_list"):
+        if hasattr(value, method):
+            return getattr(value, method)()
+
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    if isinstance(value, Mapping):
+        return dict(value)
+
+    raise TypeError(f"{type(value).__name__} is not JSON")

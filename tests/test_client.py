@@ -1,0 +1,389 @@
+"""What each verb of the client sends, and what it makes of the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+import pydantic
+import pytest
+from canned import CannedServer
+from conftest import pod
+
+from aioinformer.client import Client
+from aioinformer.errors import (
+    AlreadyExists,
+    DecodeError,
+    OptionsError,
+    ResourceExpired,
+    SelectorSyntaxError,
+)
+from aioinformer.model import KubeObject
+from aioinformer.model.resources import NODES, PODS, SECRETS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+POD = pod("a", "x")
+STATUS = {"apiVersion": "v1", "kind": "Status", "status": "Success"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+def pod_list(*names: str, token: str = "") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PodList",
+        "metadata": {"resourceVersion": "7", "continue": token},
+        "items": [pod(name) for name in names],
+    }
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+ALL = "/api/v1/namespaces/x/pods"
+ONE = f"{ALL}/a"
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "target"),
+    [
+        pytest.param(
+            lambda it: it.get(NODES, "n/1"), "GET", "/api/v1/nodes/n%2F1", id="get"
+        ),
+        pytest.param(
+            lambda it: it.create(PODS, POD, dry_run=True, field_manager="me"),
+            "POST",
+            f"{ALL}?dryRun=All&fieldManager=me",
+            id="create",
+        ),
+        pytest.param(
+            lambda it: it.create(PODS, {"metadata": {}}, namespace="x"),
+            "POST",
+            ALL,
+            id="create-elsewhere",
+        ),
+        pytest.param(lambda it: it.update(PODS, POD), "PUT", ONE, id="update"),
+        pytest.param(
+            lambda it: it.update_status(PODS, POD, field_manager="me"),
+            "PUT",
+            f"{ONE}/status?fieldManager=me",
+            id="update-status",
+        ),
+        pytest.param(
+            lambda it: it.patch(PODS, "a", {}, namespace="x", subresource="resize"),
+            "PATCH",
+            f"{ONE}/resize",
+            id="patch",
+        ),
+        pytest.param(
+            lambda it: it.patch_status(PODS, "a", {}, namespace="x", dry_run=True),
+            "PATCH",
+            f"{ONE}/status?dryRun=All",
+            id="patch-status",
+        ),
+        pytest.param(
+            lambda it: it.patch(
+                PODS,
+                "a",
+                {},
+                namespace="x",
+                type="apply",
+                field_manager="me",
+                force=True,
+            ),
+            "PATCH",
+            f"{ONE}?fieldManager=me&force=true",
+            id="apply",
+        ),
+        pytest.param(
+            lambda it: it.delete(PODS, "a", namespace="x"), "DELETE", ONE, id="delete"
+        ),
+        pytest.param(
+            lambda it: it.delete_collection(
+                PODS, namespace="x", label_selector="app=web", field_selector="a.b=c"
+            ),
+            "DELETE",
+            f"{ALL}?labelSelector=app%3Dweb&fieldSelector=a.b%3Dc",
+            id="delete-collection",
+        ),
+    ],
+)
+async def test_verb_is_sent_as(
+    server: CannedServer,
+    call: Callable[[Client], Coroutine[Any, Any, object]],
+    method: str,
+    target: str,
+) -> None:
+    server.json(POD)
+
+    async with Client.from_url(f"{server.url}/prefix") as client:
+        await call(client)
+
+    (seen,) = server.seen
+    assert (seen.method, seen.target) == (method, f"/prefix{target}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type"),
+    [
+        ("merge", "application/merge-patch+json"),
+        ("json", "application/json-patch+json"),
+        ("strategic", "application/strategic-merge-patch+json"),
+        ("apply", "application/apply-patch+yaml"),
+    ],
+)
+async def test_patch_has_the_content_type_of(
+    server: CannedServer, kind: Any, content_type: str
+) -> None:
+    server.json(POD)
+    body: Any = {"spec": {}}
+    if kind == "json":
+        body = [{"op": "remove", "path": "/spec"}]
+
+    async with Client.from_url(server.url) as client:
+        await client.patch(
+            PODS, "a", body, namespace="x", type=kind, field_manager="me"
+        )
+
+    assert server.seen[0].headers["Content-Type"] == content_type
+    assert orjson.loads(server.seen[0].body) == body
+
+
+async def test_delete_sends_its_options(server: CannedServer) -> None:
+    server.json(STATUS)
+
+    async with Client.from_url(server.url) as client:
+        await client.delete(
+            PODS,
+            "a",
+            namespace="x",
+            uid="u-1",
+            propagation="Foreground",
+            grace_seconds=0,
+            dry_run=True,
+        )
+
+    assert orjson.loads(server.seen[0].body) == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u-1"},
+        "propagationPolicy": "Foreground",
+        "gracePeriodSeconds": 0,
+        "dryRun": ["All"],
+    }
+
+
+class _StructMeta(msgspec.Struct):
+    name: str
+    namespace: str
+
+
+class _Struct(msgspec.Struct, rename={"meta": "metadata"}):
+    meta: _StructMeta
+
+
+class _Model(pydantic.BaseModel):
+    meta: dict[str, str] = pydantic.Field(alias="metadata")
+    spec: str | None = None
+
+
+META = {"name": "a", "namespace": "x"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"metadata": META}, id="dict"),
+        pytest.param(KubeObject.of({"metadata": META}), id="object"),
+        pytest.param(
+            {"metadata": KubeObject.of({"metadata": META})["metadata"]}, id="view"
+        ),
+        pytest.param(_Struct(_StructMeta("a", "x")), id="struct"),
+        pytest.param({"metadata": _StructMeta("a", "x")}, id="struct-inside"),
+        pytest.param(_Model(metadata=META), id="pydantic"),
+    ],
+)
+async def test_takes_a_body_of_kind(server: CannedServer, body: object) -> None:
+    server.json(POD)
+
+    async with Client.from_url(server.url) as client:
+        await client.create(PODS, body)
+
+    assert orjson.loads(server.seen[0].body) == {"metadata": META}
+    assert server.seen[0].headers["Content-Type"] == "application/json"
+    assert server.seen[0].target == ALL
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        pytest.param(lambda it: it.get(PODS, "a"), "needs a namespace", id="get"),
+        pytest.param(lambda it: it.get(NODES, ""), "cannot be empty", id="no-name"),
+        pytest.param(
+            lambda it: it.get(NODES, "n", namespace="x"), "cluster-scoped", id="scope"
+        ),
+        pytest.param(
+            lambda it: it.create(PODS, {}), "name the namespace", id="create-nowhere"
+        ),
+        pytest.param(
+            lambda it: it.update(PODS, {}), "no metadata.name", id="update-what"
+        ),
+        pytest.param(lambda it: it.create(PODS, "text"), "not str", id="text"),
+        pytest.param(
+            lambda it: it.create(PODS, {"a": {1, 2}}),
+            "not JSON serializable: set",
+            id="a-set",
+        ),
+        pytest.param(
+            lambda it: it.create(PODS, {"metadata": []}), "no Kubernetes", id="shape"
+        ),
+        pytest.param(
+            lambda it: it.patch(NODES, "n", {}, type="xml"), "of type", id="patch-type"
+        ),
+        pytest.param(
+            lambda it: it.patch(NODES, "n", {}, type="apply"),
+            "field_manager",
+            id="apply-anonymously",
+        ),
+        pytest.param(
+            lambda it: it.patch(NODES, "n", {}, force=True), "force", id="force"
+        ),
+        pytest.param(
+            lambda it: it.delete(NODES, "", uid="u"), "cannot be empty", id="delete-all"
+        ),
+        pytest.param(
+            lambda it: it.delete(NODES, "n", propagation="Up"), "'Up'", id="propagation"
+        ),
+    ],
+)
+async def test_mistakes_are_found_before_anything_is_sent(
+    server: CannedServer,
+    call: Callable[[Any], Coroutine[Any, Any, object]],
+    complaint: str,
+) -> None:
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(OptionsError, match=complaint):
+            await call(client)
+
+    assert not server.seen
+
+
+async def test_selectors_are_checked_before_anything_is_sent(
+    server: CannedServer,
+) -> None:
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(SelectorSyntaxError):
+            await client.list(PODS, label_selector="app in (")
+
+        with pytest.raises(SelectorSyntaxError):
+            await client.delete_collection(PODS, field_selector="metadata.name")
+
+        with pytest.raises(SelectorSyntaxError):
+            client.watch(PODS, label_selector="=")
+
+    assert not server.seen
+
+
+# ---------------------------------------------------------------- what is answered
+
+
+async def test_answers_are_objects(server: CannedServer) -> None:
+    server.json(POD)
+
+    async with Client.from_url(server.url) as client:
+        found = await client.get(PODS, "a", namespace="x")
+
+    assert isinstance(found, KubeObject)
+    assert found == POD
+
+
+async def test_a_delete_answers_what_is_still_there(server: CannedServer) -> None:
+    server.json(POD)
+    server.json(STATUS)
+
+    async with Client.from_url(server.url) as client:
+        first = await client.delete(PODS, "a", namespace="x")
+        second = await client.delete(PODS, "a", namespace="x")
+
+    assert first is not None
+    assert first.key == "x/a"
+    assert second is None
+
+
+async def test_a_taken_name_is_already_exists(server: CannedServer) -> None:
+    server.json({"kind": "Status", "code": 409, "reason": "AlreadyExists"}, 409)
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(AlreadyExists):
+            await client.create(PODS, POD)
+
+
+async def test_what_is_no_object_is_not_shown(server: CannedServer) -> None:
+    server.text("s3cr3t", 200, "text/plain")
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(DecodeError, match=r"GET /api/v1.*no object") as caught:
+            await client.get(SECRETS, "a", namespace="x")
+
+    assert not caught.value.excerpt
+    assert "s3cr3t" not in str(caught.value)
+
+
+async def test_lists_everything_in_one_answer(server: CannedServer) -> None:
+    server.json(pod_list("a", "b"))
+
+    async with Client.from_url(server.url) as client:
+        found = await client.list(PODS, namespace="x", resource_version="0")
+
+    assert [it.name for it in found] == ["a", "b"]
+    assert server.seen[0].target == f"{ALL}?resourceVersion=0"
+
+
+async def test_follows_the_pages_of_a_list(server: CannedServer) -> None:
+    server.json(pod_list("a", "b", token="t 1"))
+    server.json(pod_list(token="t 2"))
+    server.json(pod_list("c"))
+
+    async with Client.from_url(server.url) as client:
+        found = await client.list(
+            PODS, label_selector="app in (a,b)", limit=2, resource_version="5"
+        )
+
+    selector = "labelSelector=app+in+%28a%2Cb%29&limit=2"
+    assert [it.name for it in found] == ["a", "b", "c"]
+    assert [seen.target for seen in server.seen] == [
+        f"/api/v1/pods?{selector}&resourceVersion=5",
+        f"/api/v1/pods?{selector}&continue=t+1",
+        f"/api/v1/pods?{selector}&continue=t+2",
+    ]
+
+
+async def test_reads_all_at_once_after_a_list_expired(server: CannedServer) -> None:
+    server.json(pod_list("old", token="t"))
+    server.json({"kind": "Status", "code": 410, "reason": "Expired"}, 410)
+    server.json(pod_list("a", "b"))
+
+    async with Client.from_url(server.url) as client:
+        found = await client.list(PODS, limit=1)
+
+    assert [it.name for it in found] == ["a", "b"]
+    assert server.seen[-1].target == "/api/v1/pods"
+
+
+async def test_an_expired_version_of_a_whole_list_is_an_error(
+    server: CannedServer,
+) -> None:
+    server.json({"kind": "Status", "code": 410, "reason": "Expired"}, 410)
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(ResourceExpired):
+            await client.list(PODS, resource_version="5")
+
+    assert len(server.seen) == 1

@@ -1,0 +1,395 @@
+"""Where a client's configuration comes from, and what it says when it cannot be used."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from aioinformer.client import ClientConfig, Credentials, TLSOptions
+from aioinformer.client.environment import load_from_environment
+from aioinformer.client.in_cluster import load_in_cluster
+from aioinformer.client.kubeconfig import load_kubeconfig
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOKEN = "s3cr3t-t0ken"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home without files, and no variable that a loader looks at."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def kubeconfig(
+    cluster: Mapping[str, Any] | None = None,
+    user: Mapping[str, Any] | None = None,
+    name: str = "main",
+    current: str = "main",
+    **more: Any,
+) -> dict[str, Any]:
+    server = {"server": f"https://{name}.example:6443"}
+    return {
+        "clusters": [{"name": name, "cluster": server | dict(cluster or {})}],
+        "users": [{"name": name, "user": dict(user or {})}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": current,
+    } | more
+
+
+def written(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    written(folder / "token", f"{TOKEN}\n")
+    written(folder / "ca.crt", "PEM")
+    return folder
+
+
+# ---------------------------------------------------------------- ClientConfig
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        pytest.param("api.example:6443", "must be a URL", id="no-scheme"),
+        pytest.param("ftp://api.example", "must be a URL", id="wrong-scheme"),
+        pytest.param("https://", "must be a URL", id="no-host"),
+        pytest.param("https://api.example:port", "no URL", id="port-no-number"),
+        pytest.param("https://me:pw@api.example", "credentials", id="password"),
+        pytest.param("https://api.example?x=1", "query", id="query"),
+    ],
+)
+def test_refuses_a_server_that_is_no_url(url: str, complaint: str) -> None:
+    with pytest.raises(OptionsError, match=complaint) as caught:
+        ClientConfig(server=url)
+
+    assert "pw" not in str(caught.value)
+
+
+def test_keeps_the_path_of_a_server_without_its_last_slash() -> None:
+    config = ClientConfig(server="https://rancher.example/k8s/clusters/c-1/")
+
+    assert config.server == "https://rancher.example/k8s/clusters/c-1"
+
+
+def test_refuses_a_timeout_of_nothing() -> None:
+    with pytest.raises(OptionsError, match="head_seconds"):
+        ClientConfig(server="http://api.example", head_seconds=0)
+
+
+def test_repr_shows_no_secret() -> None:
+    config = ClientConfig(
+        server="https://api.example",
+        credentials=Credentials(token=TOKEN),
+        tls=TLSOptions(certificate=b"CERTIFICATE", key=b"PRIVATE"),
+        proxy="http://me:pw-of-proxy@proxy.example",
+    )
+
+    assert TOKEN not in repr(config)
+    assert "PRIVATE" not in repr(config)
+    assert "pw-of-proxy" not in repr(config)
+
+
+def test_a_refused_proxy_does_not_show_its_password() -> None:
+    with pytest.raises(OptionsError) as caught:
+        ClientConfig(server="https://api.example", proxy="socks5://me:pw@proxy.example")
+
+    assert "socks5://proxy.example" in str(caught.value)
+    assert "pw" not in str(caught.value)
+
+
+# ---------------------------------------------------------------- kubeconfig
+
+
+async def test_reads_the_current_context(tmp_path: Path) -> None:
+    content = kubeconfig(
+        {"tls-server-name": "api.test", "proxy-url": "http://proxy.example:3128"},
+        {"token": f" {TOKEN}\n"},
+    )
+    content["contexts"][0]["context"]["namespace"] = "shop"
+    path = written(tmp_path / "config", content)
+
+    config = load_kubeconfig(path)
+
+    assert config.server == "https://main.example:6443"
+    assert config.namespace == "shop"
+    assert config.tls == TLSOptions(server_name="api.test")
+    assert config.proxy == "http://proxy.example:3128"
+    assert await config.credentials.header() == f"Bearer {TOKEN}"
+
+
+def test_decodes_embedded_data_rather_than_reading_the_file(tmp_path: Path) -> None:
+    data = {
+        key: base64.b64encode(key.encode()).decode() + "\n"
+        for key in ("certificate-authority", "client-certificate", "client-key")
+    }
+    path = written(
+        tmp_path / "config",
+        kubeconfig(
+            {
+                "certificate-authority": "unused.crt",
+                "certificate-authority-data": data["certificate-authority"],
+            },
+            {
+                "client-certificate-data": data["client-certificate"],
+                "client-key-data": data["client-key"],
+            },
+        ),
+    )
+
+    tls = load_kubeconfig(path).tls
+
+    assert tls.ca == b"certificate-authority"
+    assert tls.certificate == b"client-certificate"
+    assert tls.key == b"client-key"
+
+
+async def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
+    written(tmp_path / "secrets/token", TOKEN)
+    absolute = str(tmp_path / "absolute.key")
+    path = written(
+        tmp_path / "config",
+        kubeconfig(
+            {"certificate-authority": "ca.crt"},
+            {
+                "tokenFile": "secrets/token",
+                "client-certificate": "~/me.crt",
+                "client-key": absolute,
+            },
+        ),
+    )
+
+    config = load_kubeconfig(path)
+
+    assert config.tls.ca == tmp_path / "ca.crt"
+    assert config.tls.certificate == tmp_path / "home/me.crt"
+    assert config.tls.key == Path(absolute)
+    assert await config.credentials.header() == f"Bearer {TOKEN}"
+
+
+def test_the_first_file_to_define_a_name_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kubeconfig({"server": "https://first.example"})
+    first["current-context"] = ""
+    second = kubeconfig({"server": "https://second.example"})
+    second["clusters"].append({"name": "other", "cluster": {"server": "other.example"}})
+    second["contexts"].append({"name": "other", "context": {"cluster": "other"}})
+    paths = [
+        tmp_path / "absent",
+        written(tmp_path / "1", first),
+        written(tmp_path / "2", second),
+    ]
+    monkeypatch.setenv("KUBECONFIG", ":".join(["", *map(str, paths)]))
+
+    # Its current-context is the second file's, as the first one says nothing.
+    assert load_kubeconfig().server == "https://first.example"
+    assert load_kubeconfig(context="other").server == "https://other.example"
+
+
+def test_reads_the_default_file_without_kubeconfig(tmp_path: Path) -> None:
+    written(tmp_path / "home/.kube/config", kubeconfig())
+
+    assert load_kubeconfig().server == "https://main.example:6443"
+
+
+def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
+    content = kubeconfig()
+    del content["contexts"][0]["context"]["user"]
+
+    config = load_kubeconfig(written(tmp_path / "config", content))
+
+    assert "anonymous" in repr(config.credentials)
+
+
+PLUGIN = {"exec": {"command": "aws", "args": [TOKEN]}}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaints"),
+    [
+        pytest.param("", ["does not exist or is empty"], id="empty"),
+        pytest.param("- a\n- b\n", ["top level"], id="a-list"),
+        pytest.param(
+            f"users: [\ntoken: '{TOKEN}\n", ["not YAML", "mend"], id="no-yaml"
+        ),
+        pytest.param(
+            kubeconfig(current=""),
+            ["no current-context", "main", "use-context"],
+            id="no-current-context",
+        ),
+        pytest.param(
+            kubeconfig(current="other"),
+            ["no context 'other'", "there are: main"],
+            id="unknown-context",
+        ),
+        pytest.param(
+            kubeconfig(clusters=[]), ["cluster 'main'", "not defined"], id="no-cluster"
+        ),
+        pytest.param(kubeconfig({"server": ""}), ["no server"], id="no-server"),
+        pytest.param(kubeconfig({"server": "https://:1"}), ["URL"], id="bad-server"),
+        pytest.param(
+            kubeconfig(None, {"token": 12345678}), ["quotes"], id="token-is-a-number"
+        ),
+        pytest.param(
+            kubeconfig(None, {"token": f"{TOKEN}\x07"}), ["characters"], id="bad-token"
+        ),
+        pytest.param(
+            kubeconfig({"certificate-authority-data": "%%%"}), ["base64"], id="base64"
+        ),
+        pytest.param(
+            kubeconfig(None, {"client-key": "key"}),
+            ["client-certificate"],
+            id="no-cert",
+        ),
+        pytest.param(kubeconfig(users={}), ["must be a list"], id="users-no-list"),
+        pytest.param(
+            kubeconfig(users=[{"user": {}}]), ["must each have a name"], id="no-name"
+        ),
+        pytest.param(
+            kubeconfig(users=[{"name": "me"}, {"name": "me"}]), ["twice"], id="twice"
+        ),
+        pytest.param(
+            kubeconfig(None, PLUGIN),
+            ["exec plugin", "not support", "kubectl create token"],
+            id="exec",
+        ),
+        pytest.param(
+            kubeconfig(None, {"auth-provider": {"name": "oidc"}}),
+            ["auth-provider", "not support"],
+            id="auth-provider",
+        ),
+        pytest.param(
+            kubeconfig(None, {"token": TOKEN, "as": "root"}),
+            ["impersonates"],
+            id="impersonation",
+        ),
+    ],
+)
+def test_one_clear_error_names_the_file(
+    tmp_path: Path, content: object, complaints: list[str]
+) -> None:
+    path = written(tmp_path / "config", content)
+
+    with pytest.raises(OptionsError) as caught:
+        load_kubeconfig(path)
+
+    said = str(caught.value)
+    assert all(complaint in said for complaint in complaints), said
+    assert TOKEN not in said
+    assert caught.value.__suppress_context__ or TOKEN not in str(caught.value.__cause__)
+    if "URL" not in complaints:
+        assert str(path) in said
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match=r"absent.*does not exist"):
+        load_kubeconfig(tmp_path / "absent")
+
+
+def test_a_folder_cannot_be_read_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match=f"cannot read the kubeconfig {tmp_path}"):
+        load_kubeconfig(tmp_path)
+
+
+# ---------------------------------------------------------------- in a cluster
+
+
+async def test_reads_the_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service_account(tmp_path, monkeypatch)
+    written(folder / "namespace", "shop\n")
+
+    config = load_in_cluster(folder)
+
+    assert config.server == "https://10.0.0.1:443"
+    assert config.namespace == "shop"
+    assert config.tls.ca == folder / "ca.crt"
+    assert await config.credentials.header() == f"Bearer {TOKEN}"
+
+
+def test_puts_an_ipv6_address_in_brackets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service_account(tmp_path, monkeypatch)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+
+    config = load_in_cluster(folder)
+
+    assert config.server == "https://[fd00::1]:443"
+    assert config.namespace == "default"
+
+
+@pytest.mark.parametrize("missing", ["host", "port", "token"])
+def test_says_why_this_is_no_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    folder = service_account(tmp_path, monkeypatch)
+    if missing == "token":
+        (folder / "token").unlink()
+    else:
+        monkeypatch.delenv(f"KUBERNETES_SERVICE_{missing.upper()}")
+
+    with pytest.raises(OptionsError, match=f"(?i)not in a cluster: .*{missing}"):
+        load_in_cluster(folder)
+
+
+# ---------------------------------------------------------------- the environment
+
+
+def test_prefers_kubeconfig_to_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service_account(tmp_path / "pod", monkeypatch)
+    written(tmp_path / "home/.kube/config", kubeconfig(name="home", current="home"))
+    monkeypatch.setenv("KUBECONFIG", str(written(tmp_path / "named", kubeconfig())))
+
+    assert load_from_environment(None, folder).server == "https://main.example:6443"
+
+
+def test_falls_back_to_the_home_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service_account(tmp_path / "pod", monkeypatch)
+    written(tmp_path / "home/.kube/config", kubeconfig(name="home", current="home"))
+
+    assert load_from_environment(None, folder).server == "https://home.example:6443"
+
+
+def test_falls_back_to_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = service_account(tmp_path / "pod", monkeypatch)
+    monkeypatch.setenv("KUBECONFIG", str(written(tmp_path / "empty", "")))
+    written(tmp_path / "home/.kube/config", kubeconfig(name="home", current="home"))
+
+    assert load_from_environment(None, folder).server == "https://10.0.0.1:443"
+
+
+def test_lists_all_that_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = written(tmp_path / "empty", "apiVersion: v1\n")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{empty}")
+
+    with pytest.raises(OptionsError) as caught:
+        load_from_environment()
+
+    said = str(caught.value)
+    assert f"{tmp_path / 'absent'} (does not exist)" in said
+    assert f"{empty} (is empty)" in said
+    assert "KUBERNETES_SERVICE_HOST is not set" in said
+    assert "Client.from_url()" in said

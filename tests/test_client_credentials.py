@@ -1,0 +1,204 @@
+"""Tokens that are renewed, and the SSL contexts that certificates and keys make."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import shutil
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from canned import Certificates, make_certificates
+
+from aioinformer.client import Credentials, TLSOptions
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command")
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def written(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+# ---------------------------------------------------------------- credentials
+
+
+async def test_anonymous_credentials_have_no_header() -> None:
+    credentials = Credentials()
+
+    assert not await credentials.header()
+    assert not await credentials.invalidate("")
+
+
+async def test_basic_credentials_are_encoded() -> None:
+    header = await Credentials(username="me", password="pw").header()
+
+    assert header == "Basic " + base64.b64encode(b"me:pw").decode()
+
+
+@pytest.mark.parametrize("token", ["a b", "a\nb", "a\x00b", "päss"])
+def test_refuses_a_token_that_no_header_can_carry(token: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Credentials(token=token)
+
+    assert token not in str(caught.value)
+
+
+async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None:
+    file = written(tmp_path / "token", "first\n")
+    credentials = Credentials(token_file=file)
+    seen = [await credentials.header()]
+
+    written(file, "second")
+    await asyncio.sleep(59)
+    seen.append(await credentials.header())
+    await asyncio.sleep(2)
+    seen.append(await credentials.header())
+
+    assert seen == ["Bearer first", "Bearer first", "Bearer second"]
+
+
+@pytest.mark.parametrize("broken", [None, " \n", "a b"])
+async def test_keeps_the_last_token_while_the_file_is_broken(
+    tmp_path: Path, broken: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = written(tmp_path / "token", "first")
+    credentials = Credentials(token_file=file)
+    await credentials.header()
+
+    file.unlink()
+    if broken is not None:
+        written(file, broken)
+
+    await asyncio.sleep(61)
+    with caplog.at_level(logging.WARNING):
+        assert await credentials.header() == "Bearer first"
+
+    assert str(file) in caplog.text
+    assert "first" not in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, "", "\n"])
+async def test_a_first_read_without_a_token_is_an_error(
+    tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        written(file, content)
+
+    with pytest.raises(OptionsError, match=f"cannot read a token from {file}"):
+        await Credentials(token_file=file).header()
+
+
+async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+    file = written(tmp_path / "token", "first")
+    credentials = Credentials(token_file=file)
+    refused = await credentials.header()
+    written(file, "second")
+
+    assert await credentials.invalidate(refused)
+    assert await credentials.header() == "Bearer second"
+
+
+async def test_asking_again_is_useless_if_the_file_is_the_same(tmp_path: Path) -> None:
+    credentials = Credentials(token_file=written(tmp_path / "token", "first"))
+
+    assert not await credentials.invalidate(await credentials.header())
+
+
+async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
+    file = written(tmp_path / "token", "first")
+    credentials = Credentials(token_file=file)
+    refused = await credentials.header()
+    written(file, "second")
+    first = asyncio.create_task(credentials.invalidate(refused))
+    others = [asyncio.create_task(credentials.invalidate(refused)) for _ in range(9)]
+
+    assert await first
+    written(file, "third")  # whoever reads again now would see this one
+    assert all([await other for other in others])
+    assert await credentials.header() == "Bearer second"
+
+
+# ---------------------------------------------------------------- TLS options
+
+
+def test_trusts_only_the_authority_that_is_given(certificates: Certificates) -> None:
+    comment = "# une autorité\n".encode()
+    for ca in (certificates.ca, comment + certificates.ca.read_bytes()):
+        context = TLSOptions(ca=ca).context()
+
+        assert context.cert_store_stats()["x509_ca"] == 1
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.check_hostname
+
+
+def test_verifies_nothing_if_told(certificates: Certificates) -> None:
+    context = TLSOptions(ca=certificates.ca, verify=False).context()
+
+    assert context.verify_mode is ssl.CERT_NONE
+    assert not context.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param(None, "No such file", id="absent"),
+        pytest.param("", "is empty", id="empty"),
+        pytest.param("not PEM", "readable file", id="no-pem"),
+    ],
+)
+def test_names_the_authority_that_cannot_be_used(
+    tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    file = tmp_path / "ca.crt"
+    if content is not None:
+        written(file, content)
+
+    with pytest.raises(OptionsError, match=complaint) as caught:
+        TLSOptions(ca=file).context()
+
+    assert str(file) in str(caught.value)
+
+
+def test_loads_a_client_certificate_from_files_or_data(
+    certificates: Certificates,
+) -> None:
+    TLSOptions(certificate=certificates.client, key=certificates.client_key).context()
+    TLSOptions(
+        certificate=certificates.client.read_bytes(),
+        key=certificates.client_key.read_bytes(),
+    ).context()
+
+
+def test_names_the_key_that_belongs_to_another_certificate(
+    certificates: Certificates,
+) -> None:
+    options = TLSOptions(certificate=certificates.client, key=certificates.server_key)
+
+    with pytest.raises(OptionsError, match=r"client\.crt.*server\.key"):
+        options.context()
+
+
+def test_never_asks_for_a_passphrase(certificates: Certificates) -> None:
+    options = TLSOptions(certificate=certificates.client, key=certificates.locked_key)
+
+    with pytest.raises(OptionsError, match="no passphrase"):
+        options.context()
+
+
+def test_a_certificate_needs_its_key(certificates: Certificates) -> None:
+    with pytest.raises(OptionsError, match="go together"):
+        TLSOptions(certificate=certificates.client)

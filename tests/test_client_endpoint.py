@@ -1,0 +1,230 @@
+"""Entering and leaving a client, in which order and task whatsoever."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from canned import CannedServer
+from conftest import pod
+
+from aioinformer.client import Client, ClientConfig
+from aioinformer.errors import (
+    OptionsError,
+    TransportError,
+    WrongLoop,
+)
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aiohttp import web
+
+POD = pod("a", "x")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+# ---------------------------------------------------------------- lifetime
+
+
+@pytest.mark.realtime
+def test_importing_it_loads_neither_http_library() -> None:
+    code = (
+        "import sys, aioinformer.client\n"
+        "print({'aiohttp', 'kubernetes_asyncio', 'yaml'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert done.stdout.decode().strip() == "set()"
+
+
+def test_reads_nothing_before_it_is_entered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    clients = [
+        Client.from_env(),
+        Client.from_kubeconfig(tmp_path / "absent"),
+        Client.in_cluster(),
+        Client.from_url("https://api.example", ca_file=tmp_path / "absent"),
+    ]
+
+    assert not any(client.entered for client in clients)
+    assert repr(clients[0]) == "<Client not entered>"
+
+
+@pytest.mark.parametrize("way", ["from_env", "from_kubeconfig", "in_cluster"])
+async def test_what_cannot_be_read_is_an_error_on_entering(
+    way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    client: Client = getattr(Client, way)()
+
+    with pytest.raises(OptionsError):
+        await client.start()
+
+    assert not client.entered
+
+
+@pytest.mark.parametrize("way", ["from_env", "from_kubeconfig"])
+async def test_enters_what_the_kubeconfig_says(
+    way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: CannedServer
+) -> None:
+    context = {"cluster": "c", "namespace": "shop"}
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+        "contexts": [{"name": "other", "context": context}],
+    }
+    (tmp_path / "config").write_bytes(orjson.dumps(content))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+
+    async with getattr(Client, way)(context="other", gzip=True) as client:
+        assert repr(client) == f"<Client {server.url} entered>"
+        assert client.namespace == "shop"
+        assert client.config.gzip
+
+
+async def test_an_unreadable_token_file_is_an_error_on_entering(tmp_path: Path) -> None:
+    client = Client.from_url("http://api.example", token_file=tmp_path / "absent")
+
+    with pytest.raises(OptionsError, match="cannot read a token"):
+        await client.start()
+
+    assert not client.entered
+
+
+async def test_reads_its_configuration_in_a_thread_each_time(
+    server: CannedServer,
+) -> None:
+    threads = []
+
+    def read() -> ClientConfig:
+        threads.append(threading.current_thread())
+        return ClientConfig(server=server.url)
+
+    client = Client(read)
+    for _ in range(2):
+        async with client:
+            assert client.entered
+
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
+
+
+async def test_says_that_it_is_not_entered() -> None:
+    client = Client.from_env()
+
+    with pytest.raises(OptionsError, match="async with client"):
+        await client.get(PODS, "a", namespace="x")
+
+    with pytest.raises(OptionsError, match="async with client"):
+        _ = client.namespace
+
+
+async def test_says_that_it_was_left(server: CannedServer) -> None:
+    async with Client.from_url(server.url) as client:
+        pass
+
+    with pytest.raises(OptionsError, match="not entered"):
+        await client.list(PODS)
+
+
+async def test_cannot_be_entered_twice(server: CannedServer) -> None:
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(OptionsError, match="entered already"):
+            await client.start()
+
+        assert client.entered
+
+
+async def test_cannot_be_entered_by_two_at_once(server: CannedServer) -> None:
+    client = Client.from_url(server.url)
+    first = asyncio.create_task(client.start())
+    second = asyncio.create_task(client.start())
+
+    with pytest.raises(OptionsError, match="entered already"):
+        await second
+
+    await first
+    await client.close()
+
+
+async def test_is_entered_in_one_task_and_left_in_another(server: CannedServer) -> None:
+    server.json(POD)
+    client = Client.from_url(server.url)
+    await asyncio.create_task(client.start())
+    assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
+
+    await asyncio.create_task(client.close())
+
+    assert not client.entered
+
+
+async def test_closing_it_again_does_nothing(server: CannedServer) -> None:
+    client = Client.from_url(server.url)
+    await client.close()
+    await client.start()
+    await client.close()
+    await client.close()
+
+    assert not client.entered
+
+
+async def test_a_cancelled_start_can_be_repeated(server: CannedServer) -> None:
+    client = Client.from_url(server.url)
+    start = asyncio.create_task(client.start())
+    await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+
+    async with client:
+        assert client.entered
+
+
+async def test_closing_it_ends_requests_under_way(server: CannedServer) -> None:
+    asked = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answer(answer)
+    client = Client.from_url(server.url)
+    await client.start()
+    request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
+    await asked.wait()
+
+    await client.close()
+
+    with pytest.raises(TransportError):
+        await request
+
+
+@pytest.mark.realtime
+async def test_belongs_to_the_loop_that_entered_it(server: CannedServer) -> None:
+    def elsewhere() -> None:
+        with pytest.raises(WrongLoop):
+            asyncio.run(client.get(PODS, "a", namespace="x"))
+
+        with pytest.raises(WrongLoop):
+            asyncio.run(client.close())
+
+    async with Client.from_url(server.url) as client:
+        await asyncio.to_thread(elsewhere)
+
+        assert client.entered

@@ -1,0 +1,257 @@
+"""What lists and watches ask for, and how the answers to lists are read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import CannedServer, Stream, list_body
+
+from aioinformer.client import Client, ListWatch
+from aioinformer.errors import (
+    DecodeError,
+    Forbidden,
+    OptionsError,
+    SelectorSyntaxError,
+    TransportError,
+)
+from aioinformer.model.resources import NODES, PODS
+from aioinformer.watch import ListOptions, WatchOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer.model import KubeObject
+    from aioinformer.watch import ListerWatcher
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: CannedServer) -> AsyncIterator[Client]:
+    async with Client.from_url(server.url) as client:
+        yield client
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def test_implements_the_protocol() -> None:
+    lister: ListerWatcher = ListWatch(Client.from_env(), PODS)
+
+    assert lister.list is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        pytest.param(ListOptions(), "", id="newest"),
+        pytest.param(
+            ListOptions(resource_version="0", limit=500),
+            "?limit=500&resourceVersion=0",
+            id="first",
+        ),
+        pytest.param(
+            ListOptions(continue_token="a=b", limit=5),
+            "?limit=5&continue=a%3Db",
+            id="page",
+        ),
+        pytest.param(
+            ListOptions(resource_version="9", resource_version_match="NotOlderThan"),
+            "?resourceVersion=9&resourceVersionMatch=NotOlderThan",
+            id="match",
+        ),
+    ],
+)
+async def test_list_sends(
+    server: CannedServer, client: Client, options: ListOptions, query: str
+) -> None:
+    stream = Stream(server)
+    stream.send(list_body())
+    stream.end()
+
+    async with ListWatch(client, PODS).list(options):
+        pass
+
+    assert server.seen[0].target == f"/api/v1/pods{query}"
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        pytest.param(
+            WatchOptions(), "watch=true&allowWatchBookmarks=true", id="default"
+        ),
+        pytest.param(
+            WatchOptions(resource_version="5", timeout_seconds=300, bookmarks=False),
+            "watch=true&resourceVersion=5&timeoutSeconds=300",
+            id="from-a-version",
+        ),
+        pytest.param(
+            WatchOptions(send_initial_events=True),
+            "watch=true&allowWatchBookmarks=true&sendInitialEvents=true"
+            "&resourceVersionMatch=NotOlderThan",
+            id="initial-events",
+        ),
+    ],
+)
+async def test_watch_sends(
+    server: CannedServer, client: Client, options: WatchOptions, query: str
+) -> None:
+    Stream(server).end()
+
+    async with ListWatch(client, NODES).watch(options):
+        pass
+
+    assert server.seen[0].target == f"/api/v1/nodes?{query}"
+
+
+async def test_selects_by_namespace_labels_and_fields(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server).end()
+    source = ListWatch(
+        client,
+        PODS,
+        namespace="x",
+        label_selector="app=web,tier",
+        field_selector="spec.nodeName=n",
+        gzip=True,
+    )
+
+    async with source.watch(WatchOptions(bookmarks=False)):
+        pass
+
+    assert server.seen[0].target == (
+        "/api/v1/namespaces/x/pods?labelSelector=app%3Dweb%2Ctier"
+        "&fieldSelector=spec.nodeName%3Dn&watch=true"
+    )
+    assert server.seen[0].headers["Accept-Encoding"] == "gzip"
+    assert "'app=web,tier'" in repr(source)
+
+
+def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
+    client = Client.from_env()
+
+    with pytest.raises(SelectorSyntaxError):
+        ListWatch(client, PODS, label_selector="a in b")
+
+    with pytest.raises(SelectorSyntaxError):
+        ListWatch(client, PODS, field_selector="spec.nodeName")
+
+
+def test_a_namespace_of_nodes_is_refused_at_once() -> None:
+    with pytest.raises(OptionsError, match="cluster-scoped"):
+        ListWatch(Client.from_env(), NODES, namespace="x")
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_a_refusal_is_raised_on_entering(
+    server: CannedServer, client: Client, verb: str
+) -> None:
+    server.json({"kind": "Status", "code": 403, "reason": "Forbidden"}, 403)
+    source = ListWatch(client, PODS)
+    answer: Any = (
+        source.list(ListOptions()) if verb == "list" else source.watch(WatchOptions())
+    )
+
+    with pytest.raises(Forbidden):
+        await answer.__aenter__()
+
+
+# ---------------------------------------------------------------- lists
+
+
+async def test_gives_objects_while_the_list_arrives(
+    server: CannedServer, client: Client
+) -> None:
+    body = list_body(*"abcdefgh", token="next")
+    half = len(body) // 2
+    stream = Stream(server)
+    stream.send(body[:half])
+    found: list[KubeObject] = []
+
+    async with ListWatch(client, PODS).list(ListOptions()) as page:
+        async for objects in page:
+            if not found:
+                assert page.continue_token == "next"
+                stream.send(body[half:])
+                stream.end()
+
+            found += objects
+
+        assert page.resource_version == "7"
+
+    assert "".join(it.name for it in found) == "abcdefgh"
+
+
+@pytest.mark.parametrize("cut", [0, 20, 400])
+async def test_a_list_that_is_cut_off_is_a_transport_error(
+    server: CannedServer, client: Client, cut: int
+) -> None:
+    stream = Stream(server)
+    stream.send(list_body("a", "b")[:cut] or b" ")
+
+    async with ListWatch(client, PODS).list(ListOptions()) as page:
+        stream.break_off()
+        with pytest.raises(TransportError):
+            _ = [objects async for objects in page]
+
+
+async def test_a_list_that_ends_too_early_is_a_decode_error(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(list_body("a", "b")[:-40])
+    stream.end()
+
+    async with ListWatch(client, PODS).list(ListOptions()) as page:
+        with pytest.raises(DecodeError):
+            _ = [objects async for objects in page]
+
+
+async def test_a_list_that_falls_silent_for_30_seconds_is_given_up(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(b'{"kind":"PodList",')
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    async with ListWatch(client, PODS).list(ListOptions()) as page:
+        with pytest.raises(TransportError, match="nothing for 30 s"):
+            _ = [objects async for objects in page]
+
+    assert loop.time() - before == pytest.approx(30, abs=0.5)
+
+
+async def test_leaving_a_list_early_closes_its_connection(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server).send(list_body("a", "b")[:-40])
+
+    async with ListWatch(client, PODS).list(ListOptions()):
+        pass
+
+    await server.gone.wait()
+
+
+async def test_pieces_are_never_larger_than_64_kib(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(b"x" * 1_000_000)
+    stream.end()
+    sizes = []
+
+    async with client.stream("GET", "/anything") as response:
+        while piece := await response.read_some():
+            sizes.append(len(piece))
+
+    assert sum(sizes) == 1_000_000
+    assert max(sizes) <= 64 * 1024

@@ -1,0 +1,349 @@
+"""What the session sends, keeps and leaves behind; TLS; tokens that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import shutil
+import socket
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from canned import CannedServer, Certificates, make_certificates
+
+from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
+from aioinformer.errors import (
+    TransportError,
+    Unauthorized,
+)
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+TOKEN = "s3cr3t-t0ken"
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"}}
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command")
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+async def failure(client: Client) -> str:
+    async with client:
+        with pytest.raises(TransportError) as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    assert caught.value.__cause__ is not None
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- the session
+
+
+async def test_asks_for_json_that_is_not_compressed(server: CannedServer) -> None:
+    server.json(POD)
+
+    async with Client.from_url(server.url, token=TOKEN) as client:
+        await client.get(PODS, "a", namespace="x")
+
+    headers = server.seen[0].headers
+    assert headers["Accept"] == "application/json"
+    assert headers["Accept-Encoding"] == "identity"
+    assert headers["Authorization"] == f"Bearer {TOKEN}"
+    assert headers["User-Agent"].startswith("aioinformer/")
+    assert "Content-Type" not in headers
+
+
+async def test_reads_compressed_answers_if_told(server: CannedServer) -> None:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        response = web.json_response(POD | {"spec": {"padding": "x" * 10_000}})
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    server.answer(answer)
+
+    async with Client.from_url(server.url, gzip=True) as client:
+        pod = await client.get(PODS, "a", namespace="x")
+
+    assert server.seen[0].headers["Accept-Encoding"] == "gzip"
+    assert len(pod.at("spec.padding")) == 10_000
+
+
+async def test_ignores_proxies_and_passwords_of_the_environment(
+    server: CannedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "netrc").write_text("default login me password pw\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    server.json(POD)
+
+    async with Client.from_url(server.url, token=TOKEN) as client:
+        await client.get(PODS, "a", namespace="x")
+
+    assert server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_goes_through_the_configured_proxy(server: CannedServer) -> None:
+    server.json(POD)
+    config = ClientConfig(server="http://api.example", proxy=server.url)
+
+    async with Client(config) as client:
+        assert (await client.get(PODS, "a", namespace="x")).name == "a"
+
+    assert server.seen[0].headers["Host"] == "api.example"
+
+
+async def test_probes_silent_connections(server: CannedServer) -> None:
+    server.json(POD)
+
+    async with Client.from_url(server.url) as client:
+        await client.get(PODS, "a", namespace="x")
+        (opened,) = client._live()._sockets
+        tcp = socket.IPPROTO_TCP
+
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert opened.getsockopt(tcp, socket.TCP_KEEPIDLE) == 30
+
+        assert opened.getsockopt(tcp, socket.TCP_KEEPINTVL) == 10
+        assert opened.getsockopt(tcp, socket.TCP_KEEPCNT) == 3
+
+
+async def test_keeps_connections_for_the_next_request(server: CannedServer) -> None:
+    peers = set()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        return web.json_response(POD)
+
+    server.answer(answer)
+
+    async with Client.from_url(server.url) as client:
+        for _ in range(5):
+            await client.get(PODS, "a", namespace="x")
+
+    assert len(peers) == 1
+
+
+async def test_sends_bodies_above_a_mebibyte(server: CannedServer) -> None:
+    body = {"metadata": {"name": "a", "namespace": "x"}, "data": {"a": "b" * 1_400_000}}
+    server.json(body)
+
+    async with Client.from_url(server.url) as client:
+        await client.create(CONFIG_MAPS, body)
+
+    assert len(server.seen[0].body) > 1_400_000
+
+
+# ---------------------------------------------------------------- TLS
+
+
+@asynccontextmanager
+async def tls_server(
+    certificates: Certificates, *, ask_for_client: bool = False
+) -> AsyncIterator[CannedServer]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    if ask_for_client:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(certificates.ca)
+
+    async with CannedServer(context) as server:
+        yield server
+
+
+async def test_speaks_tls_with_a_private_authority(certificates: Certificates) -> None:
+    async with tls_server(certificates) as server:
+        server.json(POD)
+        async with Client.from_url(server.url, ca_file=certificates.ca) as client:
+            assert (await client.get(PODS, "a", namespace="x")).name == "a"
+
+
+async def test_says_that_the_certificate_does_not_verify(
+    certificates: Certificates,
+) -> None:
+    async with tls_server(certificates) as server:
+        said = await failure(Client.from_url(server.url))
+
+    assert "has a certificate that does not verify" in said
+    assert "ca_file" in said
+
+
+async def test_checks_the_name_that_is_configured(certificates: Certificates) -> None:
+    tls = TLSOptions(ca=certificates.ca, server_name="api.test")
+
+    async with tls_server(certificates) as server:
+        server.json(POD)
+        config = ClientConfig(server=server.url, tls=tls)
+        async with Client(config) as client:
+            await client.get(PODS, "a", namespace="x")
+
+        other = replace(config, tls=replace(tls, server_name="other.test"))
+        assert "tls-server-name" in await failure(Client(other))
+
+
+async def test_proves_itself_by_certificate(certificates: Certificates) -> None:
+    tls = TLSOptions(
+        ca=certificates.ca, certificate=certificates.client, key=certificates.client_key
+    )
+
+    async with tls_server(certificates, ask_for_client=True) as server:
+        server.json(POD)
+        async with Client(ClientConfig(server=server.url, tls=tls)) as client:
+            await client.get(PODS, "a", namespace="x")
+
+        assert server.url in await failure(
+            Client.from_url(server.url, ca_file=certificates.ca)
+        )
+
+
+async def test_warns_that_nothing_is_verified(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with tls_server(certificates) as server:
+        server.json(POD)
+        async with Client.from_url(server.url, verify=False, token=TOKEN) as client:
+            await client.get(PODS, "a", namespace="x")
+
+    assert "TLS verification" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+async def test_closing_by_tls_leaves_nothing_open(certificates: Certificates) -> None:
+    """Neither the kept-alive connection, nor the one of a stream just left, nor that
+    of a stream in use: when close() returns, their files are closed."""
+    deaf: list[Any] = []
+    async with tls_server(certificates) as server:
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"{}")
+            if "endless" in request.path:
+                # Will not say good-bye by TLS when asked to.
+                assert request.transport is not None
+                request.transport.pause_reading()
+                deaf.append(request.transport)
+                await asyncio.Event().wait()
+
+            return response
+
+        server.answer(answer)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        client = Client.from_url(server.url, ca_file=certificates.ca)
+        await client.start()
+        sockets = client._live()._sockets
+        async with client.stream("GET", "/short") as response:
+            await response.read()
+
+        async with client.stream("GET", "/endless") as response:
+            await response.read_some()
+
+        async with client.stream("GET", "/endless") as response:
+            await response.read_some()
+            opened = list(sockets)
+            await client.close()
+
+            assert opened
+            assert {each.fileno() for each in opened} == {-1}
+            with pytest.raises(TransportError):
+                await response.read_some()
+
+        assert loop.time() - before < 1
+        for transport in deaf:
+            transport.abort()
+
+    gc.collect()  # whatever was not closed would warn, which is an error
+
+
+async def test_closing_waits_for_good_byes_by_tls(certificates: Certificates) -> None:
+    async with tls_server(certificates) as server:
+        server.json(POD, Connection="close")
+        client = Client.from_url(server.url, ca_file=certificates.ca)
+        await client.start()
+        await client.get(PODS, "a", namespace="x")
+        opened = list(client._live()._sockets)
+
+        await client.close()
+
+        assert [each.fileno() for each in opened] == [-1]
+
+
+async def test_many_requests_renew_the_token_once(
+    server: CannedServer, tmp_path: Any
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    everybody = asyncio.Barrier(5)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.headers["Authorization"] == "Bearer old":
+            await everybody.wait()
+            file.write_text("new")
+            return web.json_response({"kind": "Status", "code": 401}, status=401)
+
+        return web.json_response(POD)
+
+    server.answer(answer)
+    config = ClientConfig(server=server.url, credentials=Credentials(token_file=file))
+
+    async with Client(config) as client, asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(client.get(PODS, "a", namespace="x"))
+
+    assert len(server.seen) == 10
+
+
+@pytest.mark.parametrize("source", ["token", "token_file"])
+async def test_a_token_that_stays_refused_is_an_error(
+    server: CannedServer, tmp_path: Any, source: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    server.json({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
+    token = {"token": "old"} if source == "token" else {"token_file": file}
+
+    async with Client.from_url(server.url, **token) as client:
+        with pytest.raises(Unauthorized):
+            await client.get(PODS, "a", namespace="x")
+
+    assert len(server.seen) == 1
+
+
+async def test_a_renewed_token_that_is_refused_too_is_an_error(
+    server: CannedServer, tmp_path: Any
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("0")
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        file.write_text(f"{len(server.seen)}")
+        return web.json_response({"kind": "Status", "code": 401}, status=401)
+
+    server.answer(answer)
+
+    async with Client.from_url(server.url, token_file=file) as client:
+        with pytest.raises(Unauthorized):
+            await client.get(PODS, "a", namespace="x")
+
+    assert [seen.headers["Authorization"] for seen in server.seen] == [
+        "Bearer 0",
+        "Bearer 1",
+    ]

@@ -1,0 +1,319 @@
+"""Watches: the events that they give, and every way in which they end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from aiohttp import web
+from canned import CannedServer, Stream, line, told
+from conftest import pod
+
+from aioinformer.client import Client, ListWatch
+from aioinformer.errors import (
+    DecodeError,
+    TransportError,
+)
+from aioinformer.model.resources import PODS
+from aioinformer.watch import EventType, WatchOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: CannedServer) -> AsyncIterator[Client]:
+    async with Client.from_url(server.url) as client:
+        yield client
+
+
+async def test_gives_what_has_arrived_in_batches(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    first, second = line("ADDED", "a") + line("MODIFIED", "b"), line("DELETED", "c")
+
+    async with ListWatch(client, PODS).watch(WatchOptions()) as watch:
+        stream.send(first + second[:30])
+        assert told(await watch.next_batch()) == ["ADDED a", "MODIFIED b"]
+
+        waiting = asyncio.create_task(watch.next_batch())
+        stream.send(second[30:60])  # completes nothing, so the wait goes on
+        await asyncio.sleep(1)
+        assert not waiting.done()
+
+        stream.send(second[60:])
+        assert told(await waiting) == ["DELETED c"]
+
+        stream.end()
+        assert await watch.next_batch() == []
+        assert await watch.next_batch() == []
+
+
+async def test_iterates_over_single_events(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(line("ADDED", "a") + line("ADDED", "b"), line("ADDED", "c"))
+    stream.end()
+
+    async with client.watch(PODS) as watch:
+        assert told([event async for event in watch]) == [
+            "ADDED a",
+            "ADDED b",
+            "ADDED c",
+        ]
+
+
+async def test_an_iteration_goes_on_where_it_was_left(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(line("ADDED", "a") + line("ADDED", "b") + line("ADDED", "c"))
+    stream.end()
+
+    async with client.watch(PODS) as watch:
+        async for event in watch:
+            assert event.object.name == "a"
+            break
+
+        assert told([await anext(watch)]) == ["ADDED b"]
+        assert told(await watch.next_batch()) == ["ADDED c"]
+
+
+async def test_gives_errors_of_the_server_as_events(
+    server: CannedServer, client: Client
+) -> None:
+    status = {"kind": "Status", "code": 410, "reason": "Expired"}
+    stream = Stream(server)
+    stream.send(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
+    stream.end()
+
+    async with client.watch(PODS) as watch:
+        (event,) = await watch.next_batch()
+
+    assert event.type is EventType.ERROR
+    assert event.error().status == 410
+
+
+async def test_counts_what_it_cannot_read(server: CannedServer, client: Client) -> None:
+    stream = Stream(server)
+    stream.send(line("SURPRISE", "a") + line("ADDED", "b"))
+    stream.end()
+
+    async with client.watch(PODS) as watch:
+        assert told(await watch.next_batch()) == ["ADDED b"]
+        assert watch.skipped == 1
+
+
+async def test_a_last_line_without_newline_is_an_event(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(line("ADDED", "a").rstrip())
+    stream.end()
+
+    async with client.watch(PODS) as watch:
+        assert told(await watch.next_batch()) == ["ADDED a"]
+        assert await watch.next_batch() == []
+
+
+async def test_a_last_line_that_is_cut_off_is_a_transport_error(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(line("ADDED", "a") + line("ADDED", "b")[:50])
+    stream.end()
+
+    async with client.watch(PODS) as watch:
+        assert told(await watch.next_batch()) == ["ADDED a"]
+        with pytest.raises(TransportError, match="cut off within a line"):
+            await watch.next_batch()
+
+        assert await watch.next_batch() == []
+
+
+async def test_a_connection_that_breaks_is_a_transport_error(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    stream.send(line("ADDED", "a"))
+
+    async with client.watch(PODS) as watch:
+        assert told(await watch.next_batch()) == ["ADDED a"]
+        stream.break_off()
+        with pytest.raises(TransportError, match=server.url):
+            await watch.next_batch()
+
+
+async def test_a_line_that_is_no_event_is_a_decode_error(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server).send(b"<h1>502</h1>\n")
+
+    async with client.watch(PODS) as watch:
+        with pytest.raises(DecodeError):
+            await watch.next_batch()
+
+        assert await watch.next_batch() == []
+
+
+async def test_stopping_ends_it_for_who_waits(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    async with client.watch(PODS) as watch:
+        waiting = asyncio.create_task(watch.next_batch())
+        await asyncio.sleep(1)
+        watch.stop()
+        watch.stop()
+
+        assert await waiting == []
+        assert await watch.next_batch() == []
+        assert loop.time() - before < 1.1
+
+    await server.gone.wait()
+
+
+async def test_stopping_drops_what_was_not_taken(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server).send(line("ADDED", "a") + line("ADDED", "b"))
+
+    async with client.watch(PODS) as watch:
+        await anext(watch)
+        watch.stop()
+
+        assert [event async for event in watch] == []
+
+
+async def test_ends_10_seconds_after_the_server_should_have_ended_it(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server).send(line("ADDED", "a"))
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    async with client.watch(PODS, timeout_seconds=300) as watch:
+        assert told([event async for event in watch]) == ["ADDED a"]
+
+    assert loop.time() - before == pytest.approx(310, abs=0.5)
+
+
+async def test_may_be_silent_for_hours(server: CannedServer, client: Client) -> None:
+    stream = Stream(server)
+
+    async with client.watch(PODS) as watch:
+        waiting = asyncio.create_task(watch.next_batch())
+        await asyncio.sleep(7 * 3600)
+        stream.send(line("ADDED", "a"))
+
+        assert told(await waiting) == ["ADDED a"]
+
+
+async def test_a_cancelled_wait_loses_nothing(
+    server: CannedServer, client: Client
+) -> None:
+    stream = Stream(server)
+    event = line("ADDED", "a")
+    stream.send(event[:40])
+
+    async with client.watch(PODS) as watch:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await watch.next_batch()
+
+        stream.send(event[40:])
+        assert told(await watch.next_batch()) == ["ADDED a"]
+
+
+async def test_leaving_closes_the_connection(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server)
+
+    async with client.watch(PODS, timeout_seconds=300):
+        pass
+
+    await server.gone.wait()
+
+
+async def test_closing_the_client_ends_watches_under_way(server: CannedServer) -> None:
+    Stream(server)
+    client = Client.from_url(server.url)
+    await client.start()
+
+    async with client.watch(PODS) as watch:
+        waiting = asyncio.create_task(watch.next_batch())
+        await asyncio.sleep(1)
+        await client.close()
+
+        with pytest.raises(TransportError):
+            await waiting
+
+
+async def test_watches_never_keep_requests_waiting(server: CannedServer) -> None:
+    """More watches than the 100 connections to which aiohttp limits itself."""
+    streams = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal streams
+        if "watch" not in request.query:
+            return web.json_response(pod("a"))
+
+        streams += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+    server.answer(answer)
+
+    async with Client.from_url(server.url) as client:
+
+        async def watch() -> None:
+            async with client.watch(PODS) as stream:
+                await stream.next_batch()
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(watch()) for _ in range(120)]
+            await asyncio.sleep(1)
+            assert streams == 120
+
+            async with asyncio.timeout(1):
+                assert (await client.get(PODS, "a", namespace="x")).name == "a"
+
+            for task in tasks:
+                task.cancel()
+
+
+async def test_a_stopped_watch_is_not_kept_alive(
+    server: CannedServer, client: Client
+) -> None:
+    Stream(server)
+
+    async def watch_for_a_second() -> weakref.ref[Any]:
+        async with client.watch(PODS) as watch:
+            waiting = asyncio.create_task(watch.next_batch())
+            await asyncio.sleep(1)
+            watch.stop()
+            await waiting
+            return weakref.ref(watch._response.raw)
+
+    reference = await watch_for_a_second()
+    gc.collect()
+
+    assert reference() is None
