@@ -1,0 +1,148 @@
+"""A user's handlers, plain or async, behind one call for each kind of notification."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import perf_counter
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aioinformer.errors import OptionsError
+from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["Handlers", "Outcome", "RestOfCall", "first_step"]
+
+Outcome: TypeAlias = Awaitable[Any] | None
+Call: TypeAlias = Callable[[Any], Outcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """What to call for which notification: either `on_event`, or some of the others."""
+
+    on_add: Callable[[KubeObject], Outcome] | None = None
+    """Called with the object."""
+
+    on_update: Callable[[KubeObject, KubeObject], Outcome] | None = None
+    """Called with the old and the new state."""
+
+    on_delete: Callable[[KubeObject], Outcome] | None = None
+    """Called with the last state."""
+
+    on_event: Callable[[Notification], Outcome] | None = None
+    """Called with the `Added`, `Updated` or `Deleted` itself, which has the flags."""
+
+    def __post_init__(self) -> None:
+        specific = (self.on_add, self.on_update, self.on_delete)
+        if (self.on_event is None) == (specific == (None, None, None)):
+            raise OptionsError(
+                "give either on_event, or some of on_add, on_update and on_delete"
+            )
+
+        for call in (*specific, self.on_event):
+            if call is not None and not callable(call):
+                raise OptionsError(f"{call!r} cannot be called: not a handler")
+
+    def describe(self) -> str:
+        """A name for the log, made of the functions' own names."""
+        calls = (self.on_add, self.on_update, self.on_delete, self.on_event)
+        names = [
+            str(getattr(call, "__qualname__", type(call).__qualname__))
+            for call in calls
+            if call is not None
+        ]
+        return "+".join(dict.fromkeys(names))
+
+    def calls(self) -> dict[type, Call]:
+        """For each kind of notification that is wanted, what to call with it."""
+        if self.on_event is not None:
+            return dict.fromkeys((Added, Updated, Deleted), self.on_event)
+
+        calls: dict[type, Call] = {}
+        if (on_add := self.on_add) is not None:
+            calls[Added] = lambda event: on_add(event.obj)
+
+        if (on_update := self.on_update) is not None:
+            calls[Updated] = lambda event: on_update(event.old, event.new)
+
+        if (on_delete := self.on_delete) is not None:
+            calls[Deleted] = lambda event: on_delete(event.obj)
+
+        return calls
+
+
+def first_step(outcome: Awaitable[Any]) -> RestOfCall | None:
+    """Run an async handler up to where it first has to wait.
+
+    Most do not wait at all; then this is as cheap as a plain call, and nothing has been
+    given away of the running slice of the loop.
+
+    Returns:
+        None if it is finished, else what is left: to be awaited at once, by the same
+        task.
+    """
+    coroutine: Coroutine[Any, Any, Any]
+    coroutine = outcome if isinstance(outcome, CoroutineType) else _wait_for(outcome)
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration:
+        return None
+
+    return RestOfCall(coroutine, waits_for)
+
+
+async def _wait_for(outcome: Awaitable[Any]) -> None:
+    await outcome
+
+
+class RestOfCall:
+    """The rest of a coroutine, behind its first wait; measures its longest step.
+
+    Attributes:
+        longest: Seconds of the longest time for which it kept the loop from turning.
+    """
+
+    __slots__ = ("_coroutine", "_waits_for", "longest")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        # What the first step yielded, for the task to wait for: in a tuple until it
+        # has been handed on, because None is a possible value.
+        self._waits_for: tuple[Any] | None = (waits_for,)
+        self.longest = 0.0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self
+
+    def __iter__(self) -> RestOfCall:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """Resume it; the first time, hand on what it waits for already."""
+        if self._waits_for is not None:
+            (first,) = self._waits_for
+            self._waits_for = None
+            return first
+
+        before = perf_counter()
+        try:
+            return self._coroutine.send(value)
+        finally:
+            self.longest = max(self.longest, perf_counter() - before)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise inside of it, as a cancellation does."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Give it up."""
+        self._coroutine.close()

@@ -1,0 +1,342 @@
+"""The list-watch machine: what to ask the server next, given what it answered.
+
+Pure and synchronous: it never waits, logs, or looks at a clock. The reflector asks what
+the phase says, gives the outcome to `advance`, and performs the actions it returns.
+
+Theory of operation. A phase holds just what is meaningful in it:
+
+=================  ==========================  ====================  =================
+phase              input                       next phase            actions
+=================  ==========================  ====================  =================
+Listing(v)         page with a token           Listing(v, token)
+Listing(v)         last page, version r        Watching(r)           Commit(r)
+Listing(v, token)  any failure                 Listing("" or v)      Discard, Report
+Listing(v)         410, version too large      Listing("")           Discard, Report
+Listing(v)         other failure               Listing(v)            Discard, Report
+Watching(v)        end of stream at r          Watching(r)
+Watching(v)        failure at r                what `recovery_for`   Report
+                                               says, from r
+=================  ==========================  ====================  =================
+
+`Listing("")` asks for the newest state, `Listing("0")` for any that the server has at
+hand, `Listing(v)` for one not older than v.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from aioinformer.cache.deltas import Delta, DeltaType
+from aioinformer.errors import (
+    ApiError,
+    Forbidden,
+    HistoryReset,
+    InternalError,
+    NotFound,
+    ResourceExpired,
+    Unauthorized,
+)
+from aioinformer.watch.events import EventType
+from aioinformer.watch.interface import ListOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.watch.events import WatchEvent
+
+__all__ = [
+    "Action",
+    "Commit",
+    "Discard",
+    "Input",
+    "ListFailed",
+    "Listing",
+    "PageListed",
+    "Phase",
+    "Recovery",
+    "Report",
+    "Sifted",
+    "WatchEnded",
+    "Watching",
+    "advance",
+    "is_refusal",
+    "list_options",
+    "recovery_for",
+    "sift",
+]
+
+# client-go's page size. A server with a watch cache answers version "0" whole.
+PAGE_SIZE = 500
+
+
+# ---------------------------------------------------------------- phases
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list has to be asked for, or its next page."""
+
+    version: str = "0"
+    """Not older than this; `"0"` for any, `""` for the newest."""
+
+    token: str = ""
+    """The page to ask for; empty for the first one."""
+
+    listed: str = ""
+    """The version of the pages so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """A complete list is in the store; changes after `version` have to be asked for."""
+
+    version: str
+
+
+Phase: TypeAlias = Listing | Watching
+
+
+# ---------------------------------------------------------------- inputs
+
+
+@dataclass(frozen=True, slots=True)
+class PageListed:
+    """A page was read to its end and staged."""
+
+    version: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListFailed:
+    """A list request was refused, or broke off."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEnded:
+    """A watch is over, and everything up to `version` was taken from it."""
+
+    version: str
+    error: Exception | None = None
+    established: bool = True
+    """The server accepted it; False if the request itself failed."""
+
+
+Input: TypeAlias = PageListed | ListFailed | WatchEnded
+
+
+# ---------------------------------------------------------------- actions
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything staged is the complete list of this version."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Forget what was staged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell about an error."""
+
+    error: Exception
+
+
+Action: TypeAlias = Commit | Discard | Report
+
+
+# ---------------------------------------------------------------- decisions
+
+
+class Recovery(enum.Enum):
+    """How to go on after an error."""
+
+    RESUME = "watch again from the last version"
+    RELIST = "list again, not older than the last version"
+    RELIST_NEWEST = "list again, the newest state, whatever was known"
+
+
+def recovery_for(error: Exception) -> Recovery:
+    """How to go on after a watch, or a list, failed; the one table of it.
+
+    There is no error after which an informer gives up: permissions, credentials and
+    kinds come back while it runs.
+    """
+    match error:
+        case ResourceExpired() | HistoryReset():
+            return Recovery.RELIST_NEWEST
+        case ApiError() if _too_large(error) or error.status in (400, 422):
+            # A version that the server has not reached, or does not understand.
+            return Recovery.RELIST_NEWEST
+        case NotFound():
+            return Recovery.RELIST  # the kind may be gone: a list tells
+        case _:
+            return Recovery.RESUME
+
+
+def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
+    """The next phase, and what to do on the way to it.
+
+    Raises:
+        InternalError: The input cannot happen in this phase; nothing is decided.
+    """
+    match phase, happened:
+        case Listing(), PageListed(version=version, token=token) if token:
+            listed = phase.listed or version
+            return Listing(phase.version, token, listed), []
+        case Listing(), PageListed(version=version):
+            listed = phase.listed or version
+            return Watching(listed), [Commit(listed)]
+        case Listing(), ListFailed(error=error):
+            newest = recovery_for(error) is Recovery.RELIST_NEWEST
+            again = Listing("" if newest else phase.version)
+            return again, [Discard(), Report(error)]
+        case Watching(), WatchEnded(version=version, error=None):
+            return Watching(version), []
+        case Watching(), WatchEnded(version=version, error=error):
+            assert error is not None
+            return _after(recovery_for(error), version), [Report(error)]
+        case _:
+            raise InternalError(f"{happened!r} cannot happen while {phase!r}")
+
+
+def list_options(phase: Listing, page_size: int | None) -> ListOptions:
+    """The list request of a phase.
+
+    A limit never goes with a bare version: the server would read the past.
+
+    Args:
+        phase: What is to be listed.
+        page_size: Objects in one page if the user chose it, else None.
+    """
+    if phase.token:
+        return ListOptions(limit=page_size or PAGE_SIZE, continue_token=phase.token)
+
+    if phase.version in ("", "0"):
+        return ListOptions(resource_version=phase.version, limit=page_size or PAGE_SIZE)
+
+    return ListOptions(
+        resource_version=phase.version,
+        resource_version_match="NotOlderThan",
+        limit=page_size or 0,
+    )
+
+
+def is_refusal(error: Exception) -> bool:
+    """True for an answer that only a person can change: 401, 403, 404, 405."""
+    return isinstance(error, Unauthorized | Forbidden | NotFound) or (
+        isinstance(error, ApiError) and error.status == 405
+    )
+
+
+def _after(recovery: Recovery, version: str) -> Phase:
+    match recovery:
+        case Recovery.RESUME:
+            return Watching(version)
+        case Recovery.RELIST:
+            return Listing(version)
+        case Recovery.RELIST_NEWEST:
+            return Listing("")
+        case _:
+            assert_never(recovery)
+
+
+def _too_large(error: ApiError) -> bool:
+    """Whether the version asked for is ahead of the server.
+
+    Current servers say so in a cause of the Status; those before 1.19 only in words.
+    """
+    causes = error.details.get("causes") or ()
+    reasons = [cause.get("reason") for cause in causes if isinstance(cause, dict)]
+    return (
+        "ResourceVersionTooLarge" in reasons
+        or "Too large resource version" in error.message
+    )
+
+
+# ---------------------------------------------------------------- events of a watch
+
+
+@dataclass(slots=True)
+class Sifted:
+    """What a batch of events means."""
+
+    deltas: list[Delta[KubeObject]]
+    version: str
+    """The version up to which the watch has brought everything."""
+
+    duplicates: int = 0
+    error: Exception | None = None
+    """Why the watch is over, if the batch says so."""
+
+
+def sift(
+    events: list[WatchEvent],
+    version: str,
+    known: Callable[[str], KubeObject | None],
+) -> Sifted:
+    """Check the versions of a batch and turn its events into changes.
+
+    Inside one watch decimal versions only grow. An event that repeats uid and version
+    of the object we know is a duplicate. Any other that is not above the last version
+    means that the server's history is not the one we know (a restored backup); so does
+    a bookmark below it. Versions that are not decimal are not compared.
+
+    Args:
+        events: In the order they came.
+        version: The last version before them.
+        known: The newest state known of the object with a key.
+    """
+    result = Sifted([], version)
+    append = result.deltas.append
+    last = int(version) if version.isdecimal() else -1
+    for event in events:
+        obj = event.object
+        if event.type is EventType.ERROR:
+            result.error = event.error()
+            break
+
+        number = int(obj.resource_version) if obj.resource_version.isdecimal() else -1
+        if number <= last and number >= 0:
+            if event.type is EventType.BOOKMARK and number == last:
+                continue
+
+            before = known(obj.key)
+            if before is not None and _same_state(before, obj):
+                result.duplicates += 1
+                continue
+
+            result.error = HistoryReset(
+                f"{event.type} of version {number} after version {last}: "
+                "the server's history is not the one known so far"
+            )
+            break
+
+        if event.type is not EventType.BOOKMARK:
+            append(Delta(_DELTAS[event.type], obj))
+
+        last = number if number >= 0 else last
+        result.version = obj.resource_version or result.version
+
+    return result
+
+
+_DELTAS = {
+    EventType.ADDED: DeltaType.ADDED,
+    EventType.MODIFIED: DeltaType.UPDATED,
+    EventType.DELETED: DeltaType.DELETED,
+}
+
+
+def _same_state(one: KubeObject, other: KubeObject) -> bool:
+    return one.resource_version == other.resource_version and one.uid == other.uid

@@ -1,0 +1,84 @@
+"""`Registration`: the hold that a user has on a handler it has added."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.informer.processor import Listener
+
+__all__ = ["Registration"]
+
+
+class Registration:
+    """One handler of one informer. Made by `SharedInformer.add_event_handler`.
+
+    Guarantees: the handler is never called concurrently with itself; one that fails or
+    waits delays no other handler and not the store.
+    """
+
+    def __init__(self, listener: Listener, remove: Callable[[Listener], None]) -> None:
+        self._listener = listener
+        self._remove = remove
+
+    def __repr__(self) -> str:
+        state = "synced" if self.has_synced else "not synced"
+        return f"<Registration {self.name} {state} depth={self.depth}>"
+
+    @property
+    def name(self) -> str:
+        """The name in log and metrics."""
+        return self._listener.name
+
+    @property
+    def has_synced(self) -> bool:
+        """True once the informer is synced and the handler dealt with the initial state.
+
+        That is, it has returned or raised for every object that was there when it
+        began. Never becomes False again.
+        """
+        return self._listener.synced
+
+    @property
+    def depth(self) -> int:
+        """Notifications that wait for the handler, the one in work included."""
+        return self._listener.depth
+
+    @property
+    def age(self) -> float:
+        """For how many seconds the oldest of them has been waiting; 0 if none is."""
+        return self._listener.age(asyncio.get_running_loop().time())
+
+    async def wait_synced(self) -> None:
+        """Wait until `has_synced`.
+
+        Raises:
+            InformerStopped: The informer ended, or the handler was removed, before.
+
+        Cancellation:
+            Safe. Wrap it in `asyncio.timeout()`.
+        """
+        await self._listener.wait_synced()
+
+    def remove(self) -> None:
+        """Call the handler no more, from now on.
+
+        A running call finishes; notifications that wait are dropped. May be called from
+        the handler itself. Idempotent.
+        """
+        self._remove(self._listener)
+
+    async def aclose(self) -> None:
+        """Remove the handler and wait until its running call, if any, has finished.
+
+        Inside the handler itself there is nothing to wait for: there it is `remove()`.
+
+        Cancellation:
+            Safe: it stays removed.
+        """
+        self.remove()
+        if not self._listener.in_own_task():
+            await self._listener.wait_ended()

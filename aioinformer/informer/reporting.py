@@ -1,0 +1,62 @@
+"""How failures of a user's code are told: once in the log, counted, and to `on_error`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import HandlerError
+from aioinformer.metrics import NULL_SINK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.metrics import MetricsSink
+
+__all__ = ["Reporter"]
+
+logger = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Tells about failures of one informer's user code. Never raises.
+
+    Args:
+        name: The informer's.
+        on_error: Called with each failure; what it raises is logged and dropped.
+        metrics: Counts `aioinformer_user_errors_total` by informer and place.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        on_error: Callable[[HandlerError], None] | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> None:
+        self._name = name
+        self._on_error = on_error
+        self._metrics = metrics
+
+    def failed(
+        self, where: str, name: str, subject: object, cause: BaseException
+    ) -> None:
+        """Report one failure: which code, its name, what it was called with, and why."""
+        failure = HandlerError(where, name, subject)
+        failure.__cause__ = cause
+        self.report(failure)
+
+    def report(self, failure: HandlerError) -> None:
+        """Report one failure that carries its cause."""
+        logger.error(
+            "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
+        )
+        self._metrics.count(
+            "aioinformer_user_errors_total", 1.0, informer=self._name, at=failure.where
+        )
+        if self._on_error is None:
+            return
+
+        try:
+            self._on_error(failure)
+        except Exception:  # the user's error handler: logged and dropped
+            logger.exception("%s: on_error failed", self._name)
