@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
+from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
 from aioinformer.errors import DecodeError, ResourceExpired, TransportError
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
@@ -196,8 +197,11 @@ class HTTPListPage:
         return self._splitter.skipped
 
     async def __aiter__(self) -> AsyncIterator[list[KubeObject]]:
+        budget = LoopBudget.current()
         while piece := await self._response.read_some():
+            await budget.start()
             objects = self._splitter.feed(piece)
+            budget.end()
             if objects:
                 yield objects
 
@@ -219,6 +223,8 @@ class HTTPWatch:
         self._decoder = decoder
         self._ready: deque[WatchEvent] = deque()
         self._ended = False
+        # What was read and not decoded yet: a cancellation must not lose it.
+        self._piece: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
         if seconds is not None:
             loop = asyncio.get_running_loop()
@@ -244,8 +250,15 @@ class HTTPWatch:
             self._ready.clear()
             return waiting
 
+        budget = LoopBudget.current()
         while not self._ended:
-            events = self._take(await self._read())
+            if self._piece is None:
+                self._piece = await self._read()
+
+            await budget.start()
+            piece, self._piece = self._piece, None
+            events = self._take(piece)
+            budget.end()
             if events:
                 return events
 

@@ -1,0 +1,116 @@
+"""Feeds: the changes of one collection as the lines of one watch. Synchronous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.testing.encoding import PIECE_BYTES, event_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioinformer.testing.changes import Change, Stored
+    from aioinformer.testing.storage import Collection
+
+__all__ = ["Feed", "Scope"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects of a collection are meant."""
+
+    namespace: str = ""
+    labels: LabelSelector = field(default_factory=LabelSelector)
+    fields: FieldSelector = field(default_factory=FieldSelector)
+
+    @property
+    def selects(self) -> bool:
+        """True if there is a selector; the namespace is none."""
+        return not (self.labels.empty and self.fields.empty)
+
+    def matches(self, state: Stored | None) -> bool:
+        """Say whether an object in this state is meant; None is not."""
+        if state is None or self.namespace not in {"", state.namespace}:
+            return False
+
+        if not self.selects:
+            return True
+
+        return self.labels.matches(state.labels) and self.fields.matches(state.field)
+
+
+class Feed:
+    """One reader of a collection's changes.
+
+    Args:
+        collection: Whose changes.
+        scope: Which objects. One that starts to match is ADDED, one that stops to
+            match is DELETED.
+        cursor: The last change that the reader knows.
+        initial: Objects to begin with, as ADDED events.
+        after: Changes up to this version are left out: it may lie in the future.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        scope: Scope,
+        cursor: Change,
+        *,
+        initial: Iterable[Stored] = (),
+        after: int = 0,
+    ) -> None:
+        self._collection = collection
+        self._scope = scope
+        self._cursor = cursor
+        self._initial = iter(initial)
+        self._after = after
+
+    @property
+    def ended(self) -> bool:
+        """True if everything has been taken, and nothing will follow."""
+        return self._collection.closed and self._cursor.next is None
+
+    def take(self, limit_bytes: int = PIECE_BYTES) -> list[bytes]:
+        """Take the lines that are ready, up to a little over `limit_bytes`.
+
+        Returns:
+            One encoded event each; empty if there is nothing new.
+        """
+        lines: list[bytes] = []
+        size = 0
+        while size < limit_bytes:
+            line = self._next_line()
+            if line is None:
+                break
+
+            lines.append(line)
+            size += len(line)
+
+        return lines
+
+    def _next_line(self) -> bytes | None:
+        for stored in self._initial:
+            if self._scope.matches(stored):
+                return event_line("ADDED", stored.raw)
+
+        while (change := self._cursor.next) is not None:
+            self._cursor = change
+            event = self._event_of(change)
+            if event and change.version > self._after:
+                return change.line(event)
+
+        return None
+
+    def _event_of(self, change: Change) -> str:
+        before = self._scope.matches(change.old)
+        after = self._scope.matches(change.new)
+        if before and after:
+            return "MODIFIED"
+
+        if after:
+            return "ADDED"
+
+        return "DELETED" if before else ""

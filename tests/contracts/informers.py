@@ -1,0 +1,68 @@
+"""What the tests of informers share: pods, a running informer, waiting, telling."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from conftest import pod
+
+from aioinformer import Added, Deleted, SharedInformerFactory, Updated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer import SharedInformer
+    from aioinformer.testing import APIServer
+
+Event = Added | Updated | Deleted
+
+
+def plain(name: str, **labels: str) -> dict[str, Any]:
+    """A pod as a user creates it: without uid and version."""
+    body = pod(name, labels=labels)
+    del body["metadata"]["uid"], body["metadata"]["resourceVersion"]
+    return body
+
+
+def tell(event: Event) -> str:
+    match event:
+        case Added(obj=obj, initial=initial):
+            return f"{'initial' if initial else 'added'} {obj.name}"
+        case Updated(new=new):
+            return f"updated {new.name}"
+        case Deleted(obj=obj, final_state_unknown=unknown):
+            return f"{'gone' if unknown else 'deleted'} {obj.name}"
+
+
+@asynccontextmanager
+async def pods_of(
+    server: APIServer, **options: Any
+) -> AsyncIterator[tuple[SharedInformerFactory, SharedInformer]]:
+    """A factory that runs, with a synced informer of pods."""
+    factory = SharedInformerFactory(server.client(), **options)
+    informer = factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        yield factory, informer
+
+
+async def settled(server: APIServer, informer: SharedInformer) -> None:
+    """Wait until the informer has everything and its handlers have been told."""
+    await informer.wait_for_version(server.resource_version, timeout=300)
+    await asyncio.sleep(1)
+
+
+async def cut_running_watch(server: APIServer, informer: SharedInformer) -> None:
+    """Break the watch that runs now: the server goes away and comes back."""
+    restarts = informer.status.restarts
+    contact = informer.status.last_contact
+    await server.stop()
+    await server.start()
+    async with asyncio.timeout(60):
+        while (
+            informer.status.restarts == restarts
+            and informer.status.last_contact == contact
+        ):
+            await asyncio.sleep(0.01)

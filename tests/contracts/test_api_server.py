@@ -1,0 +1,437 @@
+"""What the API server is from outside: its life, its address, what it says it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import stat
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+import yaml
+from api_calls import (
+    MAPS_PATH,
+    PODS_PATH,
+    WIDGETS,
+    a_server,
+    a_session,
+    all_events,
+    ask,
+    named,
+    next_events,
+    told,
+)
+
+from aioinformer.errors import AlreadyExists, Conflict, NotFound, OptionsError
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with a_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with a_session(server) as session:
+        yield session
+
+
+async def test_unknown_paths_are_answered_with_a_status(
+    http: aiohttp.ClientSession,
+) -> None:
+    code, status = await ask(http, "GET", "/api/v1/unheard-of")
+
+    assert code == 404
+    assert status == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "the server could not find the requested resource",
+        "reason": "NotFound",
+        "details": {},
+        "code": 404,
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/api/v1/namespaces/default/nodes",
+        "/api/v1/pods/web",
+        "/api/v1/namespaces/default/configmaps/x/status",
+        "/api/v1/namespaces/default/pods/x/exec",
+        "/api/v1/namespaces/default/pods/x/status/y",
+        "/api/v1/namespaces/default//x",
+        "/apis/apps/v2/deployments",
+    ],
+)
+async def test_serves_nothing_in_the_wrong_place(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    code, status = await ask(http, "GET", path)
+
+    assert (code, status["reason"]) == (404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/pods"),
+        ("DELETE", "/api/v1/pods"),
+        ("PUT", PODS_PATH),
+        ("POST", f"{PODS_PATH}/web"),
+        ("DELETE", f"{PODS_PATH}/web/status"),
+        ("POST", "/apis"),
+    ],
+)
+async def test_refuses_methods_that_a_path_does_not_have(
+    http: aiohttp.ClientSession, method: str, path: str
+) -> None:
+    code, status = await ask(http, method, path, {})
+
+    assert (code, status["reason"]) == (405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+async def test_says_that_it_is_well(http: aiohttp.ClientSession, path: str) -> None:
+    async with http.get(path) as answer:
+        assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_discovery_names_versions_and_groups(http: aiohttp.ClientSession) -> None:
+    _, version = await ask(http, "GET", "/version")
+    _, core = await ask(http, "GET", "/api")
+    _, groups = await ask(http, "GET", "/apis")
+    _, group = await ask(http, "GET", "/apis/example.com")
+
+    assert version["major"] == "1"
+    assert core["versions"] == ["v1"]
+    assert {"apps", "batch", "example.com"} <= {it["name"] for it in groups["groups"]}
+    assert group["preferredVersion"]["groupVersion"] == "example.com/v1"
+
+
+async def test_discovery_lists_the_resources_of_a_version(
+    http: aiohttp.ClientSession,
+) -> None:
+    _, core = await ask(http, "GET", "/api/v1")
+    _, apps = await ask(http, "GET", "/apis/apps/v1")
+
+    found = {entry["name"]: entry for entry in core["resources"]}
+    assert found["pods"]["kind"] == "Pod"
+    assert found["pods"]["shortNames"] == ["po"]
+    assert {"list", "watch", "patch"} <= set(found["pods"]["verbs"])
+    assert found["pods/status"]["verbs"] == ["get", "patch", "update"]
+    assert found["nodes"]["namespaced"] is False
+    assert apps["groupVersion"] == "apps/v1"
+    assert "deployments" in {entry["name"] for entry in apps["resources"]}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        PODS,
+        CONFIG_MAPS,
+        NAMESPACES,
+        SECRETS,
+        EVENTS,
+        NODES,
+        SERVICES,
+        SERVICE_ACCOUNTS,
+        DEPLOYMENTS,
+        REPLICA_SETS,
+        JOBS,
+        LEASES,
+    ],
+    ids=str,
+)
+async def test_serves_the_built_in_kinds(
+    http: aiohttp.ClientSession, resource: Resource
+) -> None:
+    code, found = await ask(http, "GET", resource.path())
+
+    assert (code, found["kind"]) == (200, f"{resource.kind}List")
+
+
+async def test_asks_for_the_token() -> None:
+    async with (
+        APIServer(token="right") as server,
+        aiohttp.ClientSession(server.url) as http,
+    ):
+        missing = await ask(http, "GET", PODS_PATH)
+        async with http.get(PODS_PATH, headers={"Authorization": "Bearer x"}) as answer:
+            wrong = answer.status
+
+        async with http.get(
+            PODS_PATH, headers={"Authorization": "Bearer right"}
+        ) as answer:
+            right = answer.status
+
+    assert missing == (
+        401,
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": "Unauthorized",
+            "reason": "Unauthorized",
+            "code": 401,
+        },
+    )
+    assert (wrong, right) == (401, 200)
+
+
+async def test_a_changed_token_counts_from_the_next_request() -> None:
+    headers = {"Authorization": "Bearer old"}
+    async with (
+        APIServer(token="old") as server,
+        aiohttp.ClientSession(server.url, headers=headers) as http,
+    ):
+        before, _ = await ask(http, "GET", PODS_PATH)
+        server.token = "new"
+        after, _ = await ask(http, "GET", PODS_PATH)
+
+    assert (before, after) == (200, 401)
+
+
+async def test_refuses_formats_that_it_cannot_write(
+    http: aiohttp.ClientSession,
+) -> None:
+    protobuf = {"Accept": "application/vnd.kubernetes.protobuf"}
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    either = {"Accept": "application/json;as=Table;g=meta.k8s.io, application/json"}
+
+    codes = []
+    for headers in (protobuf, table, either):
+        async with http.get(PODS_PATH, headers=headers) as answer:
+            codes.append(answer.status)
+
+    assert codes == [406, 406, 200]
+
+
+async def test_refuses_a_body_that_is_too_large(http: aiohttp.ClientSession) -> None:
+    raw = io.BytesIO(b'{"data":"' + b"x" * (3 * 1024 * 1024) + b'"}')
+    headers = {"Content-Type": "application/json"}
+
+    async with http.post(MAPS_PATH, data=raw, headers=headers) as answer:
+        code, status = answer.status, await answer.json()
+
+    assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_remembers_what_it_was_asked(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    await ask(http, "GET", PODS_PATH, limit="7")
+    await ask(http, "GET", "/nowhere")
+
+    first, second = server.requests
+    assert (first.verb, first.resource, first.query) == ("list", "pods", {"limit": "7"})
+    assert (second.verb, second.path) == ("", "/nowhere")
+
+
+# -------------------------------------------------------------------- life
+
+
+async def test_stops_at_once_while_it_is_watched() -> None:
+    loop = asyncio.get_running_loop()
+    async with APIServer() as server, aiohttp.ClientSession(server.url) as http:
+        watches = [await http.get(PODS_PATH, params={"watch": "1"}) for _ in range(5)]
+        start = loop.time()
+
+        await server.stop()
+
+        assert loop.time() - start < 0.5
+        assert [await all_events(watch) for watch in watches] == [[]] * 5
+
+
+async def test_stops_although_a_client_does_not_read() -> None:
+    async with APIServer() as server:
+        reader, writer = await asyncio.open_connection(*_address(server), limit=1024)
+        writer.write(b"GET /api/v1/secrets?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        # More than the kernel's buffers hold, so that the server has to wait.
+        for number in range(40):
+            body = named(f"big-{number}", data={"x": "y" * 1_000_000})
+            server.create(SECRETS, body)
+
+        start = asyncio.get_running_loop().time()
+        await server.stop()
+
+        assert asyncio.get_running_loop().time() - start < 5
+        writer.transport.abort()
+
+
+async def test_may_be_stopped_by_another_task() -> None:
+    server = APIServer()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.start())
+
+    async with aiohttp.ClientSession(server.url) as http:
+        code, _ = await ask(http, "GET", PODS_PATH)
+        await server.stop()
+
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await ask(http, "GET", PODS_PATH)
+
+    assert code == 200
+
+
+async def test_keeps_address_and_objects_over_a_restart(server: APIServer) -> None:
+    server.create(PODS, named("web"))
+    url, version = server.url, server.resource_version
+
+    await server.stop()
+    await server.start()
+
+    assert (server.url, server.resource_version) == (url, version)
+    async with aiohttp.ClientSession(server.url) as http:
+        code, _ = await ask(http, "GET", f"{PODS_PATH}/web")
+        assert code == 200
+
+
+async def test_refuses_to_run_twice(server: APIServer) -> None:
+    with pytest.raises(OptionsError, match="runs already"):
+        await server.start()
+
+
+async def test_has_no_address_before_it_is_started() -> None:
+    server = APIServer()
+
+    with pytest.raises(OptionsError, match="no address"):
+        _ = server.url
+
+
+async def test_a_taken_port_is_an_error(server: APIServer) -> None:
+    port = int(server.url.rpartition(":")[2])
+
+    with pytest.raises(OSError, match="address already in use"):
+        await APIServer(port=port).start()
+
+
+async def test_offers_a_client_that_knows_the_token() -> None:
+    async with APIServer(token="secret") as server:
+        made = server.create(PODS, named("web"))
+
+        async with server.client() as client:
+            found = await client.get(PODS, "web", namespace="default")
+
+    assert found.to_dict() == made
+
+
+async def test_survives_a_client_that_leaves_during_a_list(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    for number in range(20):
+        server.create(SECRETS, named(f"big-{number}", data={"x": "y" * 1_000_000}))
+
+    async with http.get("/api/v1/secrets") as answer:
+        await answer.content.readany()
+
+    code, found = await ask(http, "GET", "/api/v1/secrets", limit="1")
+    assert (code, len(found["items"])) == (200, 1)
+
+
+def test_times_must_be_positive() -> None:
+    with pytest.raises(OptionsError, match="positive"):
+        APIServer(bookmark_seconds=0)
+    with pytest.raises(OptionsError, match="positive"):
+        APIServer(watch_seconds=-1)
+
+
+async def test_writes_a_kubeconfig(tmp_path: Path) -> None:
+    async with APIServer(token="secret") as server:
+        path = server.kubeconfig(tmp_path / "config", namespace="shop")
+
+    config = yaml.safe_load(path.read_text())
+    assert config["clusters"][0]["cluster"] == {"server": server.url}
+    assert config["users"][0]["user"] == {"token": "secret"}
+    assert config["contexts"][0]["context"]["namespace"] == "shop"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+# -------------------------------------------------------------------- arranging
+
+
+async def test_arranged_objects_are_seen_by_clients(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    made = server.create(PODS, named("web", status={"phase": "Running"}))
+
+    _, found = await ask(http, "GET", f"{PODS_PATH}/web")
+
+    assert found == made == server.get(PODS, "web")
+    assert found["status"] == {"phase": "Running"}
+    assert server.objects(PODS) == [made]
+
+
+async def test_arranging_fails_as_a_client_would(server: APIServer) -> None:
+    stale = server.create(PODS, named("web"))
+    server.patch(PODS, "web", {"status": {"phase": "Running"}})
+
+    with pytest.raises(AlreadyExists):
+        server.create(PODS, named("web"))
+    with pytest.raises(Conflict):
+        server.update(PODS, stale)
+    with pytest.raises(NotFound):
+        server.delete(PODS, "nobody")
+    with pytest.raises(OptionsError, match="not served"):
+        server.create(Resource("x.io", "v1", "things", "Thing"), named("a"))
+
+
+async def test_arranging_changes_no_body_of_the_caller(server: APIServer) -> None:
+    body = named("web", spec={"nodeName": "a"})
+
+    server.create(PODS, body)
+    body["spec"]["nodeName"] = "b"
+
+    assert server.get(PODS, "web")["spec"] == {"nodeName": "a"}
+    assert body == named("web", spec={"nodeName": "b"})
+
+
+async def test_an_unregistered_resource_is_deleted_and_gone(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    server.create(WIDGETS, named("one"))
+    path = WIDGETS.path("default")
+
+    async with http.get(path, params={"watch": "1"}) as watch:
+        first = await next_events(watch, 1)
+        server.unregister(WIDGETS)
+        rest = await all_events(watch)
+
+    assert told(first + rest) == [("ADDED", "one"), ("DELETED", "one")]
+    code, _ = await ask(http, "GET", path)
+    assert code == 404
+    server.register(WIDGETS)
+    code, found = await ask(http, "GET", path)
+    assert (code, found["items"]) == (200, [])
+
+
+def _address(server: APIServer) -> tuple[str, int]:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    return host, int(port)

@@ -1,0 +1,180 @@
+"""An informer against a server that changes under it while its connection is cut.
+
+5,000 pods, 2,000 random changes by another client, 20 cuts at random bytes of the watch
+and two 410s: whatever happens, the cache ends as the server's state, and no handler is
+told anything that contradicts what it was told before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer import Added, Deleted, SharedInformerFactory, Updated
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+from aioinformer.testing.faults import Cut, Gone
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aioinformer import Client, KubeObject, SharedInformer
+
+PODS_AT_FIRST = 5000
+CHANGES = 2000
+CUTS = 20
+GONES = 2
+
+
+class Story:
+    """What one handler is told, checked against what it was told before.
+
+    For each key a handler's life is: Added, any number of Updated, Deleted, and again.
+    """
+
+    def __init__(self, informer: SharedInformer, *, waits: bool) -> None:
+        self.informer = informer
+        self.waits = waits
+        self.present: dict[str, KubeObject] = {}
+        self.newest: dict[str, int] = {}
+        self.told = 0
+
+    async def __call__(self, event: Added | Updated | Deleted) -> None:
+        self.told += 1
+        match event:
+            case Added(obj=obj):
+                assert obj.key not in self.present, f"added twice: {obj}"
+                self._state(obj)
+                self.present[obj.key] = obj
+            case Updated(old=old, new=new):
+                before = self.present[new.key]
+                assert (old.uid, new.uid) == (before.uid, before.uid)
+                assert old.resource_version == before.resource_version
+                self._state(new)
+                self.present[new.key] = new
+            case Deleted(obj=obj, final_state_unknown=unknown):
+                before = self.present.pop(obj.key)
+                assert obj.uid == before.uid
+                if unknown:
+                    # Not a new state: the last one that was known.
+                    assert obj.resource_version == before.resource_version
+                else:
+                    self._state(obj)
+
+                self._store_is_not_behind(obj, gone=True)
+
+        if self.waits and self.told % 97 == 0:
+            await asyncio.sleep(0.5)
+
+    def _state(self, obj: KubeObject) -> None:
+        """G1: states of one object come in order, each at most once."""
+        version = int(obj.resource_version)
+        assert version > self.newest.get(obj.uid, 0), f"{obj} came again, or too late"
+        self.newest[obj.uid] = version
+        self._store_is_not_behind(obj, gone=False)
+
+    def _store_is_not_behind(self, obj: KubeObject, *, gone: bool) -> None:
+        """G3: the store shows the state that is told, or a later one."""
+        stored = self.informer.store.get_by_key(obj.key)
+        if stored is None:
+            return  # a later state: it is gone
+
+        if gone:
+            assert stored.uid != obj.uid
+        else:
+            assert int(stored.resource_version) >= int(obj.resource_version)
+
+
+async def change_at_random(client: Client, rng: random.Random, names: list[str]) -> int:
+    """One random create, update or delete, sometimes after a pause of some seconds."""
+    if rng.random() < 0.2:
+        await asyncio.sleep(rng.uniform(0.0, 5.0))
+
+    namespace, _, name = rng.choice(names).partition("/")
+    kind = rng.random()
+    if kind < 0.6:
+        patch = {"metadata": {"annotations": {"changed": f"{rng.random()}"}}}
+        await client.patch(PODS, name, patch, namespace=namespace)
+        return 1
+
+    if kind < 0.75:
+        await client.delete(PODS, name, namespace=namespace)
+        names.remove(f"{namespace}/{name}")
+        return 1
+
+    if kind < 0.85:
+        # The same name again, at once: another object, with another uid.
+        await client.delete(PODS, name, namespace=namespace)
+        await client.create(PODS, small_pod(name), namespace=namespace)
+        return 2
+
+    new = f"new-{rng.getrandbits(48):x}"
+    await client.create(PODS, small_pod(new), namespace=namespace)
+    names.append(f"{namespace}/{new}")
+    return 1
+
+
+def small_pod(name: str) -> dict[str, Any]:
+    spec = {"containers": [{"name": "main", "image": "example/app:1"}]}
+    return {"metadata": {"name": name, "labels": {"app": name[:3]}}, "spec": spec}
+
+
+def script_faults(server: APIServer, rng: random.Random) -> None:
+    """Each of the next watches is cut at a random byte, or told 410."""
+    faults: list[Cut | Gone] = [
+        Cut(after_bytes=rng.randrange(12_000), reset=rng.random() < 0.3)
+        for _ in range(CUTS)
+    ]
+    faults += [Gone(after_events=rng.randrange(20)) for _ in range(GONES)]
+    rng.shuffle(faults)
+    server.faults.add(*faults)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_ends_as_the_servers_state_whatever_breaks(seed: int) -> None:
+    rng = random.Random(seed)
+    async with APIServer(auto_namespaces=True) as server, server.client() as client:
+        names = []
+        for number in range(PODS_AT_FIRST):
+            namespace, name = f"ns-{number % 20}", f"pod-{number}"
+            server.create(PODS, small_pod(name), namespace=namespace)
+            names.append(f"{namespace}/{name}")
+
+        script_faults(server, rng)
+        factory = SharedInformerFactory(server.client())
+        informer = factory.informer("v1", "pods")
+        prompt = Story(informer, waits=False)
+        slow = Story(informer, waits=True)
+        late = Story(informer, waits=False)
+        informer.add_event_handler(on_event=prompt)
+        informer.add_event_handler(on_event=slow)
+
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=60)
+            changes = 0
+            while changes < CHANGES:
+                changes += await change_at_random(client, rng, names)
+                if changes > CHANGES // 2 and late.told == 0:
+                    informer.add_event_handler(on_event=late)
+
+            await informer.wait_for_version(server.resource_version, timeout=300)
+            assert len(server.faults) == 0
+            watches = [one for one in server.requests if one.verb == "watch"]
+            assert len(watches) > CUTS + GONES
+
+        truth = {
+            f"{body['metadata']['namespace']}/{body['metadata']['name']}": body
+            for body in server.objects(PODS)
+        }
+        assert {o.key: o.to_dict() for o in informer.store.list()} == truth
+
+        cached = {obj.key: obj for obj in informer.store.list()}
+        for story in (prompt, slow, late):
+            assert story.present.keys() == cached.keys()
+            assert all(story.present[key] is obj for key, obj in cached.items())
+
+        assert informer.status.degraded == 0
+        assert informer.status.history_resets == 0

@@ -1,0 +1,228 @@
+"""G7 to G12: how informers live, fail and end, each guarantee shown over real HTTP.
+
+G7's exact times are in tests/test_informer_reflector.py, where the server is a script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer import (
+    InformerStopped,
+    NotSynced,
+    SharedInformerFactory,
+)
+from aioinformer.errors import Forbidden, HandlerError, NotFound, Unauthorized
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+from aioinformer.testing.faults import Cut, Gone, Refuse
+
+if TYPE_CHECKING:
+    from aioinformer import KubeObject, SharedInformer
+
+from informers import cut_running_watch, plain, pods_of, settled
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param([Refuse(verb="watch", status=500, times=3)], id="500"),
+        pytest.param([Refuse(verb="watch", status=401, times=2)], id="401"),
+        pytest.param([Refuse(verb="watch", status=403, times=2)], id="403"),
+        pytest.param([Refuse(verb="watch", status=429, retry_after=7)], id="429"),
+        pytest.param([Refuse(status=404, times=3)], id="404"),
+        pytest.param([Gone(), Gone(after_events=1)], id="410"),
+        pytest.param([Cut(after_bytes=0, head=False)], id="no-answer"),
+        pytest.param([Cut(after_bytes=33), Cut(after_bytes=1000)], id="cut"),
+        pytest.param(
+            [Gone(), Cut(verb="list", after_bytes=3000)], id="cut-in-the-list"
+        ),
+    ],
+)
+async def test_G7_every_end_of_a_watch_leads_to_another(trouble: list[Any]) -> None:
+    async with APIServer() as server:
+        for number in range(20):
+            server.create(PODS, plain(f"pod-{number}"))
+
+        async with pods_of(server) as (_, informer):
+            server.faults.add(*trouble)
+            await cut_running_watch(server, informer)
+            for number in range(20):
+                server.patch(
+                    PODS, f"pod-{number}", {"metadata": {"labels": {"n": "1"}}}
+                )
+                await asyncio.sleep(0.5)
+
+            await settled(server, informer)
+            assert len(server.faults) == 0
+            versions = {o.name: o.resource_version for o in informer.store.list()}
+            assert versions == {
+                body["metadata"]["name"]: body["metadata"]["resourceVersion"]
+                for body in server.objects(PODS)
+            }
+
+
+async def test_G8_reads_and_waiters_refuse_before_the_list_and_after_the_end() -> None:
+    async with APIServer() as server:
+        server.create(PODS, plain("web"))
+        factory = SharedInformerFactory(server.client())
+        informer = factory.informer("v1", "pods")
+        with pytest.raises(NotSynced, match="idle"):
+            informer.lister.list()
+
+        assert informer.status.phase == "idle"
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            assert [obj.name for obj in informer.lister.list()] == ["web"]
+            assert informer.status.synced
+
+        assert informer.status.phase == "stopped"
+        with pytest.raises(InformerStopped):
+            informer.lister.get("default/web")
+
+        with pytest.raises(InformerStopped):
+            await informer.wait_for_version("999999", timeout=1)
+
+        assert informer.lister.get("default/web", allow_unsynced=True) is not None
+        assert informer.store.get_by_key("default/web") is not None
+
+
+async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with APIServer() as server:
+        server.create(PODS, plain("web"))
+        factory = SharedInformerFactory(server.client())
+        dying = factory.informer("v1", "pods")
+        living = factory.informer("v1", "configmaps")
+
+        def bug(*_: object) -> None:
+            raise AssertionError("a bug of ours")
+
+        monkeypatch.setattr(dying._pipeline, "_apply_changes", bug)
+        await factory.start()
+        error = await factory.failed()
+        assert "a bug of ours" in str(error)
+        await living.wait_synced(timeout=30)
+        assert living.lister.list() == []
+        with pytest.raises(InformerStopped) as caught:
+            await dying.wait_synced(timeout=30)
+
+        assert isinstance(caught.value.__cause__, AssertionError)
+        with pytest.raises(AssertionError, match="a bug of ours"):
+            await factory.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, Unauthorized), (403, Forbidden), (404, NotFound)]
+)
+async def test_G8_a_refused_first_list_is_told_at_once_and_tried_again(
+    status: int, kind: type[Exception]
+) -> None:
+    async with APIServer() as server:
+        # A client renews its credentials once for each 401 that it meets.
+        server.faults.add(Refuse(verb="list", status=status, times=6))
+        factory = SharedInformerFactory(server.client())
+        informer = factory.informer("v1", "pods")
+        async with factory:
+            with pytest.raises(NotSynced) as caught:
+                await factory.wait_for_cache_sync(timeout=600)
+
+            assert str(status) in str(caught.value)
+            assert isinstance(caught.value.__cause__, kind)
+            assert isinstance(informer.status.last_error, kind)
+            assert informer.status.not_served == (status == 404)
+
+            # It has kept trying, and the trouble is over.
+            await informer.wait_synced(timeout=600, fail_fast=False)
+            assert informer.status.last_error is None
+
+
+async def test_G9_nothing_is_left_when_left_in_another_task() -> None:
+    async with APIServer() as server:
+        before = asyncio.all_tasks()
+        factory = SharedInformerFactory(server.client())
+        factory.informer("v1", "pods").on_add(lambda obj: None)
+        factory.informer("v1", "configmaps")
+        await asyncio.create_task(factory.start())
+        await factory.wait_for_cache_sync(timeout=30)
+        await asyncio.create_task(factory.shutdown())
+
+        await asyncio.sleep(0.1)
+        assert asyncio.all_tasks() <= before
+        loop: Any = asyncio.get_running_loop()
+        ours = [timer for timer in loop._scheduled if "aioinformer" in repr(timer)]
+        assert [timer for timer in ours if not timer.cancelled()] == []
+
+
+async def test_G12_a_failing_handler_is_reported_once_and_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures: list[HandlerError] = []
+    async with (
+        APIServer() as server,
+        pods_of(server, on_error=failures.append) as (_, informer),
+    ):
+        seen: list[str] = []
+
+        @informer.on_add
+        async def fails(obj: KubeObject) -> None:
+            seen.append(obj.name)
+            if obj.name == "bad":
+                raise ValueError("cannot cope")
+
+        other = watch_names(informer)
+        for name in ("one", "bad", "two"):
+            server.create(PODS, plain(name))
+            await asyncio.sleep(0.1)
+
+        await settled(server, informer)
+        assert seen == other == ["one", "bad", "two"]
+        assert [str(failure.__cause__) for failure in failures] == ["cannot cope"]
+        errors = [r for r in caplog.records if r.levelno == logging.ERROR]
+        assert len(errors) == 1
+
+
+def watch_names(informer: SharedInformer) -> list[str]:
+    names: list[str] = []
+    informer.add_event_handler(lambda obj: names.append(obj.name))
+    return names
+
+
+async def test_G12_an_index_function_that_fails_leaves_the_object_stored() -> None:
+    def by_team(obj: KubeObject) -> list[str]:
+        return [obj.labels["team"]]
+
+    failures: list[HandlerError] = []
+    async with APIServer() as server:
+        server.create(PODS, plain("with", team="a"))
+        server.create(PODS, plain("without"))
+        factory = SharedInformerFactory(server.client(), on_error=failures.append)
+        informer = factory.informer("v1", "pods", indexers={"team": by_team})
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+
+            assert len(informer.lister.list()) == 2
+            assert [o.name for o in informer.lister.by_index("team", "a")] == ["with"]
+            assert [failure.where for failure in failures] == ["index function"]
+
+
+async def test_custom_resources_are_listed_and_watched_like_built_in_ones() -> None:
+    widgets = Resource("example.com", "v1", "widgets", "Widget")
+    async with APIServer(resources=[widgets]) as server:
+        server.create(widgets, {"metadata": {"name": "one"}, "spec": {"size": 1}})
+        factory = SharedInformerFactory(server.client())
+        informer = factory.informer(widgets)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            server.create(widgets, {"metadata": {"name": "two"}, "spec": {"size": 2}})
+            await informer.wait_for_version(server.resource_version, timeout=30)
+
+            sizes = {o.name: o.at("spec.size") for o in informer.lister.list()}
+            assert sizes == {"one": 1, "two": 2}
+            assert {o.kind for o in informer.lister.list()} == {"Widget"}
