@@ -1,0 +1,264 @@
+"""Rate limiters: how long an item has to wait before it is worked on again.
+
+Plain, synchronous state for each item; nothing here waits. A `RateLimitingQueue` asks
+`when()` and does the waiting. A limiter belongs to one queue, and to its loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from aioinformer.errors import OptionsError
+from aioinformer.workqueue.durations import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from datetime import timedelta
+
+__all__ = [
+    "BucketRateLimiter",
+    "ItemExponentialFailureRateLimiter",
+    "ItemFastSlowRateLimiter",
+    "MaxOfRateLimiter",
+    "RateLimiter",
+    "WithMaxWaitRateLimiter",
+    "default_controller_rate_limiter",
+]
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class RateLimiter(Protocol[T_contra]):
+    """Decides how long each item waits, and remembers how often it was asked."""
+
+    def when(self, item: T_contra, /) -> float:
+        """Count one more attempt of `item`; return the seconds to wait before it."""
+
+    def forget(self, item: T_contra, /) -> None:
+        """Drop what is remembered of `item`: it succeeded, or is given up."""
+
+    def num_requeues(self, item: T_contra, /) -> int:
+        """How often `item` was asked about since it was last forgotten."""
+
+
+class ItemExponentialFailureRateLimiter:
+    """Doubles the delay of an item with each attempt: base, 2 base, 4 base, ...
+
+    An item is remembered until `forget()`: one that is never forgotten costs memory.
+
+    Args:
+        base_delay: The first delay. The defaults are those of client-go's controllers.
+        max_delay: No delay is longer than this.
+
+    Raises:
+        OptionsError: If a delay is negative or not finite.
+    """
+
+    def __init__(
+        self,
+        base_delay: float | timedelta = 0.005,
+        max_delay: float | timedelta = 1000.0,
+    ) -> None:
+        self._base = _not_negative("base_delay", base_delay)
+        self._max = _not_negative("max_delay", max_delay)
+        self._attempts: dict[Hashable, int] = {}
+
+    def when(self, item: Hashable, /) -> float:
+        """Count one more attempt of `item`; return the seconds to wait before it."""
+        attempts = self._attempts.get(item, 0)
+        self._attempts[item] = attempts + 1
+        try:
+            return min(math.ldexp(self._base, attempts), self._max)
+        except OverflowError:  # beyond what a float holds, so beyond any maximum
+            return self._max
+
+    def forget(self, item: Hashable, /) -> None:
+        """Start again with the base delay for `item`."""
+        self._attempts.pop(item, None)
+
+    def num_requeues(self, item: Hashable, /) -> int:
+        """How many delays `item` was given since it was last forgotten."""
+        return self._attempts.get(item, 0)
+
+
+class ItemFastSlowRateLimiter:
+    """A short delay for an item's first attempts, a long one for those after.
+
+    An item is remembered until `forget()`.
+
+    Args:
+        fast_delay: The delay of the first `max_fast_attempts` attempts.
+        slow_delay: The delay of each attempt after these.
+        max_fast_attempts: How many attempts are fast; 0 for none.
+
+    Raises:
+        OptionsError: If a delay is negative or not finite, or the number negative.
+    """
+
+    def __init__(
+        self,
+        fast_delay: float | timedelta,
+        slow_delay: float | timedelta,
+        max_fast_attempts: int,
+    ) -> None:
+        if max_fast_attempts < 0:
+            raise OptionsError(f"max_fast_attempts cannot be {max_fast_attempts}")
+
+        self._fast = _not_negative("fast_delay", fast_delay)
+        self._slow = _not_negative("slow_delay", slow_delay)
+        self._max_fast_attempts = max_fast_attempts
+        self._attempts: dict[Hashable, int] = {}
+
+    def when(self, item: Hashable, /) -> float:
+        """Count one more attempt of `item`; return the seconds to wait before it."""
+        attempts = self._attempts.get(item, 0) + 1
+        self._attempts[item] = attempts
+        return self._fast if attempts <= self._max_fast_attempts else self._slow
+
+    def forget(self, item: Hashable, /) -> None:
+        """Start again with the fast attempts for `item`."""
+        self._attempts.pop(item, None)
+
+    def num_requeues(self, item: Hashable, /) -> int:
+        """How many delays `item` was given since it was last forgotten."""
+        return self._attempts.get(item, 0)
+
+
+class BucketRateLimiter:
+    """A token bucket for all items together: a rate with room for a burst.
+
+    Each attempt takes a token, in advance if there is none: the delay is the time
+    until that token would have come. It does not tell items apart and remembers none.
+
+    Args:
+        qps: How many tokens come each second.
+        burst: How many tokens the bucket holds; it starts full.
+        clock: Seconds that never go back. Unless given, the running event loop's
+            time, so that delays and timers agree; `time.monotonic` outside of a loop.
+
+    Raises:
+        OptionsError: If no token would ever come: `qps` not above 0, `burst` under 1.
+    """
+
+    def __init__(
+        self,
+        qps: float = 10.0,
+        burst: int = 100,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if not qps > 0 or burst < 1:
+            raise OptionsError(f"a bucket cannot have qps={qps} and burst={burst}")
+
+        self._qps = qps
+        self._burst = burst
+        self._clock = clock or _loop_time
+        # Below 0: tokens handed out in advance.
+        self._tokens = float(burst)
+        self._counted_at: float | None = None
+
+    def when(self, item: Hashable, /) -> float:
+        """Take a token, whatever the item; return the seconds until it is there."""
+        now = self._clock()
+        elapsed = 0.0 if self._counted_at is None else now - self._counted_at
+        self._counted_at = now
+
+        refilled = self._tokens + max(0.0, elapsed) * self._qps
+        self._tokens = min(float(self._burst), refilled) - 1.0
+        return max(0.0, -self._tokens / self._qps)
+
+    def forget(self, item: Hashable, /) -> None:
+        """Do nothing: tokens that were taken are not given back."""
+
+    def num_requeues(self, item: Hashable, /) -> int:
+        """Return 0: items are not told apart."""
+        return 0
+
+
+T = TypeVar("T")
+
+
+class MaxOfRateLimiter(Generic[T]):
+    """The longest delay that any of several limiters asks for.
+
+    Every limiter is asked each time, so each counts the attempt, and a bucket gives
+    a token even where another limiter's delay is the longer one.
+
+    Args:
+        limiters: The limiters to ask. Without any the delay is 0.
+    """
+
+    def __init__(self, *limiters: RateLimiter[T]) -> None:
+        self._limiters = limiters
+
+    def when(self, item: T, /) -> float:
+        """Count one more attempt of `item`; return the seconds to wait before it."""
+        return max((limiter.when(item) for limiter in self._limiters), default=0.0)
+
+    def forget(self, item: T, /) -> None:
+        """Make every limiter forget `item`."""
+        for limiter in self._limiters:
+            limiter.forget(item)
+
+    def num_requeues(self, item: T, /) -> int:
+        """The largest number that any of the limiters has counted."""
+        return max((each.num_requeues(item) for each in self._limiters), default=0)
+
+
+class WithMaxWaitRateLimiter(Generic[T]):
+    """Another limiter, none of whose delays is longer than a maximum.
+
+    Args:
+        limiter: The limiter to ask.
+        max_delay: The longest delay.
+
+    Raises:
+        OptionsError: If `max_delay` is negative or not finite.
+    """
+
+    def __init__(self, limiter: RateLimiter[T], max_delay: float | timedelta) -> None:
+        self._limiter = limiter
+        self._max = _not_negative("max_delay", max_delay)
+
+    def when(self, item: T, /) -> float:
+        """Count one more attempt of `item`; return the seconds to wait before it."""
+        return min(self._limiter.when(item), self._max)
+
+    def forget(self, item: T, /) -> None:
+        """Make the limiter forget `item`."""
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: T, /) -> int:
+        """What the limiter has counted."""
+        return self._limiter.num_requeues(item)
+
+
+def default_controller_rate_limiter() -> MaxOfRateLimiter[Hashable]:
+    """Make the limiter that controllers use unless told otherwise.
+
+    Per item 5 ms doubling to 1000 s (reached at the 19th attempt in a row), and over
+    all items 10 retries a second with a burst of 100: the numbers of client-go, so
+    that controllers of both kinds retry alike.
+    """
+    return MaxOfRateLimiter(
+        ItemExponentialFailureRateLimiter(0.005, 1000.0),
+        BucketRateLimiter(qps=10.0, burst=100),
+    )
+
+
+def _not_negative(name: str, duration: float | timedelta) -> float:
+    seconds = seconds_of(duration)
+    if seconds < 0:
+        raise OptionsError(f"{name} cannot be negative: {duration!r}")
+
+    return seconds
+
+
+def _loop_time() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()

@@ -1,0 +1,352 @@
+"""`DelayingQueue`: when items come, in which order, and with how many timers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from queue_helpers import error_in_thread, settle, take_all
+
+from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
+from aioinformer.workqueue import DelayingQueue
+from aioinformer.workqueue.delaying import READY_PER_TURN, STALE_ENTRIES_KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+def timers() -> list[asyncio.TimerHandle]:
+    """The timers of the running loop that will still fire."""
+    scheduled: list[asyncio.TimerHandle]
+    scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    return [timer for timer in scheduled if not timer.cancelled()]
+
+
+async def arrivals(
+    queue: DelayingQueue[str], number: int
+) -> AsyncIterator[tuple[str, float]]:
+    """Take items, and tell when each came."""
+    for _ in range(number):
+        item = await queue.get()
+        yield item, asyncio.get_running_loop().time()
+        queue.done(item)
+
+
+async def take(queue: DelayingQueue[str], number: int) -> list[tuple[str, float]]:
+    return [arrival async for arrival in arrivals(queue, number)]
+
+
+# ---------------------------------------------------------------- when
+
+
+@pytest.mark.parametrize("delay", [2, 2.0, timedelta(seconds=2)], ids=repr)
+async def test_an_item_comes_when_its_delay_has_passed(delay: Any) -> None:
+    queue = DelayingQueue[str]()
+
+    queue.add_after("a", delay)
+
+    assert len(queue) == 0
+    assert await take(queue, 1) == [("a", 2)]
+
+
+@pytest.mark.parametrize("delay", [0, -1.5, timedelta(0)], ids=repr)
+async def test_a_delay_not_above_zero_adds_at_once(delay: Any) -> None:
+    queue = DelayingQueue[str]()
+
+    queue.add_after("a", delay)
+
+    assert queue.get_nowait() == "a"
+    assert timers() == []
+
+
+async def test_an_item_comes_only_once() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 1)
+    await take(queue, 1)
+
+    await asyncio.sleep(100)
+
+    assert len(queue) == 0
+
+
+async def test_items_come_in_the_order_of_their_deadlines() -> None:
+    queue = DelayingQueue[str]()
+
+    queue.add_after("c", 3)
+    queue.add_after("a", 1)
+    queue.add_after("b", 2)
+
+    assert await take(queue, 3) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+async def test_items_of_one_deadline_come_in_the_order_of_asking() -> None:
+    queue = DelayingQueue[str]()
+
+    for item in "cab":
+        queue.add_after(item, 1)
+
+    assert await take(queue, 3) == [("c", 1), ("a", 1), ("b", 1)]
+
+
+async def test_a_later_deadline_of_a_delayed_item_changes_nothing() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 1)
+
+    queue.add_after("a", 5)
+
+    assert await take(queue, 1) == [("a", 1)]
+    assert timers() == []
+
+
+async def test_an_earlier_deadline_of_a_delayed_item_wins() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 5)
+
+    queue.add_after("a", 1)
+
+    assert await take(queue, 1) == [("a", 1)]
+    assert timers() == []
+
+
+async def test_an_item_may_be_delayed_again_to_a_deadline_it_had_before() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 5)
+    queue.add_after("a", 1)
+    queue.add_after("z", 9)
+    await take(queue, 1)
+
+    queue.add_after("a", 4)
+
+    assert await take(queue, 2) == [("a", 5), ("z", 9)]
+
+
+async def test_adding_without_a_delay_leaves_the_delayed_one() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 2)
+
+    queue.add("a")
+
+    assert await take(queue, 2) == [("a", 0), ("a", 2)]
+
+
+async def test_an_item_due_while_in_work_waits_for_done() -> None:
+    queue = DelayingQueue[str]()
+    queue.add("a")
+    await queue.get()
+    queue.add_after("a", 1)
+
+    await asyncio.sleep(5)
+    before = len(queue)
+    queue.done("a")
+
+    assert before == 0
+    assert await take(queue, 1) == [("a", 5)]
+
+
+@pytest.mark.parametrize("delay", [math.nan, math.inf, -math.inf])
+async def test_refuses_a_delay_that_is_no_number(delay: float) -> None:
+    queue = DelayingQueue[str]()
+
+    with pytest.raises(OptionsError):
+        queue.add_after("a", delay)
+
+    assert repr(queue) == "<DelayingQueue open queued=0 working=0 delayed=0>"
+
+
+async def test_repr_tells_how_many_are_delayed() -> None:
+    queue = DelayingQueue[str]("pods")
+    queue.add("a")
+    queue.add_after("b", 1)
+    queue.add_after("c", 1)
+    queue.add_after("c", 0.5)
+
+    assert repr(queue) == "<DelayingQueue pods open queued=1 working=0 delayed=2>"
+    queue.shut_down()
+
+
+# ---------------------------------------------------------------- one timer
+
+
+async def test_ten_thousand_delayed_items_need_one_timer() -> None:
+    queue = DelayingQueue[int]()
+
+    for number in range(10_000):
+        queue.add_after(number, 1 + (number * 7919) % 10_000)
+
+    assert len(timers()) == 1
+    queue.shut_down()
+
+
+async def test_an_earlier_item_brings_the_timer_forward() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("late", 10)
+
+    queue.add_after("early", 1)
+
+    assert [timer.when() for timer in timers()] == [1]
+    assert await take(queue, 2) == [("early", 1), ("late", 10)]
+
+
+async def test_no_timer_is_left_when_nothing_is_delayed() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 5)
+    queue.add_after("a", 1)
+
+    await take(queue, 1)
+
+    assert timers() == []
+    assert not queue._heap
+
+
+async def test_many_items_due_at_once_are_added_over_several_turns() -> None:
+    queue = DelayingQueue[int]()
+    number = 2 * READY_PER_TURN + 1
+    for item in range(number):
+        queue.add_after(item, 1)
+
+    longest_step, before = 0, 0
+    while before < number:
+        await (asyncio.sleep(1) if before == 0 else asyncio.sleep(0))
+        longest_step = max(longest_step, len(queue) - before)
+        before = len(queue)
+
+    assert longest_step == READY_PER_TURN
+    assert [queue.get_nowait() for _ in range(number)] == list(range(number))
+    assert asyncio.get_running_loop().time() == 1
+
+
+async def test_ever_earlier_deadlines_do_not_pile_up() -> None:
+    queue = DelayingQueue[str]()
+    others = {f"other-{number}": 20_000 + number for number in range(40)}
+    for item, delay in others.items():
+        queue.add_after(item, delay)
+
+    for delay in range(10_000, 0, -1):
+        queue.add_after("a", delay)
+
+    assert len(queue._heap) <= len(others) + 1 + STALE_ENTRIES_KEPT + 1
+    queue.shut_down()
+
+
+async def test_dropping_out_of_date_entries_keeps_the_order() -> None:
+    queue = DelayingQueue[str]()
+    others = {f"other-{number}": 20_000 + number for number in range(40)}
+    for item, delay in others.items():
+        queue.add_after(item, delay)
+
+    # The last one finds one out-of-date entry too many.
+    for delay in range(STALE_ENTRIES_KEPT + 2, 0, -1):
+        queue.add_after("a", delay)
+
+    assert len(queue._heap) == len(others) + 1
+    assert await take(queue, 41) == [("a", 1), *others.items()]
+
+
+async def test_out_of_date_entries_of_items_that_came_are_dropped() -> None:
+    queue = DelayingQueue[str]()
+    for number in range(STALE_ENTRIES_KEPT):
+        queue.add_after(f"came-{number}", 1000)
+        queue.add_after(f"came-{number}", 1)
+
+    queue.add_after("b", 3000)
+    await take(queue, STALE_ENTRIES_KEPT)
+    for delay in (2000, 1500):
+        queue.add_after("b", delay)
+
+    assert await take(queue, 1) == [("b", 1501)]
+    assert not queue._heap
+
+
+# ---------------------------------------------------------------- shutting down
+
+
+async def test_shut_down_drops_what_is_delayed() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 1)
+
+    queue.shut_down()
+
+    assert timers() == []
+    assert not queue._heap
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+
+
+async def test_a_drain_after_shut_down_returns_what_was_delayed() -> None:
+    queue = DelayingQueue[str]()
+    queue.add_after("a", 1)
+    queue.shut_down()
+
+    assert await queue.shut_down_with_drain() == {"a"}
+
+
+async def test_add_after_is_ignored_after_shut_down() -> None:
+    queue = DelayingQueue[str]()
+    queue.shut_down()
+
+    queue.add_after("a", 1)
+    queue.add_after("b", 0)
+
+    assert timers() == []
+    assert len(queue) == 0
+
+
+async def test_a_drain_cuts_the_delays() -> None:
+    queue = DelayingQueue[str]()
+    queue.add("now")
+    queue.add_after("a late one", 900)
+    queue.add_after("early", 600)
+    drain = asyncio.create_task(queue.shut_down_with_drain())
+    await settle()
+
+    took = take_all(queue)
+
+    assert took == ["now", "early", "a late one"]
+    assert await drain == frozenset()
+    assert asyncio.get_running_loop().time() == 0
+    assert timers() == []
+
+
+async def test_a_drain_cuts_the_delay_of_a_retry_in_work_once() -> None:
+    queue = DelayingQueue[str]()
+    record: list[str] = []
+    queue.add("a")
+
+    async def work() -> None:
+        async for item in queue:
+            record.append(item)
+            await asyncio.sleep(1)
+            queue.add_after(item, 600)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        await settle()
+        left = await queue.shut_down_with_drain()
+
+    assert record == ["a", "a"]
+    assert left == {"a"}
+    assert asyncio.get_running_loop().time() == 2
+
+
+# ---------------------------------------------------------------- loops
+
+
+async def test_another_thread_gets_wrong_loop() -> None:
+    queue = DelayingQueue[str]()
+    queue.add("a")
+
+    for delay in (1, 0):
+        error = error_in_thread(lambda d=delay: queue.add_after("b", d))  # type: ignore[misc]
+        assert isinstance(error, WrongLoop)
+
+    assert repr(queue) == "<DelayingQueue open queued=1 working=0 delayed=0>"
+
+
+def test_a_delay_needs_a_running_loop() -> None:
+    queue = DelayingQueue[str]()
+
+    with pytest.raises(WrongLoop):
+        queue.add_after("a", 1)

@@ -1,0 +1,279 @@
+"""The rate limiters: their delays, what they count, what they forget."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer.errors import OptionsError
+from aioinformer.workqueue import (
+    BucketRateLimiter,
+    ItemExponentialFailureRateLimiter,
+    ItemFastSlowRateLimiter,
+    MaxOfRateLimiter,
+    RateLimiter,
+    WithMaxWaitRateLimiter,
+    default_controller_rate_limiter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def delays(limiter: RateLimiter[str], item: str, number: int) -> list[float]:
+    return [limiter.when(item) for _ in range(number)]
+
+
+# ---------------------------------------------------------------- exponential
+
+
+def test_exponential_delays_double_up_to_the_maximum() -> None:
+    limiter = ItemExponentialFailureRateLimiter(0.5, 6)
+
+    assert delays(limiter, "a", 6) == [0.5, 1, 2, 4, 6, 6]
+
+
+def test_exponential_delays_are_counted_per_item() -> None:
+    limiter = ItemExponentialFailureRateLimiter(1, 100)
+    delays(limiter, "a", 3)
+
+    assert delays(limiter, "b", 2) == [1, 2]
+    assert limiter.num_requeues("a") == 3
+    assert limiter.num_requeues("b") == 2
+    assert limiter.num_requeues("c") == 0
+
+
+def test_exponential_delays_begin_again_after_forget() -> None:
+    limiter = ItemExponentialFailureRateLimiter(1, 100)
+    delays(limiter, "a", 3)
+    delays(limiter, "b", 1)
+
+    limiter.forget("a")
+    limiter.forget("never seen")
+
+    assert limiter.num_requeues("a") == 0
+    assert limiter.when("a") == 1
+    assert limiter.when("b") == 2
+
+
+def test_exponential_delays_stay_at_the_maximum_beyond_what_a_float_holds() -> None:
+    limiter = ItemExponentialFailureRateLimiter(0.001, 1000)
+
+    last = delays(limiter, "a", 3000)[-1]
+
+    assert last == 1000
+    assert limiter.num_requeues("a") == 3000
+
+
+def test_exponential_delays_take_timedeltas() -> None:
+    limiter = ItemExponentialFailureRateLimiter(
+        timedelta(milliseconds=250), timedelta(minutes=1)
+    )
+
+    assert delays(limiter, "a", 9)[::4] == [0.25, 4, 60]
+
+
+# ---------------------------------------------------------------- fast and slow
+
+
+def test_the_first_attempts_are_fast_then_slow() -> None:
+    limiter = ItemFastSlowRateLimiter(0.1, timedelta(seconds=10), 3)
+
+    assert delays(limiter, "a", 5) == [0.1, 0.1, 0.1, 10, 10]
+    assert limiter.num_requeues("a") == 5
+
+
+def test_fast_attempts_are_counted_per_item_until_forget() -> None:
+    limiter = ItemFastSlowRateLimiter(1, 10, 1)
+    delays(limiter, "a", 2)
+
+    other = limiter.when("b")
+    limiter.forget("a")
+
+    assert other == 1
+    assert limiter.num_requeues("a") == 0
+    assert limiter.when("a") == 1
+    assert limiter.when("b") == 10
+
+
+def test_no_fast_attempts_are_always_slow() -> None:
+    assert ItemFastSlowRateLimiter(1, 10, 0).when("a") == 10
+
+
+# ---------------------------------------------------------------- bucket
+
+
+def test_a_bucket_lets_a_burst_pass_then_keeps_its_rate() -> None:
+    limiter = BucketRateLimiter(qps=4, burst=3, clock=Clock())
+
+    assert delays(limiter, "a", 6) == [0, 0, 0, 0.25, 0.5, 0.75]
+
+
+def test_a_bucket_does_not_tell_items_apart() -> None:
+    limiter = BucketRateLimiter(qps=2, burst=1, clock=Clock())
+    limiter.when("a")
+
+    limiter.forget("a")
+
+    assert limiter.when("b") == 0.5
+    assert limiter.num_requeues("a") == 0
+
+
+def test_a_bucket_fills_with_time_but_not_over_its_burst() -> None:
+    clock = Clock()
+    limiter = BucketRateLimiter(qps=2, burst=2, clock=clock)
+    delays(limiter, "a", 2)
+
+    clock.now += 0.5
+    after_one_token = delays(limiter, "a", 2)
+    clock.now += 1000
+    after_a_long_time = delays(limiter, "a", 3)
+
+    assert after_one_token == [0, 0.5]
+    assert after_a_long_time == [0, 0, 0.5]
+
+
+def test_a_bucket_takes_no_token_for_a_clock_that_goes_back() -> None:
+    clock = Clock()
+    limiter = BucketRateLimiter(qps=1, burst=2, clock=clock)
+    limiter.when("a")
+
+    clock.now -= 100
+
+    assert delays(limiter, "a", 2) == [0, 1]
+
+
+async def test_a_bucket_fills_by_the_time_of_the_loop() -> None:
+    limiter = BucketRateLimiter(qps=1, burst=1)
+    first = delays(limiter, "a", 2)
+
+    await asyncio.sleep(1.5)
+
+    assert first == [0, 1]
+    assert limiter.when("a") == 0.5
+
+
+def test_a_bucket_works_outside_of_a_loop() -> None:
+    limiter = BucketRateLimiter(qps=0.001, burst=1)
+
+    first, second = delays(limiter, "a", 2)
+
+    assert first == 0
+    assert second == pytest.approx(1000, abs=5)
+
+
+# ---------------------------------------------------------------- combined
+
+
+def test_the_longest_of_several_delays_counts() -> None:
+    clock = Clock()
+    limiter = MaxOfRateLimiter(
+        ItemFastSlowRateLimiter(1, 3, 2), BucketRateLimiter(0.5, 2, clock=clock)
+    )
+
+    assert delays(limiter, "a", 5) == [1, 1, 3, 4, 6]
+
+
+def test_every_limiter_is_asked_even_if_another_one_decides() -> None:
+    per_item = ItemExponentialFailureRateLimiter(10, 1000)
+    bucket = BucketRateLimiter(qps=1, burst=2, clock=Clock())
+    limiter = MaxOfRateLimiter(per_item, bucket)
+
+    delays(limiter, "a", 3)
+
+    assert bucket.when("b") == 2
+
+
+def test_the_largest_of_several_numbers_counts_until_forget() -> None:
+    one, two = ItemFastSlowRateLimiter(1, 2, 3), ItemFastSlowRateLimiter(1, 2, 3)
+    limiter = MaxOfRateLimiter(one, two)
+    two.when("a")
+    limiter.when("a")
+    before = limiter.num_requeues("a")
+
+    limiter.forget("a")
+
+    assert before == 2
+    assert [each.num_requeues("a") for each in (limiter, one, two)] == [0, 0, 0]
+
+
+def test_no_limiters_at_all_ask_for_no_delay() -> None:
+    limiter = MaxOfRateLimiter[str]()
+
+    assert limiter.when("a") == 0
+    assert limiter.num_requeues("a") == 0
+
+
+def test_a_maximum_cuts_the_delays_of_another_limiter() -> None:
+    inner = ItemExponentialFailureRateLimiter(1, 1000)
+    limiter = WithMaxWaitRateLimiter(inner, timedelta(seconds=3))
+
+    assert delays(limiter, "a", 4) == [1, 2, 3, 3]
+    assert limiter.num_requeues("a") == 4
+
+    limiter.forget("a")
+
+    assert inner.num_requeues("a") == 0
+    assert limiter.when("a") == 1
+
+
+async def test_the_default_retries_an_item_from_5_ms_to_1000_s() -> None:
+    limiter = default_controller_rate_limiter()
+
+    given = delays(limiter, "a", 20)
+
+    assert given[:4] == [0.005, 0.01, 0.02, 0.04]
+    assert given[17:] == [0.005 * 2**17, 1000, 1000]
+
+
+async def test_the_default_retries_ten_items_a_second_after_a_burst() -> None:
+    limiter = default_controller_rate_limiter()
+
+    given = [limiter.when(str(number)) for number in range(120)]
+
+    assert given[:100] == [0.005] * 100
+    assert given[100:] == pytest.approx([(n + 1) / 10 for n in range(20)])
+
+
+def test_each_default_counts_for_itself() -> None:
+    default_controller_rate_limiter().when("a")
+
+    assert default_controller_rate_limiter().num_requeues("a") == 0
+
+
+# ---------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: ItemExponentialFailureRateLimiter(-1, 5), id="negative"),
+        pytest.param(lambda: ItemExponentialFailureRateLimiter(1, -5), id="maximum"),
+        pytest.param(lambda: ItemExponentialFailureRateLimiter(math.nan), id="nan"),
+        pytest.param(lambda: ItemFastSlowRateLimiter(-1, 1, 1), id="fast"),
+        pytest.param(lambda: ItemFastSlowRateLimiter(1, math.inf, 1), id="slow"),
+        pytest.param(lambda: ItemFastSlowRateLimiter(1, 1, -1), id="attempts"),
+        pytest.param(lambda: BucketRateLimiter(0, 1), id="qps"),
+        pytest.param(lambda: BucketRateLimiter(math.nan, 1), id="qps-nan"),
+        pytest.param(lambda: BucketRateLimiter(1, 0), id="burst"),
+        pytest.param(
+            lambda: WithMaxWaitRateLimiter(BucketRateLimiter(), timedelta(-1)),
+            id="max-wait",
+        ),
+    ],
+)
+def test_options_that_cannot_work_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(OptionsError):
+        make()

@@ -1,0 +1,347 @@
+"""`WorkQueue`: shutting down, with and without a drain."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from queue_helpers import error_in_thread, settle, take_all
+
+from aioinformer.errors import OptionsError, QueueShutDown
+from aioinformer.workqueue import WorkQueue
+
+# ---------------------------------------------------------------- shut_down
+
+
+async def test_what_is_queued_is_still_handed_out_after_shut_down() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    queue.add("b")
+
+    queue.shut_down()
+
+    assert [await queue.get(), queue.get_nowait()] == ["a", "b"]
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+
+    with pytest.raises(QueueShutDown):
+        queue.get_nowait()
+
+
+async def test_shut_down_wakes_every_waiting_worker() -> None:
+    queue = WorkQueue[str]()
+    getters = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await settle()
+
+    queue.shut_down()
+    results = await asyncio.gather(*getters, return_exceptions=True)
+
+    assert [type(result) for result in results] == [QueueShutDown] * 3
+
+
+async def test_an_add_after_shut_down_is_ignored() -> None:
+    queue = WorkQueue[str]()
+    queue.add("in work")
+    await queue.get()
+
+    queue.shut_down()
+    queue.add("new")
+    queue.add("in work")
+    queue.done("in work")
+
+    assert queue.shutting_down
+    assert len(queue) == 0
+
+
+async def test_an_item_added_again_before_shut_down_is_handed_out_after_it() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+
+    queue.shut_down()
+    queue.done("a")
+
+    assert await queue.get() == "a"
+
+
+async def test_shut_down_may_be_called_twice() -> None:
+    queue = WorkQueue[str]()
+    before = queue.shutting_down
+
+    queue.shut_down()
+    queue.shut_down()
+
+    assert not before
+    assert queue.shutting_down
+
+
+async def test_a_queue_may_be_shut_down_before_its_loop_runs() -> None:
+    queues: list[WorkQueue[str]] = []
+
+    def prepare() -> None:
+        queues.append(WorkQueue())
+        queues[0].add("a")
+        queues[0].shut_down()
+
+    assert error_in_thread(prepare) is None
+    queues[0].add("b")
+    queues[0].add("c")
+
+    assert take_all(queues[0]) == ["a"]
+
+
+# ---------------------------------------------------------------- drain
+
+
+async def test_a_drain_of_an_empty_queue_ends_at_once() -> None:
+    queue = WorkQueue[str]()
+
+    assert await queue.shut_down_with_drain() == frozenset()
+
+    assert queue.shutting_down
+    assert asyncio.get_running_loop().time() == 0
+
+
+async def test_a_drain_waits_for_what_is_in_work() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    asyncio.get_running_loop().call_later(5, queue.done, "a")
+
+    left = await queue.shut_down_with_drain()
+
+    assert left == frozenset()
+    assert asyncio.get_running_loop().time() == 5
+
+
+async def test_a_drain_hands_out_what_is_queued() -> None:
+    queue = WorkQueue[str]()
+    record: list[str] = []
+    for item in "abc":
+        queue.add(item)
+
+    async def work() -> None:
+        async for item in queue:
+            await asyncio.sleep(1)
+            record.append(item)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        left = await queue.shut_down_with_drain()
+
+    assert record == ["a", "b", "c"]
+    assert left == frozenset()
+
+
+async def test_a_drain_hands_out_again_what_was_added_in_work_before() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    drain = asyncio.create_task(queue.shut_down_with_drain())
+    await settle()
+
+    queue.done("a")
+    await settle()
+    waited = not drain.done()
+    queue.done(await queue.get())
+
+    assert waited
+    assert await drain == frozenset()
+
+
+async def test_a_drain_hands_out_once_what_is_added_in_work_meanwhile() -> None:
+    queue = WorkQueue[str]()
+    record: list[str] = []
+    queue.add("always fails")
+    queue.add("succeeds")
+
+    async def work() -> None:
+        async for item in queue:
+            record.append(item)
+            await asyncio.sleep(1)
+            if item == "always fails":
+                queue.add(item)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        await settle()
+        left = await queue.shut_down_with_drain()
+
+    assert record == ["always fails", "succeeds", "always fails"]
+    assert left == {"always fails"}
+
+
+async def test_a_drain_takes_no_new_items() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    drain = asyncio.create_task(queue.shut_down_with_drain())
+    await settle()
+
+    queue.add("new")
+    queue.done("a")
+
+    assert await drain == frozenset()
+    assert len(queue) == 0
+
+
+async def test_a_drain_ends_waiting_workers() -> None:
+    queue = WorkQueue[str]()
+    getter = asyncio.create_task(queue.get())
+    await settle()
+
+    await queue.shut_down_with_drain()
+
+    with pytest.raises(QueueShutDown):
+        await getter
+
+
+@pytest.mark.parametrize("timeout", [3, 3.0, timedelta(seconds=3)], ids=repr)
+async def test_a_drain_returns_what_is_not_done_in_time(timeout: Any) -> None:
+    queue = WorkQueue[str]()
+    for item in ("in work", "again", "queued"):
+        queue.add(item)
+
+    await queue.get()
+    await queue.get()
+    queue.add("again")
+
+    left = await queue.shut_down_with_drain(timeout)
+
+    assert left == {"in work", "again", "queued"}
+    assert asyncio.get_running_loop().time() == 3
+
+
+async def test_what_a_drain_returned_is_not_handed_out_afterwards() -> None:
+    queue = WorkQueue[str]()
+    for item in ("again", "queued"):
+        queue.add(item)
+
+    await queue.get()
+    queue.add("again")
+    await queue.shut_down_with_drain(1)
+
+    queue.done("again")
+    queue.done("queued")
+
+    with pytest.raises(QueueShutDown):
+        queue.get_nowait()
+
+
+async def test_a_cancelled_drain_can_be_waited_for_again() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    drain = asyncio.create_task(queue.shut_down_with_drain(100))
+    await settle()
+    drain.cancel()
+    await asyncio.wait({drain})
+
+    asyncio.get_running_loop().call_later(2, queue.done, "a")
+    left = await queue.shut_down_with_drain()
+
+    assert drain.cancelled()
+    assert left == frozenset()
+    assert not queue._drains
+
+
+async def test_several_drains_all_end() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    drains = [asyncio.create_task(queue.shut_down_with_drain()) for _ in range(3)]
+    await settle()
+
+    queue.done("a")
+
+    assert [await drain for drain in drains] == [frozenset()] * 3
+
+
+async def test_a_drain_that_gives_up_ends_one_that_has_nothing_left() -> None:
+    queue = WorkQueue[str]()
+    queue.add("nobody takes it")
+    patient = asyncio.create_task(queue.shut_down_with_drain())
+
+    left = await queue.shut_down_with_drain(1)
+
+    assert left == {"nobody takes it"}
+    assert await patient == left
+
+
+async def test_a_drain_that_gives_up_leaves_another_to_wait_for_work() -> None:
+    queue = WorkQueue[str]()
+    queue.add("slow")
+    queue.add("queued")
+    await queue.get()
+    patient = asyncio.create_task(queue.shut_down_with_drain())
+
+    left = await queue.shut_down_with_drain(1)
+    queue.done("slow")
+
+    assert left == {"slow", "queued"}
+    assert await patient == {"queued"}
+
+
+async def test_shut_down_releases_a_drain() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    drain = asyncio.create_task(queue.shut_down_with_drain())
+    await settle()
+
+    queue.shut_down()
+
+    assert await drain == {"a"}
+
+
+async def test_a_second_drain_returns_what_the_first_gave_up() -> None:
+    queue = WorkQueue[str]()
+    queue.add("again")
+    queue.add("queued")
+    await queue.get()
+    queue.add("again")
+    first = await queue.shut_down_with_drain(1)
+
+    queue.done("again")
+
+    assert first == {"again", "queued"}
+    assert await queue.shut_down_with_drain() == first
+
+
+async def test_a_drain_after_shut_down_waits_for_the_rest() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    queue.add("b")
+    queue.shut_down()
+    drain = asyncio.create_task(queue.shut_down_with_drain())
+    await settle()
+
+    took = take_all(queue)
+
+    assert took == ["a", "b"]
+    assert await drain == frozenset()
+
+
+async def test_a_drain_after_shut_down_returns_what_was_asked_for_in_vain() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    await queue.get()
+    queue.shut_down()
+
+    queue.add("a")
+    queue.done("a")
+
+    assert await queue.shut_down_with_drain() == {"a"}
+
+
+async def test_a_drain_refuses_a_timeout_that_is_no_number() -> None:
+    queue = WorkQueue[str]()
+
+    with pytest.raises(OptionsError):
+        await queue.shut_down_with_drain(float("nan"))
+
+    assert not queue.shutting_down
