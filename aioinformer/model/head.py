@@ -54,7 +54,8 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
         namespaced: False if its kind has no namespaces, so that none is looked for.
 
     Raises:
-        DecodeError: It is not JSON, or its metadata has the wrong shape.
+        DecodeError: If it is not JSON, its metadata has the wrong shape, or it nests
+            too deeply to be read.
     """
     for mark, closing in _CUTS:
         cut = body.find(mark)
@@ -65,7 +66,7 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
 
     try:
         return _decode(body).metadata or Head()
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"an object that cannot be read: {exc}") from exc
 
 
@@ -78,7 +79,7 @@ def _front(front: bytes) -> Head | None:
     """
     try:
         head = _decode(front).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
     complete = head is not None and head.name and head.uid and head.labels
@@ -105,7 +106,7 @@ class LabelTable:
         Values that are null are left out, as if absent.
 
         Raises:
-            DecodeError: They are not an object of strings.
+            DecodeError: If they are not an object of strings.
         """
         text = bytes(raw)
         found = self._sets.get(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
-from types import MappingProxyType
+from datetime import UTC, datetime
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -14,7 +15,14 @@ import orjson
 from aioinformer.errors import DecodeError
 from aioinformer.model.head import LabelTable, read_head
 from aioinformer.model.paths import Path, path_reader
-from aioinformer.model.views import READ_ONLY, ObjectContext, decode_json, read_only
+from aioinformer.model.views import (
+    ObjectContext,
+    ReadOnlyDict,
+    ReadOnlyList,
+    decode_json,
+    read_only,
+    refuse,
+)
 
 __all__ = ["KubeObject"]
 
@@ -43,11 +51,13 @@ class KubeObject(
 
     Equality compares what the JSON says (also with a dict). Objects are not hashable:
     use `key` or `uid`. They are not tracked by the garbage collector: 100,000 of them
-    cost no collection any time.
+    cost no collection any time. As they cannot change, copying one gives itself; they
+    can be pickled.
 
     Attributes:
         body: The stored form of the JSON; read `raw` instead.
-        key: `"namespace/name"`, or the name alone for cluster-scoped objects.
+        key: `"namespace/name"`, or the name alone for cluster-scoped objects. Without
+            a name yet (`generateName`), the part behind the slash is empty.
         uid: `metadata.uid`; empty if absent.
         resource_version: `metadata.resourceVersion`; empty if absent.
         label_set: The dict behind `labels`, shared by many objects: never change it.
@@ -66,7 +76,8 @@ class KubeObject(
         """Make an object from a mapping or from JSON bytes (which are copied).
 
         Raises:
-            DecodeError: Not JSON, or its metadata has the wrong shape.
+            DecodeError: If it is not JSON, or its metadata has the wrong shape.
+            TypeError: If the mapping holds something that is not JSON.
         """
         if isinstance(source, KubeObject):
             return source
@@ -78,9 +89,10 @@ class KubeObject(
             decode_json(body, "a new object")
 
         head = read_head(body)
+        name = head.name or ""
         return cls(
             body,
-            f"{head.namespace}/{head.name}" if head.namespace else head.name or "",
+            f"{head.namespace}/{name}" if head.namespace else name,
             head.uid or "",
             head.resource_version or "",
             _LABELS.get(head.labels),
@@ -91,7 +103,10 @@ class KubeObject(
 
     @property
     def raw(self) -> bytes:
-        """The complete object as JSON, always with `apiVersion` and `kind`."""
+        """The complete object as JSON.
+
+        What a server sent has `apiVersion` and `kind`, whether listed or watched.
+        """
         return self.body
 
     @property
@@ -107,7 +122,7 @@ class KubeObject(
     @property
     def labels(self) -> Mapping[str, str]:
         """`metadata.labels`; empty if absent."""
-        return MappingProxyType(self.label_set)
+        return ReadOnlyDict(self.label_set)
 
     # ------------------------------------------------------------ partial decodes
 
@@ -123,7 +138,8 @@ class KubeObject(
             The value; objects and arrays as read-only views.
 
         Raises:
-            DecodeError: The body is not JSON.
+            DecodeError: If the body is not JSON.
+            OptionsError: If the path is empty, or a step is empty or no string.
         """
         value = path_reader(path)(self.raw)
         return default if value is None else read_only(value)
@@ -141,7 +157,7 @@ class KubeObject(
     @property
     def annotations(self) -> Mapping[str, str]:
         """`metadata.annotations`; empty if absent."""
-        return cast("Mapping[str, str]", self.at("metadata.annotations", {}))
+        return cast("Mapping[str, str]", self.at("metadata.annotations", _NOTHING))
 
     @property
     def owner_references(self) -> list[Mapping[str, Any]]:
@@ -160,13 +176,33 @@ class KubeObject(
 
     @property
     def creation_timestamp(self) -> datetime | None:
-        """`metadata.creationTimestamp`, aware, in UTC; None if absent."""
-        return _timestamp(self.at("metadata.creationTimestamp"))
+        """`metadata.creationTimestamp`, aware, in UTC; None if absent.
+
+        Raises:
+            DecodeError: If it is not a time.
+        """
+        return self._timestamp("metadata.creationTimestamp")
 
     @property
     def deletion_timestamp(self) -> datetime | None:
-        """`metadata.deletionTimestamp`, aware, in UTC; None if it is not being deleted."""
-        return _timestamp(self.at("metadata.deletionTimestamp"))
+        """`metadata.deletionTimestamp`, aware, in UTC; None if it is not being deleted.
+
+        Raises:
+            DecodeError: If it is not a time.
+        """
+        return self._timestamp("metadata.deletionTimestamp")
+
+    def _timestamp(self, path: str) -> datetime | None:
+        text = self.at(path)
+        if text is None:
+            return None
+
+        try:
+            time = datetime.fromisoformat(text)
+        except (TypeError, ValueError) as exc:
+            raise DecodeError(f"object {self.key!r}: {path} is no time") from exc
+
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
     # ------------------------------------------------------------ whole decodes
 
@@ -174,7 +210,7 @@ class KubeObject(
         """A fresh dict of the whole object, which may be changed.
 
         Raises:
-            DecodeError: The body is not JSON.
+            DecodeError: If the body is not JSON.
         """
         return cast("dict[str, Any]", decode_json(self.raw, f"object {self.key!r}"))
 
@@ -186,21 +222,23 @@ class KubeObject(
                 `msgspec` decodes; a Pydantic model; or a model of kubernetes_asyncio.
 
         Raises:
-            DecodeError: The object does not fit the type; `__cause__` says where.
+            DecodeError: If the object does not fit the type; the text says where.
         """
         decode: Callable[[bytes], Any]
         if (validate := getattr(kind, "model_validate_json", None)) is not None:
             decode = validate
         elif hasattr(kind, "openapi_types"):
-            return cast("T", _into_client_model(self.to_dict(), kind))
+            decode = _client_model_reader(kind)
         else:
             decode = msgspec.json.Decoder(kind).decode
 
         try:
             return cast("T", decode(self.raw))
-        except ValueError as exc:
-            message = f"object {self.key!r} is no {kind.__name__}: {exc}"
-            raise DecodeError(message) from exc
+        except (ValueError, RecursionError) as exc:
+            name = getattr(kind, "__name__", kind)
+            message = f"object {self.key!r} is no {name}: {_reason(exc)}"
+            # Pydantic's own text quotes the values, and they may be secrets.
+            raise DecodeError(message) from (None if hasattr(exc, "errors") else exc)
 
     def _decoded(self) -> dict[str, Any]:
         return self.context.decoded(self.raw, f"object {self.key!r}")
@@ -225,48 +263,77 @@ class KubeObject(
 
         return NotImplemented
 
+    # A struct's own would tell identities apart, and not what the JSON says.
+    __ne__ = object.__ne__
     __hash__ = None  # type: ignore[assignment]
 
-    def __setitem__(self, key: str, value: object) -> None:
-        raise TypeError(READ_ONLY)
+    __setitem__ = __delitem__ = __ior__ = refuse
+    clear = pop = popitem = setdefault = update = refuse
 
-    def __delitem__(self, key: str) -> None:
-        raise TypeError(READ_ONLY)
+    # ------------------------------------------------------------ copying, printing
+
+    def __copy__(self) -> KubeObject:
+        return self
+
+    def __deepcopy__(self, memo: object) -> KubeObject:
+        return self
 
     def __repr__(self) -> str:
         return f"<KubeObject {self.key!r} rv={self.resource_version!r}>"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # A struct's own would show all fields, the data of a Secret among them.
+        return [("key", self.key), ("rv", self.resource_version)]
+
 
 _LABELS = LabelTable()
+_NOTHING = ReadOnlyDict({})
 
 
 def _plain(value: object) -> Any:
-    """Teach `orjson` the read-only views."""
-    for copy in ("to_dict", "to_list"):
-        if hasattr(value, copy):
-            return getattr(value, copy)()
-
-    if isinstance(value, Mapping):
-        return dict(value)
-
-    raise TypeError(f"not JSON: {type(value).__name__}")
-
-
-def _timestamp(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+    """Teach `orjson` the read-only views, and other mappings."""
+    match value:
+        case KubeObject() | ReadOnlyDict():
+            return value.to_dict()
+        case ReadOnlyList():
+            return value.to_list()
+        case Mapping():
+            return dict(value)
+        case _:
+            raise TypeError(f"not JSON: {type(value).__name__}")
 
 
-def _into_client_model(data: dict[str, Any], kind: type[Any]) -> Any:
-    """Build a kubernetes_asyncio model with that package's own deserializer."""
+def _reason(error: Exception) -> str:
+    """What does not fit and where, without the values that Pydantic would quote."""
+    list_errors = getattr(error, "errors", None)
+    if list_errors is None:
+        return str(error)
+
+    found = list_errors(include_input=False, include_context=False, include_url=False)
+    return "; ".join(f"{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in found)
+
+
+def _client_model_reader(kind: type[Any]) -> Callable[[bytes], Any]:
+    """Make the decoder of a kubernetes_asyncio model."""
+    deserialize, foreign_error = _client_deserializer()
+
+    def read(raw: bytes) -> Any:
+        try:
+            return deserialize(SimpleNamespace(data=raw), kind)
+        except (AttributeError, TypeError, foreign_error) as exc:
+            raise ValueError(str(exc)) from exc
+
+    return read
+
+
+@cache
+def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
+    """That package's own deserializer, and the base of what it raises."""
     from kubernetes_asyncio.client import ApiClient
+    from kubernetes_asyncio.client.exceptions import OpenApiException
 
     class Deserializer(ApiClient):  # type: ignore[misc]
         def __init__(self) -> None:
             """Leave out the HTTP session, which needs a running loop."""
 
-    class Response:
-        data = b""
-
-    response = Response()
-    response.data = orjson.dumps(data)
-    return Deserializer().deserialize(response, kind.__name__)
+    return Deserializer().deserialize, OpenApiException

@@ -34,26 +34,36 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
         path: Steps separated by dots, or a tuple of steps.
 
     Returns:
-        The reader. It raises `DecodeError` for a body that is not JSON.
+        The reader. It raises `DecodeError` if the body is not JSON.
 
     Raises:
-        OptionsError: The path is empty, or has an empty step.
+        OptionsError: If the path is empty, or a step is empty or no string.
     """
     steps = tuple(path.split(".")) if isinstance(path, str) else path
-    if not steps or not all(steps):
+    if not steps or not all(map(_is_key, steps)):
         raise OptionsError(f"not a path: {path!r}")
 
-    decode = msgspec.json.Decoder(_type_for(steps)).decode
+    def read_whole(raw: bytes) -> Any:
+        return _walk(decode_json(raw, f"reading {'.'.join(steps)}"), steps)
+
+    try:
+        decode = msgspec.json.Decoder(_type_for(steps)).decode
+    except ValueError:
+        return read_whole  # quotes, backslashes and the like can name no field
 
     def read(raw: bytes) -> Any:
         try:
             return _descend(decode(raw), steps)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Some step meets a string or number where the path expects more (the
             # generated type cannot express that), or the body is broken.
-            return _walk(decode_json(raw, f"reading {'.'.join(steps)}"), steps)
+            return read_whole(raw)
 
     return read
+
+
+def _is_key(step: object) -> bool:
+    return isinstance(step, str) and step != ""
 
 
 def _type_for(steps: tuple[str, ...]) -> Any:

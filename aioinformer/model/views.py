@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, overload
 
 import orjson
 
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "DECODED_BODIES_KEPT",
     "READ_ONLY",
     "ObjectContext",
     "ReadOnlyDict",
     "ReadOnlyList",
     "decode_json",
     "read_only",
+    "refuse",
 ]
+
+T = TypeVar("T")
 
 # A decoded pod is about 30 KB and 74 objects of the garbage collector; 128 of them are
 # 4 MB. A larger cache makes scans no faster and every full collection slower.
@@ -45,7 +50,7 @@ def decode_json(raw: bytes, what: str) -> Any:
         what: Names it in the error.
 
     Raises:
-        DecodeError: It is not JSON.
+        DecodeError: If it is not JSON, or nests deeper than 1024 levels.
     """
     try:
         return orjson.loads(raw)
@@ -58,7 +63,7 @@ class ObjectContext:
 
     Keeps the `DECODED_BODIES_KEPT` bodies that were looked at last. It never refers to
     the objects themselves, so that no reference cycle hides from the collector (which
-    does not look into objects).
+    does not look into objects). Copied or pickled, it arrives empty.
     """
 
     __slots__ = ("_decoded",)
@@ -72,10 +77,13 @@ class ObjectContext:
         May be called from any thread: each step on the cache is atomic by itself.
 
         Raises:
-            DecodeError: It is not a JSON object.
+            DecodeError: If it is not a JSON object.
         """
         found = self._decoded.get(raw)
         if found is not None:
+            with suppress(KeyError):  # another thread may have dropped it just now
+                self._decoded.move_to_end(raw)
+
             return found
 
         value = decode_json(raw, what)
@@ -87,6 +95,9 @@ class ObjectContext:
             self._decoded.popitem(last=False)
 
         return value
+
+    def __reduce__(self) -> tuple[type[ObjectContext], tuple[()]]:
+        return ObjectContext, ()
 
 
 def read_only(value: Any) -> Any:
@@ -100,8 +111,27 @@ def read_only(value: Any) -> Any:
     return value
 
 
-def _refuse(*_: object, **__: object) -> NoReturn:
+def refuse(*_: object, **__: object) -> NoReturn:
+    """Stand for every method that would change a view.
+
+    Raises:
+        TypeError: If it is called; the text names `to_dict()`.
+    """
     raise TypeError(READ_ONLY)
+
+
+def _copied(data: T) -> T:
+    """Copy all dicts and lists, without a call for each: they may nest deeply."""
+    top: list[Any] = [data]
+    waiting: list[Any] = [top]
+    while waiting:
+        copy = waiting.pop()
+        for key, value in copy.items() if isinstance(copy, dict) else enumerate(copy):
+            if isinstance(value, dict | list):
+                copy[key] = value.copy()
+                waiting.append(copy[key])
+
+    return cast("T", top[0])
 
 
 class ReadOnlyDict(Mapping[str, Any]):
@@ -140,11 +170,10 @@ class ReadOnlyDict(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """A deep copy that may be changed."""
-        copy: dict[str, Any] = orjson.loads(orjson.dumps(self._data))
-        return copy
+        return _copied(self._data)
 
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    __setitem__ = __delitem__ = __ior__ = refuse
+    clear = pop = popitem = setdefault = update = refuse
 
 
 class ReadOnlyList(Sequence[Any]):
@@ -186,8 +215,7 @@ class ReadOnlyList(Sequence[Any]):
 
     def to_list(self) -> list[Any]:
         """A deep copy that may be changed."""
-        copy: list[Any] = orjson.loads(orjson.dumps(self._data))
-        return copy
+        return _copied(self._data)
 
-    __setitem__ = __delitem__ = __iadd__ = _refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = refuse

@@ -6,6 +6,7 @@ Of each object only its head is parsed; the body is copied out of the network's 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ from aioinformer.model.head import LabelTable, read_head
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.framing import ItemFramer, LineFramer
+from aioinformer.watch.framing import ItemFramer, LineFramer, split_deep
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -30,7 +31,7 @@ class Decoder(Protocol):
         """Decode one object; `body` is kept, so it must not refer to a larger buffer.
 
         Raises:
-            DecodeError: It cannot be read.
+            DecodeError: If it cannot be read.
         """
 
 
@@ -45,13 +46,16 @@ class ObjectDecoder:
     def decode(self, body: bytes) -> KubeObject:
         """Decode one object; `body` is kept, so it must not refer to a larger buffer.
 
+        The key of what has no name is empty.
+
         Raises:
-            DecodeError: It is not JSON, or its metadata has the wrong shape.
+            DecodeError: If it is not JSON, or its metadata has the wrong shape.
         """
         head = read_head(body, namespaced=self.resource.namespaced)
+        name = head.name or ""
         return KubeObject(
             body,
-            f"{head.namespace}/{head.name}" if head.namespace else head.name or "",
+            f"{head.namespace}/{name}" if head.namespace and name else name,
             head.uid or "",
             head.resource_version or "",
             self._labels.get(head.labels),
@@ -81,7 +85,12 @@ _LETTER: Final = len(b'{"type":"')
 
 
 class StreamDecoder:
-    """Turns the bytes of a watch stream, cut anywhere, into events."""
+    """Turns the bytes of a watch stream, cut anywhere, into events.
+
+    A line that is written as servers write it today is not proved to be JSON behind the
+    fields that are needed: a body that is none shows when somebody looks into it. The
+    last line of a stream that ends without a newline is proved, as it may be cut off.
+    """
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
@@ -93,7 +102,9 @@ class StreamDecoder:
         """Take the next bytes; return the events that are complete, in order.
 
         Raises:
-            DecodeError: A line is not the JSON of an event.
+            DecodeError: If a line is not the JSON of an event. The events of earlier
+                lines that came with it are not returned, so continue from the last
+                event that was.
         """
         data = self._lines.feed(chunk)
         events: list[WatchEvent] = []
@@ -111,13 +122,10 @@ class StreamDecoder:
         """The stream has ended: return the last events.
 
         Raises:
-            DecodeError: The last line was cut off.
+            DecodeError: If the last line was cut off.
         """
-        rest = self._lines.rest()
         events: list[WatchEvent] = []
-        if rest.strip():
-            self._decode(rest, 0, len(rest), events)
-
+        self._decode_general(self._lines.rest(), events)
         return events
 
     def _decode(
@@ -139,8 +147,14 @@ class StreamDecoder:
 
     def _decode_general(self, text: bytes, events: list[WatchEvent]) -> None:
         """Decode a line with no assumption on how its fields are ordered."""
+        if not text.strip():
+            return  # an empty line keeps a connection alive
+
         try:
             line = _decode_line(text)
+        except RecursionError:
+            self.skipped += 1  # an object that nests too deeply to be read
+            return
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise DecodeError(f"a watch line that is no event: {exc}") from exc
 
@@ -151,6 +165,9 @@ class StreamDecoder:
         try:
             item = self._decoder.decode(bytes(line.object))
         except DecodeError:
+            if line.type == EventType.ERROR:
+                raise  # left out, the end of the watch would seem a clean one
+
             self.skipped += 1
         else:
             self._append(EventType(line.type), item, events)
@@ -183,10 +200,15 @@ class _Envelope(msgspec.Struct, gc=False, rename="camel"):
 
 
 _decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
-_ITEMS: Final = b'"items":['
+_ITEMS: Final = re.compile(rb'"items"\s*:\s*\[')
+_TYPED: Final = re.compile(rb'\{\s*"(?:apiVersion|kind)"\s*:')
+
+# How far a beginning of the items may lie across the edge of two chunks.
+_ITEMS_REACH: Final = 64
 
 # The head of a list (kind, version, token) is below 1 KiB; if no items begin in this
-# much, the body is something else, or has its fields in an order nobody writes.
+# much, the body is something else, or has its fields in an order nobody writes. It is
+# then decoded at its end, in one go.
 _HEAD_LIMIT: Final = 64 * 1024
 
 
@@ -199,8 +221,7 @@ class ListSplitter:
 
     def __init__(self, decoder: ObjectDecoder) -> None:
         self._decoder = decoder
-        self._head: list[bytes] | None = []
-        self._head_size = 0
+        self._head: bytearray | None = bytearray()
         self._items = ItemFramer()
         self._prefix = b""
         self._kind = decoder.resource.kind
@@ -216,7 +237,7 @@ class ListSplitter:
         """Take the next bytes; return the objects that are complete, in order.
 
         Raises:
-            DecodeError: It is not the JSON of a list of this kind.
+            DecodeError: If it is not the JSON of a list of this kind.
         """
         if self._head is not None:
             chunk = self._read_head(self._head, chunk)
@@ -227,40 +248,34 @@ class ListSplitter:
         """The body has ended: return the last objects.
 
         Raises:
-            DecodeError: It was cut off, or is not a list of this kind.
+            DecodeError: If it was cut off, or is not a list of this kind.
         """
         if self._head is not None:
-            envelope = _decode_body(b"".join(self._head))
+            envelope = _decode_body(bytes(self._head))
             if envelope.items is msgspec.UNSET:
                 raise DecodeError(f"not a list: {envelope.kind or 'no kind'}")
         else:
-            envelope = _decode_body(b"".join((b"{", _ITEMS, self._items.rest())))
+            envelope = _decode_rest(self._items.rest())
 
         self._note(envelope)
         return self._objects(envelope.items or [])
 
-    def _read_head(self, head: list[bytes], chunk: bytes) -> bytes:
+    def _read_head(self, head: bytearray, chunk: bytes) -> bytes:
         """Look for the beginning of the items; return what stands behind it."""
-        head.append(chunk)
-        self._head_size += len(chunk)
-        if self._head_size > _HEAD_LIMIT and len(head) > 1:
+        looked_at = len(head)
+        head += chunk
+        if looked_at > _HEAD_LIMIT:
             return b""
 
-        text = b"".join(head)
-        cut = text.find(_ITEMS)
-        if cut < 0:
-            return b""
+        start = max(looked_at - _ITEMS_REACH, 0)
+        for mark in _ITEMS.finditer(head, start, _HEAD_LIMIT):
+            cut = mark.end()
+            if cut > looked_at and (envelope := _closed_at(head, cut)) is not None:
+                self._note(envelope)
+                self._head = None
+                return bytes(memoryview(head)[cut:])
 
-        cut += len(_ITEMS)
-        try:
-            # Closed here, it decodes only if these are the items of the list itself.
-            envelope = _decode_envelope(text[:cut] + b"]}")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return b""
-
-        self._note(envelope)
-        self._head = None
-        return text[cut:]
+        return b""
 
     def _note(self, envelope: _Envelope) -> None:
         """Take kind, version and token from what stands before or behind the items."""
@@ -273,9 +288,9 @@ class ListSplitter:
             self._kind = self._kind or listed
 
         self._api_version = envelope.api_version or self._api_version
-        self._prefix = b'{"apiVersion":"%s","kind":"%s",' % (
-            self._api_version.encode(),
-            self._kind.encode(),
+        self._prefix = b'{"apiVersion":%s,"kind":%s,' % (
+            msgspec.json.encode(self._api_version),
+            msgspec.json.encode(self._kind),
         )
         if envelope.metadata is not None:
             self.resource_version = envelope.metadata.resource_version or ""
@@ -299,15 +314,41 @@ class ListSplitter:
 
     def _complete(self, item: msgspec.Raw) -> bytes:
         """A copy of the item, with `apiVersion` and `kind` in front if it has none."""
-        view = memoryview(item)
-        if bytes(view[:13]).startswith((b'{"apiVersion"', b'{"kind"')):
-            return bytes(view)
+        if _TYPED.match(item):
+            return bytes(item)
 
-        return b"".join((self._prefix, view[1:]))
+        return b"".join((self._prefix, memoryview(item)[1:]))
+
+
+def _closed_at(head: bytearray, cut: int) -> _Envelope | None:
+    """The head of a list, if `cut` stands behind the bracket that opens its items.
+
+    Closed there, the text decodes to a list without items only if that is the bracket
+    of the list itself, and no other one.
+    """
+    try:
+        envelope = _decode_envelope(b"%s]}" % memoryview(head)[:cut])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+    return envelope if envelope.items == [] else None
+
+
+def _decode_rest(rest: bytes) -> _Envelope:
+    """Decode the last items and what stands behind the list, from behind its `[` on."""
+    try:
+        return _decode_envelope(b'{"items":[' + rest)
+    except RecursionError:
+        items, behind = split_deep(rest)
+        envelope = _decode_body(b'{"items":[]' + behind)
+        envelope.items = items
+        return envelope
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise DecodeError(f"a list that cannot be read: {exc}") from exc
 
 
 def _decode_body(body: bytes) -> _Envelope:
     try:
         return _decode_envelope(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"a list that cannot be read: {exc}") from exc

@@ -44,6 +44,6 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
         """What an ERROR event says.
 
         Raises:
-            DecodeError: The Status is not JSON.
+            DecodeError: If the Status is not JSON.
         """
         return ApiError.from_status(self.object.to_dict())

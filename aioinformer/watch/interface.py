@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.objects import KubeObject
@@ -56,7 +56,8 @@ class WatchOptions:
 class ListPage(Protocol):
     """The answer to one list request, read while it arrives.
 
-    Iterate it once, to its end; each step yields the objects that are complete.
+    Iterate it once, to its end; each step yields the objects that are complete. Who may
+    leave before the end, by a cancellation too, closes the iterator: `aclosing()`.
     """
 
     @property
@@ -71,7 +72,9 @@ class ListPage(Protocol):
     def skipped(self) -> int:
         """Objects left out so far, because they cannot be read."""
 
-    def __aiter__(self) -> AsyncIterator[list[KubeObject]]: ...
+    def __aiter__(  # noqa: PYI058 - it has to have an aclose()
+        self,
+    ) -> AsyncGenerator[list[KubeObject], None]: ...
 
 
 class Watch(Protocol):

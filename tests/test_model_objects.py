@@ -1,0 +1,360 @@
+"""`KubeObject`: a read-only mapping over JSON bytes."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+import pytest
+from conftest import pod
+from json_helpers import nested, written
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.resources import PODS
+from aioinformer.model.views import ReadOnlyDict
+from aioinformer.watch.decoding import ObjectDecoder
+
+# What no repr, log or error may show.
+SECRET = "c2VjcmV0"
+
+
+def sample() -> KubeObject:
+    return KubeObject.of(pod("web-0", "shop", {"app": "web"}))
+
+
+# ---------------------------------------------------------------- making one
+
+
+def test_is_made_from_a_mapping() -> None:
+    data = pod("web-0", "shop", {"app": "web"}, metadata={"resourceVersion": "7"})
+
+    obj = KubeObject.of(data)
+
+    assert (obj.key, obj.namespace, obj.name) == ("shop/web-0", "shop", "web-0")
+    assert (obj.uid, obj.resource_version) == (data["metadata"]["uid"], "7")
+    assert (obj.api_version, obj.kind) == ("v1", "Pod")
+    assert obj.labels == {"app": "web"}
+    assert obj.to_dict() == data
+
+
+@pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
+def test_is_made_from_a_copy_of_bytes(buffer: Any) -> None:
+    source = bytearray(written(pod("web-0")))
+
+    obj = KubeObject.of(buffer(source))
+    source[:] = b" " * len(source)
+
+    assert obj.raw == written(pod("web-0"))
+
+
+def test_is_made_from_another_as_it_is() -> None:
+    obj = sample()
+
+    assert KubeObject.of(obj) is obj
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(MappingProxyType({"metadata": {"name": "a"}}), id="proxy"),
+        pytest.param({"metadata": MappingProxyType({"name": "a"})}, id="inner-proxy"),
+        pytest.param(ReadOnlyDict({"metadata": {"name": "a"}}), id="view"),
+        pytest.param({"metadata": ReadOnlyDict({"name": "a"})}, id="inner-view"),
+    ],
+)
+def test_is_made_from_any_mapping(source: Mapping[str, Any]) -> None:
+    assert KubeObject.of(source).to_dict() == {"metadata": {"name": "a"}}
+
+
+def test_is_made_from_parts_of_others() -> None:
+    obj = sample()
+    containers = obj["spec"]["containers"]
+
+    made = KubeObject.of({"spec": obj["spec"], "pod": obj, "containers": containers})
+
+    assert made.to_dict() == {
+        "spec": obj.to_dict()["spec"],
+        "pod": obj.to_dict(),
+        "containers": obj.to_dict()["spec"]["containers"],
+    }
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut-off"),
+        pytest.param(b"[]", id="array"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b'{"metadata":{},"spec":{},}', id="trailing-comma"),
+        pytest.param(b'{"metadata":[]}', id="metadata-is-an-array"),
+        pytest.param(b'{"metadata":{"name":7}}', id="name-is-a-number"),
+        pytest.param(b'{"metadata":{"labels":{"a":1}}}', id="label-is-a-number"),
+        pytest.param(b'{"a":"\xff"}', id="not-utf8"),
+        pytest.param({"metadata": {"uid": 7}}, id="uid-is-a-number"),
+    ],
+)
+def test_cannot_be_made_from(source: Any) -> None:
+    with pytest.raises(DecodeError):
+        KubeObject.of(source)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {1}, KubeObject], ids=["any", "set", "type"]
+)
+def test_cannot_be_made_from_what_json_cannot_say(value: object) -> None:
+    with pytest.raises(TypeError):
+        KubeObject.of({"metadata": {"name": "a"}, "value": value})
+
+
+def test_model_of_another_client_is_not_taken_for_json() -> None:
+    """Its `to_dict()` has Python's names for the fields, which no server knows."""
+
+    class Model:
+        def to_dict(self) -> dict[str, Any]:
+            raise AssertionError
+
+    with pytest.raises(TypeError):
+        KubeObject.of({"spec": Model()})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key", "namespace", "name"),
+    [
+        pytest.param({"name": "n"}, "n", "", "n", id="cluster-scoped"),
+        pytest.param({"name": "n", "namespace": None}, "n", "", "n", id="null"),
+        pytest.param({"name": "n", "namespace": ""}, "n", "", "n", id="empty"),
+        pytest.param({"name": "n", "namespace": "s"}, "s/n", "s", "n", id="namespaced"),
+        pytest.param({"namespace": "s"}, "s/", "s", "", id="no-name-yet"),
+        pytest.param({"generateName": "n-"}, "", "", "", id="neither"),
+        pytest.param(None, "", "", "", id="no-metadata"),
+    ],
+)
+def test_has_a_key(metadata: Any, key: str, namespace: str, name: str) -> None:
+    obj = KubeObject.of({"metadata": metadata})
+
+    assert (obj.key, obj.namespace, obj.name) == (key, namespace, name)
+
+
+# ---------------------------------------------------------------- the mapping
+
+
+def test_is_a_mapping() -> None:
+    data = pod("web-0", "shop")
+    obj = KubeObject.of(data)
+
+    assert isinstance(obj, Mapping)
+    assert list(obj) == list(data)
+    assert len(obj) == len(data)
+    assert dict(obj) == data
+    assert {**obj} == data
+    assert obj["spec"]["nodeName"] == "node-1"
+    assert obj.get("spec", {})["nodeName"] == "node-1"
+    assert obj.get("other", 7) == 7
+    assert list(obj.items()) == list(data.items())
+    assert "spec" in obj
+    assert "other" not in obj
+    with pytest.raises(KeyError, match="other"):
+        obj["other"]
+
+
+def test_is_matched_as_a_mapping() -> None:
+    match sample():
+        case {"kind": "Pod", "spec": {"containers": [{"image": image}]}}:
+            assert image == "registry.example/app:1"
+        case _:
+            pytest.fail("not matched")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda it: it.__setitem__("spec", {}), id="assign"),
+        pytest.param(lambda it: it.__delitem__("spec"), id="delete"),
+        pytest.param(lambda it: it.__ior__({}), id="merge"),
+        pytest.param(lambda it: it.update(spec={}), id="update"),
+        pytest.param(lambda it: it.setdefault("spec", {}), id="setdefault"),
+        pytest.param(lambda it: it.pop("spec", None), id="pop"),
+        pytest.param(lambda it: it.popitem(), id="popitem"),
+        pytest.param(lambda it: it.clear(), id="clear"),
+        pytest.param(lambda it: it["spec"].__setitem__("nodeName", "x"), id="nested"),
+        pytest.param(lambda it: it.at("spec").pop("nodeName"), id="at"),
+        pytest.param(lambda it: it.labels.__setitem__("app", "x"), id="labels"),
+        pytest.param(lambda it: it.annotations.__setitem__("a", "x"), id="annotations"),
+        pytest.param(lambda it: it["spec"]["containers"].append({}), id="array"),
+        pytest.param(
+            lambda it: it["spec"]["containers"][0].update(image="x"), id="in-array"
+        ),
+    ],
+)
+def test_refuses_changes_and_says_what_to_do(change: Any) -> None:
+    obj = sample()
+    before = obj.to_dict()
+
+    with pytest.raises(TypeError, match=r"\.to_dict\(\)"):
+        change(obj)
+
+    assert obj.to_dict() == before
+    assert obj == before
+
+
+@pytest.mark.parametrize("field", ["key", "body", "name", "other"])
+def test_refuses_to_have_its_fields_changed(field: str) -> None:
+    with pytest.raises(AttributeError):
+        setattr(sample(), field, "x")
+
+
+def test_dict_of_it_may_be_changed() -> None:
+    obj = sample()
+
+    mine = obj.to_dict()
+    mine["spec"]["nodeName"] = "node-2"
+    mine["metadata"]["labels"].clear()
+
+    assert obj.at("spec.nodeName") == "node-1"
+    assert obj["spec"]["nodeName"] == "node-1"
+    assert obj.labels == {"app": "web"}
+    assert obj.to_dict() is not obj.to_dict()
+
+
+# ---------------------------------------------------------------- equality
+
+
+def test_equals_what_says_the_same() -> None:
+    data = pod("web-0")
+    obj = KubeObject.of(data)
+
+    for other in (
+        KubeObject.of(written(data, "pretty")),
+        KubeObject.of(dict(reversed(data.items()))),
+        data,
+        MappingProxyType(data),
+        ReadOnlyDict(data),
+        dict(obj),
+    ):
+        assert operator.eq(obj, other) is operator.eq(other, obj) is True
+        assert operator.ne(obj, other) is operator.ne(other, obj) is False
+
+
+@pytest.mark.parametrize("other", [pod("web-1"), {}, None, 7, "default/web-0", []])
+def test_differs_from(other: object) -> None:
+    obj = KubeObject.of(pod("web-0"))
+
+    others = [other, KubeObject.of(other)] if isinstance(other, dict) else [other]
+    for it in others:
+        assert operator.eq(obj, it) is operator.eq(it, obj) is False
+        assert operator.ne(obj, it) is operator.ne(it, obj) is True
+
+
+def test_objects_of_equal_bytes_are_equal_without_a_decode() -> None:
+    one, other = sample(), sample()
+
+    assert one == other
+    assert len(one.context._decoded) == 0
+
+
+def test_is_not_hashable() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(sample())
+
+
+# ---------------------------------------------------------------- broken bodies
+
+
+def broken() -> KubeObject:
+    """An object whose head could be read, and the rest not."""
+    raw = written(pod("web-0", "shop", {"app": "web"}))
+    return ObjectDecoder(PODS).decode(raw.replace(b'"spec":{', b'"spec":{{'))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(lambda it: it["spec"], id="item"),
+        pytest.param(len, id="len"),
+        pytest.param(list, id="iterate"),
+        pytest.param(lambda it: it.at("spec.nodeName"), id="at"),
+        pytest.param(lambda it: it.to_dict(), id="to_dict"),
+        pytest.param(lambda it: it == {}, id="equal"),
+        pytest.param(lambda it: it.into(dict), id="into"),
+    ],
+)
+def test_body_that_is_not_json_raises_decode_error_when_looked_into(look: Any) -> None:
+    obj = broken()
+
+    assert obj.key == "shop/web-0"
+    assert obj.labels == {"app": "web"}
+    with pytest.raises(DecodeError):
+        look(obj)
+
+
+def test_body_that_nests_too_deeply_raises_decode_error_when_looked_into() -> None:
+    raw = written(pod("web-0", "shop", {"app": "web"}))
+    obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
+
+    for look in (obj.to_dict, lambda: obj.at("kind"), lambda: obj.into(dict)):
+        with pytest.raises(DecodeError):
+            look()
+
+
+# ---------------------------------------------------------------- copies, printing
+
+
+def test_copies_are_the_object_itself() -> None:
+    obj = sample()
+
+    assert copy.copy(obj) is obj
+    assert copy.deepcopy(obj) is obj
+    assert copy.deepcopy({"it": obj})["it"] is obj
+
+
+def test_pickles_without_what_others_looked_at() -> None:
+    decoder = ObjectDecoder(PODS)
+    objects = [decoder.decode(written(pod(f"web-{n}"))) for n in range(20)]
+    alone = pickle.dumps(objects[0])
+    for obj in objects:
+        assert obj["kind"] == "Pod"
+
+    first, second = pickle.loads(pickle.dumps(objects[:2]))
+
+    assert first == objects[0]
+    assert first.key == "default/web-0"
+    assert first.context is second.context
+    assert pickle.dumps(objects[0]) == alone
+
+
+def test_view_can_be_copied_and_pickled() -> None:
+    view = sample()["spec"]
+
+    for copied in (copy.deepcopy(view), pickle.loads(pickle.dumps(view))):
+        assert copied == view
+        with pytest.raises(TypeError, match="to_dict"):
+            copied["nodeName"] = "x"
+
+
+def test_what_is_printed_shows_no_data() -> None:
+    obj = KubeObject.of(
+        {
+            "metadata": {"name": "key", "namespace": "shop", "resourceVersion": "7"},
+            "data": {"password": SECRET},
+        }
+    )
+    assert obj["data"]["password"] == SECRET
+
+    assert repr(obj) == str(obj) == "<KubeObject 'shop/key' rv='7'>"
+    assert obj.__rich_repr__() == [("key", "shop/key"), ("rv", "7")]
+    assert SECRET not in repr(obj.context)
+
+
+def test_orjson_writes_it_with_a_default() -> None:
+    obj = sample()
+
+    text = orjson.dumps({"pod": obj}, default=lambda it: it.to_dict())
+
+    assert orjson.loads(text) == {"pod": obj.to_dict()}

@@ -1,0 +1,179 @@
+"""`KubeObject.into()`: typed copies."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import msgspec
+import pytest
+from conftest import pod
+from json_helpers import nested, written
+from kubernetes_asyncio.client import V1Pod
+from pydantic import BaseModel, ConfigDict, Field
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.resources import PODS
+from aioinformer.watch.decoding import ObjectDecoder
+
+SECRET = "c2VjcmV0"
+
+
+class SpecStruct(msgspec.Struct, rename="camel"):
+    node_name: str
+
+
+class PodStruct(msgspec.Struct):
+    spec: SpecStruct
+
+
+@dataclass
+class SpecData:
+    nodeName: str  # noqa: N815 - the name on the wire
+
+
+@dataclass
+class PodData:
+    spec: SpecData
+    tags: list[str] = field(default_factory=list)
+
+
+class SpecDict(TypedDict):
+    nodeName: str
+
+
+class PodDict(TypedDict):
+    spec: SpecDict
+
+
+class SpecModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    node_name: str = Field(alias="nodeName")
+    containers: list[dict[str, Any]]
+
+
+class PodModel(BaseModel):
+    spec: SpecModel
+
+
+class NumberModel(BaseModel):
+    data: dict[str, int]
+
+
+class NumberStruct(msgspec.Struct):
+    data: dict[str, int]
+
+
+def sample() -> KubeObject:
+    return KubeObject.of(pod("web-0", "shop", {"app": "web"}))
+
+
+# ---------------------------------------------------------------- types
+
+
+def test_reads_into_a_struct() -> None:
+    assert sample().into(PodStruct) == PodStruct(SpecStruct("node-1"))
+
+
+def test_reads_into_a_dataclass() -> None:
+    assert sample().into(PodData) == PodData(SpecData("node-1"))
+
+
+def test_reads_into_a_typed_dict() -> None:
+    assert sample().into(PodDict) == {"spec": {"nodeName": "node-1"}}
+
+
+def test_reads_into_a_pydantic_model() -> None:
+    found = sample().into(PodModel)
+
+    assert isinstance(found, PodModel)
+    assert found.spec.node_name == "node-1"
+    assert found.spec.containers[0]["name"] == "main"
+
+
+def test_reads_into_a_plain_dict() -> None:
+    assert sample().into(dict[str, Any]) == sample().to_dict()
+
+
+def test_reads_into_a_model_of_kubernetes_asyncio() -> None:
+    found = sample().into(V1Pod)
+
+    assert isinstance(found, V1Pod)
+    assert found.api_version == "v1"
+    assert found.metadata.name == "web-0"
+    assert found.metadata.labels == {"app": "web"}
+    assert found.metadata.creation_timestamp.isoformat() == "2025-01-01T00:00:00+00:00"
+    assert found.spec.containers[0].image == "registry.example/app:1"
+    assert found.status.pod_ip.startswith("10.0.0.")
+
+
+@pytest.mark.parametrize("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])
+def test_result_is_fresh(kind: type[Any]) -> None:
+    obj = sample()
+
+    assert obj.into(kind) is not obj.into(kind)
+    assert len(obj.context._decoded) == 0
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        pytest.param(NumberStruct, r"\$\.data\[\.\.\.\]", id="struct"),
+        pytest.param(NumberModel, r"data\.password: ", id="pydantic"),
+        pytest.param(dict[str, str], r"Expected `str`", id="generic"),
+        pytest.param(int | str, r"Expected `int \| str`", id="union"),
+    ],
+)
+def test_what_does_not_fit_says_where(kind: Any, where: str) -> None:
+    obj = KubeObject.of({"metadata": {"name": "a"}, "data": {"password": SECRET}})
+
+    with pytest.raises(
+        DecodeError, match=rf"^object 'a' is no .*: .*{where}"
+    ) as caught:
+        obj.into(kind)
+
+    assert SECRET not in str(caught.value)
+    assert SECRET not in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"spec": {"containers": None}}, id="a-required-field"),
+        pytest.param({"spec": {"containers": 7}}, id="no-array"),
+        pytest.param({"metadata": {"annotations": ["a"]}}, id="no-object"),
+        pytest.param({"metadata": {"creationTimestamp": "?"}}, id="no-time"),
+    ],
+)
+def test_what_does_not_fit_a_model_of_kubernetes_asyncio(change: Any) -> None:
+    obj = KubeObject.of(pod("web-0", **change))
+
+    with pytest.raises(DecodeError, match=r"'default/web-0' is no V1Pod: .+"):
+        obj.into(V1Pod)
+
+
+def test_what_nests_too_deeply_does_not_fit() -> None:
+    raw = written(pod("web-0", labels={"app": "web"}))
+    obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
+
+    for kind in (dict, PodStruct, PodModel, V1Pod):
+        with pytest.raises(DecodeError, match="'default/web-0' is no "):
+            obj.into(kind)
+
+
+def test_kubernetes_asyncio_is_imported_only_for_its_models() -> None:
+    code = (
+        "import sys, aioinformer.model.objects as m;"
+        "m.KubeObject.of(b'{}').into(dict);"
+        "print('kubernetes_asyncio' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert result.stdout.strip() == "False"

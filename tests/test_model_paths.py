@@ -1,0 +1,175 @@
+"""Reading one path out of a body."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from conftest import pod
+from hypothesis import given, settings
+from json_helpers import keys, nested, styles, values, written
+
+from aioinformer.errors import DecodeError, OptionsError
+from aioinformer.model.paths import Path, path_reader
+
+BODY = {
+    "kind": "Pod",
+    "metadata": {
+        "annotations": {"example.com/owner": "me", "": "empty", "1": "one"},
+        "labels": None,
+    },
+    "spec": {
+        "containers": [{"image": "a"}, None, {"image": "c", "args": [["x", "y"]]}],
+        "replicas": 0,
+        "paused": False,
+        'odd"key': 1,
+        "back\\slash": 2,
+        "new\nline": 3,
+        "ключ": 4,
+        "a b": 5,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param("kind", "Pod", id="top"),
+        pytest.param("spec.replicas", 0, id="zero"),
+        pytest.param("spec.paused", False, id="false"),
+        pytest.param("spec.containers.0.image", "a", id="index"),
+        pytest.param("spec.containers.2.args.0.1", "y", id="index-of-index"),
+        pytest.param("spec.containers", BODY["spec"]["containers"], id="array"),  # type: ignore[index]
+        pytest.param(
+            "spec.containers.2", {"image": "c", "args": [["x", "y"]]}, id="object"
+        ),
+        pytest.param(("metadata", "annotations", "example.com/owner"), "me", id="dots"),
+        pytest.param("metadata.annotations.1", "one", id="digits-as-a-key"),
+        pytest.param(("spec", 'odd"key'), 1, id="quote"),
+        pytest.param(("spec", "back\\slash"), 2, id="backslash"),
+        pytest.param(("spec", "new\nline"), 3, id="newline"),
+        pytest.param(("spec", "ключ"), 4, id="unicode"),
+        pytest.param(("spec", "a b"), 5, id="blank"),
+    ],
+)
+def test_reads(path: Path, value: object) -> None:
+    assert path_reader(path)(written(BODY)) == value
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("other", id="top"),
+        pytest.param("metadata.other", id="inner"),
+        pytest.param("other.more.0.x", id="far"),
+        pytest.param("metadata.labels", id="null"),
+        pytest.param("metadata.labels.app", id="behind-null"),
+        pytest.param("spec.containers.1", id="null-in-an-array"),
+        pytest.param("spec.containers.1.image", id="behind-null-in-an-array"),
+        pytest.param("spec.containers.3", id="behind-the-end"),
+        pytest.param("spec.containers.3.image", id="far-behind-the-end"),
+        pytest.param("spec.containers.-1", id="negative-index"),
+        pytest.param("spec.containers.image", id="key-of-an-array"),
+        pytest.param("spec.containers.0.1", id="index-of-an-object"),
+        pytest.param("kind.more", id="behind-a-string"),
+        pytest.param("kind.0", id="index-of-a-string"),
+        pytest.param("spec.replicas.more", id="behind-a-number"),
+        pytest.param("spec.paused.more", id="behind-false"),
+        pytest.param("metadata.annotations.1.2", id="behind-digits-as-a-key"),
+        pytest.param(("spec", "\ud800"), id="no-unicode"),
+    ],
+)
+def test_reads_none_where_nothing_is(path: Path) -> None:
+    assert path_reader(path)(written(BODY)) is None
+
+
+def walked(value: Any, steps: tuple[str, ...]) -> Any:
+    """The same, step by step, in what the JSON decodes to."""
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal():
+            value = dict(enumerate(value)).get(int(step))
+        else:
+            return None
+
+    return value
+
+
+steps = keys.filter(bool) | st.integers(0, 3).map(str)
+
+
+@given(
+    body=st.dictionaries(steps, values, max_size=4),
+    path=st.lists(steps, min_size=1, max_size=4).map(tuple),
+    style=styles,
+)
+@settings(max_examples=60)
+def test_reads_what_is_there(body: Any, path: tuple[str, ...], style: str) -> None:
+    raw = written(body, style)
+
+    assert path_reader(path)(raw) == walked(json.loads(raw), path)
+
+
+@given(data=st.data(), body=st.dictionaries(steps, values, min_size=1, max_size=4))
+@settings(max_examples=60)
+def test_reads_every_path_that_a_body_has(data: st.DataObject, body: Any) -> None:
+    value: Any = body
+    path: list[str] = []
+    while isinstance(value, dict | list) and value:
+        inner = list(value.items() if isinstance(value, dict) else enumerate(value))
+        step, value = data.draw(st.sampled_from(inner))
+        if not str(step):
+            return  # not a path
+
+        path.append(str(step))
+
+    assert path_reader(tuple(path))(written(body)) == value
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("", id="empty"),
+        pytest.param((), id="no-steps"),
+        pytest.param("a..b", id="two-dots"),
+        pytest.param(".a", id="dot-in-front"),
+        pytest.param("a.", id="dot-behind"),
+        pytest.param(("a", ""), id="empty-step"),
+        pytest.param(("a", 1), id="number"),
+        pytest.param(("a", None), id="none"),
+    ],
+)
+def test_refuses_what_is_no_path(path: Any) -> None:
+    with pytest.raises(OptionsError, match="not a path"):
+        path_reader(path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b'{"a":{"b":1}', id="cut-off"),
+        pytest.param(b'{"a":{"b":"\xff"}}', id="not-utf8"),
+        pytest.param(b'{"a":{"b":1},"c":' + nested() + b"}", id="too-deep"),
+    ],
+)
+@pytest.mark.parametrize("path", ["a.b", "a.b.c", ("a", 'b"')], ids=str)
+def test_body_that_cannot_be_read_raises_decode_error(body: bytes, path: Path) -> None:
+    with pytest.raises(DecodeError, match=r"^reading a\.b"):
+        path_reader(path)(body)
+
+
+def test_decodes_nothing_that_is_not_on_the_path() -> None:
+    """A byte that is no text would be refused where it is decoded."""
+    raw = written(pod("web-0")).replace(b"Running", b"\xff")
+
+    assert path_reader("spec.nodeName")(raw) == "node-1"
+    with pytest.raises(DecodeError):
+        path_reader("status.phase")(raw)
+
+
+def test_compiles_a_path_once() -> None:
+    assert path_reader("spec.nodeName") is path_reader("spec.nodeName")

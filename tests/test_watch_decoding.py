@@ -1,0 +1,217 @@
+"""Decoding objects and watch streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import pod
+from json_helpers import nested, pieces_of, written
+
+from aioinformer.errors import DecodeError, ResourceExpired
+from aioinformer.model.resources import NODES, PODS
+from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
+from aioinformer.watch.events import EventType, WatchEvent
+
+if TYPE_CHECKING:
+    from aioinformer.model.resource import Resource
+
+STATUS = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}
+
+
+# ---------------------------------------------------------------- one object
+
+
+def test_decodes_an_object() -> None:
+    body = written(pod("web-0", "shop", {"app": "web"}))
+
+    obj = ObjectDecoder(PODS).decode(body)
+
+    assert obj.raw is body
+    assert (obj.key, obj.resource_version) == ("shop/web-0", "1")
+    assert obj.uid == pod("web-0", "shop")["metadata"]["uid"]
+    assert obj.labels == {"app": "web"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "metadata", "key"),
+    [
+        pytest.param(PODS, {"name": "a", "namespace": "s"}, "s/a", id="namespaced"),
+        pytest.param(PODS, {"name": "a"}, "a", id="namespace-missing"),
+        pytest.param(PODS, {"namespace": "s"}, "", id="name-missing"),
+        pytest.param(PODS, {"name": "", "namespace": "s"}, "", id="name-empty"),
+        pytest.param(NODES, {"name": "a"}, "a", id="cluster-scoped"),
+        pytest.param(NODES, {}, "", id="cluster-scoped-name-missing"),
+        pytest.param(NODES, None, "", id="null"),
+    ],
+)
+def test_key_of_an_object(resource: Resource, metadata: Any, key: str) -> None:
+    body = written({"metadata": metadata})
+
+    assert ObjectDecoder(resource).decode(body).key == key
+
+
+def test_objects_of_a_decoder_share_labels_and_decodes() -> None:
+    decoder = ObjectDecoder(PODS)
+    one = decoder.decode(written(pod("a", labels={"app": "web"})))
+    other = decoder.decode(written(pod("b", labels={"app": "web"})))
+    stranger = ObjectDecoder(PODS).decode(written(pod("b", labels={"app": "web"})))
+
+    assert one.label_set is other.label_set
+    assert one.context is other.context
+    assert stranger.label_set is not one.label_set
+    assert stranger.context is not one.context
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata":7}', b"{"])
+def test_what_is_no_object_raises_decode_error(body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        ObjectDecoder(PODS).decode(body)
+
+
+# ---------------------------------------------------------------- watch streams
+
+
+def line(kind: str, obj: object, style: str = "compact") -> bytes:
+    return written({"type": kind, "object": obj}, style).replace(b"\n", b" ") + b"\n"
+
+
+def decode(data: bytes, size: int = 0) -> tuple[list[WatchEvent], int]:
+    """The events of a whole stream, and how many were skipped."""
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+    pieces = pieces_of(data, size or len(data) or 1)
+    events = [event for piece in pieces for event in decoder.feed(piece)]
+    return events + decoder.finish(), decoder.skipped
+
+
+def read(data: bytes, size: int = 0) -> tuple[list[tuple[str, Any]], int]:
+    """The same, and all bodies are looked into."""
+    events, skipped = decode(data, size)
+    return [(it.type, it.object.to_dict()) for it in events], skipped
+
+
+@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
+def test_reads_every_type_of_event(style: str) -> None:
+    bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "9"}}
+    events: list[tuple[str, Any]] = [
+        ("ADDED", pod("a")),
+        ("MODIFIED", pod("a", metadata={"resourceVersion": "2"})),
+        ("DELETED", pod("a", metadata={"resourceVersion": "3"})),
+        ("BOOKMARK", bookmark),
+        ("ERROR", STATUS),
+    ]
+
+    assert read(b"".join(line(*it, style) for it in events)) == (events, 0)
+
+
+def test_error_event_carries_the_status() -> None:
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+
+    (event,) = decoder.feed(line("ERROR", STATUS))
+
+    assert event.type is EventType.ERROR
+    assert isinstance(event.error(), ResourceExpired)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b'{"object":%s,"type":"ADDED"}\n', id="other-order"),
+        pytest.param(b'{"type":"ADDED","more":{},"object":%s}\n', id="more-between"),
+        pytest.param(b'{"type":"ADDED","object":%s,"more":7}\n', id="more-behind"),
+        pytest.param(b'{"type":"ADDED","object": %s }\n', id="blanks"),
+        pytest.param(b' {"type":"ADDED","object":%s} \n', id="blanks-around"),
+        pytest.param(b'{"type":"ADDED","object":%s}\r\n', id="carriage-return"),
+        pytest.param(b'\n\r\n \n{"type":"ADDED","object":%s}\n\n', id="empty-lines"),
+        pytest.param(b'{"type":"ADDED","object":%s}', id="no-newline"),
+        pytest.param(b'{"type":"A\\u0044DED","object":%s}\n', id="escape"),
+    ],
+)
+def test_reads_a_line_however_it_is_written(text: bytes) -> None:
+    assert read(text % written(pod("a"))) == ([("ADDED", pod("a"))], 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(line("OTHER", pod("a")), id="unknown-type"),
+        pytest.param(line("added", pod("a")), id="lower-case"),
+        pytest.param(line("", pod("a")), id="empty-type"),
+        pytest.param(line("ADDED", {}), id="no-metadata"),
+        pytest.param(line("ADDED", {"metadata": {"namespace": "s"}}), id="no-name"),
+        pytest.param(line("DELETED", {"metadata": 7}), id="metadata-is-a-number"),
+        pytest.param(line("BOOKMARK", {"metadata": 7}), id="unreadable-bookmark"),
+        pytest.param(line("ADDED", {"metadata": {"labels": 7}}), id="labels"),
+        pytest.param(line("ADDED", [pod("a")]), id="array"),
+        pytest.param(line("ADDED", None), id="null"),
+        pytest.param(
+            b'{"type":"ADDED","object":{"x":' + nested() + b"}}\n", id="too-deep"
+        ),
+    ],
+)
+def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
+    around = line("ADDED", pod("a")), line("DELETED", pod("a"))
+
+    found = read(around[0] + text + around[1])
+
+    assert found == ([("ADDED", pod("a")), ("DELETED", pod("a"))], 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"nonsense\n", id="nonsense"),
+        pytest.param(b"<html>{}}</html>\n", id="html"),
+        pytest.param(b"[]\n", id="array"),
+        pytest.param(b"{}\n", id="no-fields"),
+        pytest.param(b'{"type":"ADDED"}\n', id="no-object"),
+        pytest.param(b'{"object":{}}\n', id="no-type"),
+        pytest.param(b'{"type":7,"object":{}}\n', id="type-is-a-number"),
+        pytest.param(b'{"type":"ADDED","object":{}\n', id="cut-off"),
+        pytest.param(b'{"type":"ADDED","object":[{}}\n', id="crossed-brackets"),
+        pytest.param(b'{"type":"\xff","object":{}}\n', id="not-utf8"),
+        pytest.param(b'{"type":"ERROR","object":7}\n', id="error-without-status"),
+        pytest.param(b'{"type":"ERROR","object":{"metadata":7}}\n', id="odd-status"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 0])
+def test_line_that_is_no_event_raises_decode_error(text: bytes, size: int) -> None:
+    with pytest.raises(DecodeError):
+        decode(line("ADDED", pod("a")) + text + line("ADDED", pod("b")), size)
+
+
+@pytest.mark.parametrize("size", [1, 100, 0])
+def test_last_line_that_is_cut_off_anywhere_raises_decode_error(size: int) -> None:
+    """Also where what is there ends as a whole line would."""
+    first = line("ADDED", pod("a"))
+    last = line(
+        "ADDED", pod("b", spec={"x": {"y": {}}}, status={"a": {"b": {"c": {}}}})
+    )
+
+    for end in range(1, len(last) - 1):
+        with pytest.raises(DecodeError):
+            decode(first + last[:end], size)
+
+
+def test_events_before_the_cut_are_returned() -> None:
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+    first, second = line("ADDED", pod("a")), line("ADDED", pod("b"))
+
+    events = decoder.feed(first + second[:-9])
+
+    assert [it.object.name for it in events] == ["a"]
+    with pytest.raises(DecodeError):
+        decoder.finish()
+
+
+def test_empty_stream_has_no_events() -> None:
+    assert read(b"") == ([], 0)
+
+
+def test_event_refers_to_its_own_bytes_only() -> None:
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+    stream = line("ADDED", pod("a")) + line("ADDED", pod("b"), "spaced")
+
+    for event in decoder.feed(stream):
+        assert type(event.object.raw) is bytes
+        assert len(event.object.raw) < len(stream) / 2

@@ -1,0 +1,323 @@
+"""Decoding list bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from conftest import pod
+from json_helpers import calls_of, nested, pieces_of, written
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import PODS
+from aioinformer.watch.decoding import ListSplitter, ObjectDecoder
+
+FOOS = Resource("example.com", "v1", "foos", "Foo")
+STATUS = {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}
+
+
+def pod_list(**fields: Any) -> dict[str, Any]:
+    """A list of pods as a server writes it: its items do not say what they are."""
+    items = [pod("a"), pod("b"), pod("c")]
+    for item in items:
+        del item["apiVersion"], item["kind"]
+
+    return {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7", "continue": "next"},
+        "items": items,
+        **fields,
+    }
+
+
+def split(
+    body: bytes, size: int = 0, resource: Resource = PODS
+) -> tuple[list[Any], ListSplitter]:
+    splitter = ListSplitter(ObjectDecoder(resource))
+    objects = [
+        obj
+        for piece in pieces_of(body, size or len(body) or 1)
+        for obj in splitter.feed(piece)
+    ]
+    objects += splitter.finish()
+    return [it.to_dict() for it in objects], splitter
+
+
+def test_reads_a_list() -> None:
+    splitter = ListSplitter(ObjectDecoder(PODS))
+
+    objects = splitter.feed(written(pod_list())) + splitter.finish()
+
+    assert [it.key for it in objects] == ["default/a", "default/b", "default/c"]
+    assert [it.to_dict() for it in objects] == [pod("a"), pod("b"), pod("c")]
+    assert [(it.api_version, it.kind) for it in objects] == [("v1", "Pod")] * 3
+    assert (splitter.resource_version, splitter.continue_token) == ("7", "next")
+    assert splitter.skipped == 0
+
+
+def test_raw_of_a_listed_object_begins_with_its_type() -> None:
+    splitter = ListSplitter(ObjectDecoder(PODS))
+
+    objects = splitter.feed(written(pod_list())) + splitter.finish()
+
+    item = written(pod_list()["items"][0])
+    assert objects[0].raw == b'{"apiVersion":"v1","kind":"Pod",' + item[1:]
+
+
+def test_token_is_known_with_the_first_bytes() -> None:
+    splitter = ListSplitter(ObjectDecoder(PODS))
+    body = written(pod_list())
+
+    splitter.feed(body[: body.index(b'"items"') + 9])
+
+    assert (splitter.resource_version, splitter.continue_token) == ("7", "next")
+
+
+def test_objects_come_as_they_arrive() -> None:
+    splitter = ListSplitter(ObjectDecoder(PODS))
+    body = written(pod_list())
+    third = body.index(b'"name":"c"')
+
+    first = splitter.feed(body[:third])
+    rest = splitter.feed(body[third:])
+
+    assert [it.name for it in first] == ["a", "b"]
+    assert rest == []
+    assert [it.name for it in splitter.finish()] == ["c"]
+
+
+@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
+@pytest.mark.parametrize("size", [1, 50, 0])
+def test_types_of_custom_objects_stay_as_they_are(style: str, size: int) -> None:
+    """They say what they are, and their lists say it behind the items."""
+    items = [
+        {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}}
+        for name in "abc"
+    ]
+    body = written(
+        {
+            "apiVersion": "example.com/v1",
+            "items": items,
+            "kind": "FooList",
+            "metadata": {"continue": "next", "resourceVersion": "7"},
+        },
+        style,
+    )
+
+    found, splitter = split(body, size, FOOS)
+
+    assert found == items
+    assert (splitter.resource_version, splitter.continue_token) == ("7", "next")
+
+
+def test_typed_item_is_kept_byte_by_byte() -> None:
+    item = b'{ "kind" : "Pod", "apiVersion":"v1","metadata":{"name":"a"}}'
+    splitter = ListSplitter(ObjectDecoder(PODS))
+
+    assert splitter.feed(b'{"items":[' + item + b"]}") == []
+
+    assert [it.raw for it in splitter.finish()] == [item]
+
+
+@pytest.mark.parametrize(
+    ("resource", "fields", "types"),
+    [
+        pytest.param(PODS, {}, ("v1", "Pod"), id="known"),
+        pytest.param(
+            Resource("", "v1", "pods"), {}, ("v1", "Pod"), id="kind-of-the-list"
+        ),
+        pytest.param(
+            PODS, {"kind": "List", "apiVersion": "v2"}, ("v2", "Pod"), id="plain-list"
+        ),
+        pytest.param(
+            PODS,
+            {"kind": None, "apiVersion": None},
+            ("v1", "Pod"),
+            id="of-the-resource",
+        ),
+        pytest.param(
+            Resource("", "v1", "pods"),
+            {"kind": 'A"\\List', "apiVersion": "ü"},
+            ("ü", 'A"\\'),
+            id="to-be-escaped",
+        ),
+    ],
+)
+def test_type_that_is_put_in_front(
+    resource: Resource, fields: Any, types: tuple[str, str]
+) -> None:
+    found, _ = split(written(pod_list(**fields)), 0, resource)
+
+    assert {(it["apiVersion"], it["kind"]) for it in found} == {types}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"items": []}, id="empty"),
+        pytest.param({"items": None}, id="null"),
+        pytest.param({"items": None, "metadata": None}, id="null-metadata"),
+    ],
+)
+@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
+@pytest.mark.parametrize("size", [1, 0])
+def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
+    found, splitter = split(written(pod_list(**fields), style), size)
+
+    assert found == []
+    assert splitter.skipped == 0
+    assert splitter.resource_version == ("7" if "metadata" not in fields else "")
+
+
+def test_null_in_the_metadata_of_a_list_reads_as_absent() -> None:
+    body = written(pod_list(metadata={"resourceVersion": None, "continue": None}))
+
+    _, splitter = split(body)
+
+    assert (splitter.resource_version, splitter.continue_token) == ("", "")
+
+
+@pytest.mark.parametrize("size", [1, 100, 0])
+def test_skips_and_counts_items_that_cannot_be_read(size: int) -> None:
+    bad: list[Any] = [
+        *(None, 7, "x", '"},\\"spec\\":', [], {}, {"metadata": None}),
+        *({"metadata": 7}, {"metadata": {"namespace": "s"}}, {"metadata": {"name": 7}}),
+    ]
+    good = pod_list()["items"]
+    body = written(pod_list(items=[good[0], *bad, good[1], good[2]]))
+
+    found, splitter = split(body, size)
+
+    assert found == [pod("a"), pod("b"), pod("c")]
+    assert splitter.skipped == len(bad)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["in-the-middle", "at-the-end"])
+@pytest.mark.parametrize("size", [4000, 0])
+def test_skips_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
+    deep = b',{"metadata":{"name":"deep"},"a":' + nested() + b"}"
+    body = written(pod_list(metadata=None))
+    body = body.replace(b',{"metadata"', deep + b',{"metadata"', 1)
+    if last:
+        body = body[:-2] + deep + b'],"metadata":{"resourceVersion":"8"}}'
+
+    found, splitter = split(body, size)
+
+    assert found == [pod("a"), pod("b"), pod("c")]
+    assert splitter.skipped == 1 + last
+    assert splitter.resource_version == ("8" if last else "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"[]", id="array"),
+        pytest.param(b"<html></html>", id="html"),
+        pytest.param(b"{}", id="no-fields"),
+        pytest.param(written(STATUS), id="status"),
+        pytest.param(written({"kind": "Table", "rows": [{"cells": []}]}), id="table"),
+        pytest.param(written(pod("a")), id="one-object"),
+        pytest.param(
+            written(pod("a", spec={"volumes": [{"items": [{"key": "x"}]}]})), id="inner"
+        ),
+        pytest.param(written({'x"items': [pod("a")], "a": "b"}), id="quote"),
+        pytest.param(written(pod_list(items={})), id="items-is-an-object"),
+        pytest.param(written(pod_list(items=7)), id="items-is-a-number"),
+        pytest.param(written(pod_list(metadata=7)), id="metadata-is-a-number"),
+        pytest.param(written(pod_list(kind="NodeList")), id="other-kind-in-front"),
+        pytest.param(
+            written(dict(reversed(pod_list(kind="NodeList").items()))),
+            id="other-kind-behind",
+        ),
+        pytest.param(written(pod_list()) + b"}", id="more-behind"),
+        pytest.param(b'{"items":[{}]}' + written(pod_list()), id="two-lists"),
+        pytest.param(b'{"a":' + nested() + b"}", id="too-deep"),
+        pytest.param(b'{"kind":"\xff","items":[]}', id="not-utf8-in-front"),
+        pytest.param(b'{"items":[],"kind":"\xff"}', id="not-utf8-behind"),
+        pytest.param(b'{"items":[{}],"a":' + nested() + b"}", id="too-deep-behind"),
+        pytest.param(b'{"items":[' + nested() + b",", id="too-deep-cut-off"),
+    ],
+)
+@pytest.mark.parametrize("size", [50, 0])
+def test_what_is_no_list_raises_decode_error(body: bytes, size: int) -> None:
+    with pytest.raises(DecodeError):
+        split(body, size)
+
+
+def test_what_is_no_list_is_named() -> None:
+    with pytest.raises(DecodeError, match="not a list: Table"):
+        split(written({"kind": "Table", "rows": []}))
+
+    with pytest.raises(DecodeError, match="expected a list of Pod, got NodeList"):
+        split(written(pod_list(kind="NodeList")))
+
+
+@pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
+@pytest.mark.parametrize("size", [100, 0])
+def test_items_of_other_objects_are_not_taken_for_those_of_the_list(
+    style: str, size: int
+) -> None:
+    inner = [{"metadata": {"name": "inner"}}]
+    body = written(
+        {
+            "metadata": {"resourceVersion": "7", "x": {"items": inner}},
+            "other": [{"items": inner}],
+            'a"items': inner,
+            "items": pod_list()["items"],
+        },
+        style,
+    )
+
+    found, splitter = split(body, size)
+
+    assert found == [pod("a"), pod("b"), pod("c")]
+    assert splitter.resource_version == "7"
+
+
+@pytest.mark.parametrize("size", [1000, 64 * 1024, 0])
+def test_list_whose_items_begin_late_is_read_at_its_end(size: int) -> None:
+    body = written({"note": "x" * 100_000, **pod_list()})
+
+    found, splitter = split(body, size)
+
+    assert found == [pod("a"), pod("b"), pod("c")]
+    assert splitter.resource_version == "7"
+
+
+def test_head_of_a_list_is_searched_in_its_first_bytes_only() -> None:
+    """What looks like the beginning of the items costs a decode to find out."""
+
+    def cost(decoys: int) -> int:
+        body = written({"x": [{"items": [7]}] * decoys, **pod_list()})
+        return calls_of(lambda: split(body, 64 * 1024))
+
+    # 14 bytes each: 64 KiB of them, then a few calls for each piece.
+    assert cost(20_000) < cost(10_000) + 100
+
+
+@pytest.mark.parametrize("size", [1, 0])
+def test_lists_of_lists_are_lists_of_objects_without_names(size: int) -> None:
+    items = [pod_list(), {**pod("a"), "items": [pod("inner")]}, pod_list()]
+
+    found, splitter = split(written(pod_list(kind="List", items=items)), size)
+
+    assert found == [{**pod("a"), "items": [pod("inner")]}]
+    assert splitter.skipped == 2
+
+
+def test_listed_object_refers_to_its_own_bytes_only() -> None:
+    splitter = ListSplitter(ObjectDecoder(PODS))
+    body = written(pod_list())
+
+    objects = splitter.feed(body) + splitter.finish()
+
+    assert len(objects) == 3
+    for obj in objects:
+        assert type(obj.raw) is bytes
+        assert len(obj.raw) < len(body) / 2
+        assert orjson.loads(obj.raw) == obj.to_dict()

@@ -1,0 +1,406 @@
+"""Framing: lines of a watch, items of a list."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from json_helpers import calls_of, chunks_of, nested, pieces_of, styles, values, written
+
+from aioinformer.errors import DecodeError
+from aioinformer.watch.framing import ItemFramer, LineFramer, split_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import msgspec
+
+KIB = 1024
+CUTS = st.lists(st.integers(0, 100_000), max_size=8)
+
+
+# ---------------------------------------------------------------- lines
+
+
+def lines_of(chunks: Iterable[bytes]) -> tuple[list[bytes], bytes]:
+    framer = LineFramer()
+    fed = [framer.feed(chunk) for chunk in chunks]
+    assert all(it == b"" or it.endswith(b"\n") for it in fed)
+    return fed, framer.rest()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "fed", "rest"),
+    [
+        pytest.param([b"a\nb\n"], [b"a\nb\n"], b"", id="whole-lines"),
+        pytest.param([b"a\nb"], [b"a\n"], b"b", id="a-line-begun"),
+        pytest.param([b"a", b"b\nc"], [b"", b"ab\n"], b"c", id="a-line-in-two"),
+        pytest.param([b"a", b"\n"], [b"", b"a\n"], b"", id="newline-alone"),
+        pytest.param([b"a", b"b", b"c"], [b"", b"", b""], b"abc", id="no-newline"),
+        pytest.param([b"", b"a", b"", b"\n"], [b"", b"", b"", b"a\n"], b"", id="empty"),
+        pytest.param([], [], b"", id="nothing"),
+    ],
+)
+def test_cuts_behind_the_last_newline(
+    chunks: list[bytes], fed: list[bytes], rest: bytes
+) -> None:
+    assert lines_of(chunks) == (fed, rest)
+
+
+@given(data=st.lists(st.sampled_from([b"a", b"\n", b"\r", b"{}"])), cuts=CUTS)
+def test_any_split_of_lines_gives_the_same_bytes(data: list[bytes], cuts: Any) -> None:
+    whole = b"".join(data)
+
+    fed, rest = lines_of(chunks_of(whole, cuts))
+
+    assert b"".join(fed) + rest == whole
+    assert b"\n" not in rest
+
+
+def test_rest_is_handed_over_once() -> None:
+    framer = LineFramer()
+    framer.feed(b"abc")
+
+    assert [framer.rest(), framer.rest()] == [b"abc", b""]
+
+
+def test_whole_lines_are_not_copied() -> None:
+    chunk = b"line\n"
+
+    assert LineFramer().feed(chunk) is chunk
+
+
+def test_bytes_of_a_long_line_are_joined_once() -> None:
+    framer = LineFramer()
+    chunks = pieces_of(bytes(200), 2)
+
+    for chunk in chunks:
+        assert framer.feed(chunk) == b""
+
+    kept = framer._parts
+    assert all(one is other for one, other in zip(kept, chunks, strict=True))
+    assert framer.feed(b"\n") == bytes(200) + b"\n"
+
+
+# ---------------------------------------------------------------- items
+
+
+class CountingFramer(ItemFramer):
+    """Counts the bytes that are given to the decoder."""
+
+    decoded = 0
+
+    def _take(
+        self, comma: int, split: Callable[[bytes], list[msgspec.Raw]]
+    ) -> list[msgspec.Raw]:
+        self.decoded += comma
+        return super()._take(comma, split)
+
+
+def body_of(items: Iterable[bytes], behind: bytes = b"}") -> bytes:
+    """What stands behind the opening bracket of a list."""
+    return b",".join(items) + b"]" + behind
+
+
+def framed(
+    chunks: Iterable[bytes], framer: ItemFramer | None = None
+) -> tuple[list[bytes], list[bytes], bytes]:
+    """The items that came early, those that came at the end, and what is behind."""
+    framer = framer or ItemFramer()
+    early = [bytes(item) for chunk in chunks for item in framer.feed(chunk)]
+    late, behind = split_deep(framer.rest())
+    return early, [bytes(item) for item in late], behind
+
+
+def objects(count: int, **more: Any) -> list[bytes]:
+    return [written({"metadata": {"name": f"n{n}"}, **more}) for n in range(count)]
+
+
+def custom(count: int) -> list[bytes]:
+    """Custom objects: what managed them and who owns them begins as they do."""
+    kind = {"apiVersion": "example.com/v1", "kind": "Foo"}
+    manager = {"apiVersion": "example.com/v1", "fieldsType": "FieldsV1", "manager": "m"}
+    owner = {**kind, "name": "o", "uid": "u"}
+    return [
+        written(
+            {
+                **kind,
+                "metadata": {
+                    "managedFields": [manager, manager],
+                    "name": f"n{n}",
+                    "ownerReferences": [owner, owner],
+                },
+            }
+        )
+        for n in range(count)
+    ]
+
+
+def claims(count: int) -> list[bytes]:
+    """Objects with objects inside that begin alike, as in a StatefulSet."""
+    inner = [{"metadata": {"name": "data"}}, {"metadata": {"name": "logs"}}]
+    return objects(count, spec={"volumeClaimTemplates": inner})
+
+
+LISTS = [
+    pytest.param(objects(40), id="typed"),
+    pytest.param(custom(20), id="custom"),
+    pytest.param(claims(20), id="borders-inside"),
+    pytest.param(
+        [written({"metadata": {"name": '},{"metadata":'}})] * 20,
+        id="border-in-a-string",
+    ),
+    pytest.param(
+        [written({"metadata": {"name": "\\"}, "a": '"}]}{["'})] * 20, id="hard-strings"
+    ),
+    pytest.param(
+        [b" " + written({"metadata": {"name": "a"}}, "pretty")] * 20, id="pretty"
+    ),
+    pytest.param([b'{"b":1}', b'{"a":{"b":{}}}', b"{}"] * 9, id="unlike"),
+    pytest.param([b"1", b'"a,]"', b"null", b"[1,[2]]", b"{}"] * 9, id="no-objects"),
+    pytest.param([b"{}"], id="one"),
+    pytest.param([], id="none"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 255, 256, 257, 1000, 100_000])
+@pytest.mark.parametrize("items", LISTS)
+def test_any_size_of_chunks_gives_the_items(items: list[bytes], size: int) -> None:
+    behind = b',"metadata":{"a":[{"metadata":1},{"metadata":2}]}}'
+    chunks = pieces_of(body_of(items, behind), size)
+
+    early, late, rest = framed(chunks)
+
+    assert early + late == [item.strip() for item in items]
+    assert rest == behind
+
+
+@given(
+    items=st.lists(values, max_size=6),
+    behind=st.dictionaries(st.just("x"), values),
+    style=styles,
+    cuts=CUTS,
+)
+@settings(max_examples=60)
+def test_any_split_of_any_items_gives_the_items(
+    items: list[Any], behind: Any, style: str, cuts: list[int]
+) -> None:
+    rest = written(behind, style).replace(b"{", b",", 1)
+    body = written(items, style)[1:] + rest
+
+    early, late, found_rest = framed(chunks_of(body, cuts))
+
+    assert [json.loads(item) for item in early + late] == items
+    assert found_rest == rest
+
+
+@pytest.mark.parametrize("items", LISTS[:2])
+def test_items_come_as_they_arrive(items: list[bytes]) -> None:
+    """Each when the beginning of the next is here."""
+    framer = ItemFramer()
+    chunks = [item + b"," for item in items]
+    chunks[-1] = items[-1] + b"]}"
+
+    early = [[bytes(it) for it in framer.feed(chunk)] for chunk in chunks]
+
+    assert early == [[], *([item] for item in items[:-1])]
+    assert framer._scan is None
+
+
+@pytest.mark.parametrize("items", [claims(20), LISTS[3].values[0]], ids=["in", "text"])
+def test_items_come_as_they_arrive_where_a_guess_was_wrong(items: Any) -> None:
+    framer = ItemFramer()
+
+    early = [bytes(item) for it in items for item in framer.feed(it + b",")]
+
+    assert early == items[: len(early)]
+    assert len(early) >= len(items) - 1
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        pytest.param(
+            [b'{ "metadata": {"name": "%d", "x": [{}]} }' % n for n in range(9000)],
+            id="spaced",
+        ),
+        pytest.param([b'{"n%d":{"x":"]}"}}' % n for n in range(20_000)], id="unlike"),
+        pytest.param([b"%d" % n for n in range(60_000)], id="numbers"),
+    ],
+)
+def test_items_without_a_border_come_after_a_while(items: list[bytes]) -> None:
+    framer = ItemFramer()
+    chunks = pieces_of(b" , ".join(items) + b"]}", 16 * KIB)
+    held = []
+    found: list[bytes] = []
+
+    for chunk in chunks:
+        found += [bytes(item) for item in framer.feed(chunk)]
+        held.append(len(b"".join(framer._parts)))
+
+    late, behind = split_deep(framer.rest())
+    assert found + [bytes(item) for item in late] == items
+    assert behind == b"}"
+    assert max(held) <= (256 + 16) * KIB
+    assert held[-1] < 100
+
+
+@pytest.mark.parametrize("size", [1000, 64 * KIB])
+def test_huge_items_do_not_disturb_their_neighbours(size: int) -> None:
+    huge = written({"metadata": {"name": "huge"}, "data": {"a": '{"\\' * 150_000}})
+    small = objects(3)
+    items = [*small, huge, *small, huge, *small]
+
+    early, late, _ = framed(pieces_of(body_of(items), size))
+
+    assert early + late == items
+
+
+def test_empty_chunks_change_nothing() -> None:
+    early, late, _ = framed([b"", b'{"a":1}', b"", b',{"a":2}', b"", b"]}", b""])
+
+    assert early + late == [b'{"a":1}', b'{"a":2}']
+
+
+def test_white_space_before_the_first_item_is_no_matter() -> None:
+    items = objects(30)
+    body = b" " * 1000 + body_of(items)
+
+    for size in (100, 5000):
+        early, late, _ = framed(pieces_of(body, size))
+        assert early + late == items
+
+
+# ---------------------------------------------------------------- what is no list
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"a":1},nonsense,{"a":2},', id="nonsense"),
+        pytest.param(b'{"a":1},,{"a":2},', id="no-item"),
+        pytest.param(b'{"a":1]},{"a":2},', id="crossed-brackets"),
+        pytest.param(b'{"a":"\x00"},{"a":2},', id="control-character"),
+        pytest.param(b'{"a":1}{"a":1},{"a":2},', id="no-comma"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_items_that_are_not_json_raise_decode_error(body: bytes, size: int) -> None:
+    chunks = pieces_of(body + b'{"a":3},{"a":4},{"a":5}]}', size)
+
+    with pytest.raises(DecodeError, match=r"cannot be read|does not end"):
+        framed(chunks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b'{"a":1}', id="no-end"),
+        pytest.param(b'{"a":1}}', id="wrong-end"),
+        pytest.param(b'{"a":"]', id="open-string"),
+        pytest.param(b'{"a":1},]', id="comma-at-the-end"),
+        pytest.param(b",]", id="comma-alone"),
+        pytest.param(b"nonsense]", id="nonsense"),
+    ],
+)
+def test_deep_split_refuses_what_is_no_list(text: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"does not end|cannot be read"):
+        split_deep(text)
+
+
+# ---------------------------------------------------------------- what nests deeply
+
+
+@pytest.mark.parametrize("size", [5000, 10**7])
+def test_item_that_nests_too_deeply_costs_no_other(size: int) -> None:
+    deep = b'{"metadata":{"name":"deep"},"a":' + nested() + b"}"
+    items = [*objects(2), deep, *objects(2)]
+
+    early, late, behind = framed(pieces_of(body_of(items, b',"x":1}'), size))
+
+    assert early + late == items
+    assert behind == b',"x":1}'
+
+
+# ---------------------------------------------------------------- linear cost
+
+
+LONG = [
+    pytest.param(objects, 4000, id="typed"),
+    pytest.param(custom, 1000, id="custom"),
+    pytest.param(claims, 1000, id="borders-inside"),
+]
+
+
+@pytest.mark.parametrize(("make", "count"), LONG)
+def test_number_of_calls_grows_as_the_list_does(
+    make: Callable[[int], list[bytes]], count: int
+) -> None:
+    def cost(count: int) -> int:
+        chunks = pieces_of(body_of(make(count)), 4 * KIB)
+        return calls_of(lambda: framed(chunks))
+
+    first, second, fourth = cost(count), cost(2 * count), cost(4 * count)
+    assert fourth - second < 2.2 * (second - first)
+
+
+@pytest.mark.parametrize(("make", "count"), LONG)
+def test_each_byte_is_decoded_about_once(
+    make: Callable[[int], list[bytes]], count: int
+) -> None:
+    body = body_of(make(count))
+    framer = CountingFramer()
+
+    framed(pieces_of(body, 4 * KIB), framer)
+
+    # All of it once, and what one wrong guess may cost.
+    assert len(body) - 8 * KIB < framer.decoded < len(body) + 256 * KIB
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("scanning", [False, True], ids=["guessing", "scanning"])
+def test_bytes_of_a_huge_item_are_joined_once(size: int, scanning: bool) -> None:
+    framer = CountingFramer()
+    if scanning:
+        for chunk in (*claims(2), b""):
+            framer.feed(chunk + b",")
+
+    assert (framer._scan is not None) is scanning
+    huge = written({"metadata": {"name": "huge"}, "data": "x{[" * (size * 50 + 500)})
+    chunks = pieces_of(huge, size)
+    for chunk in chunks:
+        assert framer.feed(chunk) == []
+
+    # What was fed lies there as it came: nothing was put together or taken apart.
+    kept = framer._parts[-len(chunks) :]
+    assert all(one is other for one, other in zip(kept, chunks, strict=True))
+    decoded = framer.decoded
+    assert [bytes(it) for it in framer.feed(b',{"metadata":')] == [huge]
+    assert framer.decoded == decoded + len(huge)
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_text_that_never_ends_costs_as_much_as_it_is_long(data: st.DataObject) -> None:
+    """Brackets, quotes and backslashes in any order: no step back multiplies."""
+    unit = data.draw(st.text('{}[]",\\a', min_size=1, max_size=4)).encode()
+
+    def cost(count: int) -> int:
+        chunks = pieces_of(unit * count, 500)
+
+        def feed() -> None:
+            framer = ItemFramer()
+            framer.feed(b"{" + b" " * (257 * KIB))  # from here on it scans
+            for chunk in chunks:
+                try:
+                    framer.feed(chunk)
+                except DecodeError:
+                    break
+
+        return calls_of(feed)
+
+    assert cost(2000) < 2.2 * cost(1000) + 100
