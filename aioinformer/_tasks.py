@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aioinformer.errors import AioInformerError, OptionsError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -108,7 +110,9 @@ class Supervisor:
     ) -> None:
         self._life = life
         self._name = name
+        # The life, until somebody was told how it ended.
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def running(self) -> bool:
@@ -119,11 +123,19 @@ class Supervisor:
         """Start the life and wait until it is ready.
 
         Raises:
-            BaseException: Whatever ended the life before it was ready.
+            OptionsError: It runs already.
+            AioInformerError: It ended without being ready, as when `stop()` is called
+                meanwhile.
+            BaseException: What it failed with before it was ready; a group with a
+                single leaf is unwrapped.
 
         Cancellation:
-            Ends the life again, and waits for that.
+            Ends the life again, and waits for that. If it fails at that, its error
+            becomes a note on the `CancelledError`.
         """
+        if self.running:
+            raise OptionsError(f"the {self._name} runs already")
+
         ready = asyncio.get_running_loop().create_future()
 
         def tell() -> None:
@@ -131,48 +143,67 @@ class Supervisor:
                 ready.set_result(None)
 
         task = asyncio.create_task(self._life(tell), name=self._name)
-        self._task = task
+        self._task, self._stopping = task, False
         try:
             await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            await reap(task)
+        except asyncio.CancelledError as exc:
+            await self._end(task)
+            failure = self._take_failure(task)
+            if failure is not None:
+                exc.add_note(f"the {self._name} also failed: {failure!r}")
+
             raise
         finally:
-            ready.cancel()
+            was_ready = not ready.cancel()
 
         if task.done():
-            self._raise_outcome(task)
+            self._raise_failure(task)
+            if not was_ready:
+                raise AioInformerError(f"the {self._name} ended before it was ready")
 
     async def stop(self) -> None:
         """End the life, wait for it, and raise what it failed with; idempotent.
 
         Raises:
             BaseException: What the life ended with, other than its cancellation; a
-                group with a single leaf is unwrapped. Raised by the first call only.
+                group with a single leaf is unwrapped. Raised once: not if `start()` or
+                an earlier call has raised it.
 
         Cancellation:
-            Deferred until the life has ended.
+            Deferred until the life has ended. What it failed with is then left to the
+            next call.
         """
-        task, self._task = self._task, None
+        task = self._task
         if task is None:
             return
 
-        await reap(task)
-        self._raise_outcome(task)
+        interrupted = await self._end(task)
+        if interrupted is not None:
+            raise interrupted
 
-    @staticmethod
-    def _raise_outcome(task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
+        self._raise_failure(task)
 
-        failure = task.exception()
-        if failure is None:
-            return
+    async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
+        if not self._stopping:
+            # Once, whoever calls: a second cancellation would tear its clean-up.
+            self._stopping = True
+            task.cancel()
 
-        if isinstance(failure, BaseExceptionGroup):
-            failure = leaf_of(failure)
+        return await _outlast(task)
 
-        raise failure
+    def _raise_failure(self, task: asyncio.Task[None]) -> None:
+        failure = self._take_failure(task)
+        if failure is not None:
+            raise failure
+
+    def _take_failure(self, task: asyncio.Task[None]) -> BaseException | None:
+        """What the life failed with, for the first who asks."""
+        if self._task is not task:
+            return None
+
+        self._task = None
+        failure = None if task.cancelled() else task.exception()
+        return leaf_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
 
 
 async def _outlast(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:

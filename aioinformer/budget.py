@@ -64,8 +64,8 @@ class LoopBudget:
     real time, also where the loop's clock is virtual.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
+        # It does not keep its loop, which `_BUDGETS` would then keep for ever.
         self._deadline = 0.0
         # When the running slice began; None between slices.
         self._started: float | None = None
@@ -85,7 +85,7 @@ class LoopBudget:
         loop = asyncio.get_running_loop()
         budget = _BUDGETS.get(loop)
         if budget is None:
-            budget = _BUDGETS[loop] = LoopBudget(loop)
+            budget = _BUDGETS[loop] = LoopBudget()
 
         return budget
 
@@ -151,17 +151,17 @@ class LoopBudget:
             self._stalls += 1
 
     async def _wait_turn(self) -> None:
-        turn = self._loop.create_future()
+        turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         if not self._resting:
             self._rest(EMPTY_TURNS)
 
         try:
             await turn
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or its coroutine was closed
             if turn.done() and not turn.cancelled():
                 self._wake()  # it was ours: pass it on
-            else:
+            elif turn in self._waiting:
                 self._waiting.remove(turn)
 
             raise
@@ -170,7 +170,7 @@ class LoopBudget:
         """Let the loop go round `turns` times, then wake the first that waits."""
         self._resting = True
         if turns:
-            self._loop.call_soon(self._rest, turns - 1)
+            asyncio.get_running_loop().call_soon(self._rest, turns - 1)
         else:
             self._wake()
 

@@ -66,7 +66,12 @@ __all__ = [
 
 
 class AioInformerError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package; all of them can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call the class with its text alone, which is not enough for
+        # those that make their text of keyword arguments.
+        return (_rebuild, (type(self), self.args, self.__dict__))
 
 
 class ApiError(AioInformerError):
@@ -104,10 +109,6 @@ class ApiError(AioInformerError):
         head = " ".join(part for part in parts if part)
         return f"{head}: {self.message}" if head else self.message
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The default would call the class without its keyword-only arguments.
-        return (_rebuild, (type(self), self.message, self.__dict__))
-
     @staticmethod
     def from_status(
         status: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None
@@ -129,8 +130,9 @@ class ApiError(AioInformerError):
         details = status.get("details")
         details = details if isinstance(details, dict) else {}
 
-        if retry_after is None and details.get("retryAfterSeconds"):
-            retry_after = float(_integer(details["retryAfterSeconds"]))
+        if retry_after is None:
+            # A zero is how Go leaves it out.
+            retry_after = float(_integer(details.get("retryAfterSeconds"))) or None
 
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
         if kind is None:
@@ -336,7 +338,9 @@ def _integer(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _rebuild(kind: type[ApiError], message: str, state: dict[str, Any]) -> ApiError:
-    error = kind(message)
+def _rebuild(
+    kind: type[AioInformerError], args: tuple[Any, ...], state: dict[str, Any]
+) -> AioInformerError:
+    error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error

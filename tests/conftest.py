@@ -19,7 +19,7 @@ from hypothesis import settings
 import aioinformer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from types import ModuleType
 
 # The same examples in every run. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -51,7 +51,7 @@ _NOT_WATCHED = [_unloaded("aioinformer.testing"), _unloaded("aioinformer.cli")]
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest) -> None:
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a coroutine test that leaves a task or a connection, or blocks the loop.
 
     Other tests need no loop, and get none.
@@ -59,21 +59,28 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> None:
     function = getattr(request, "function", None)
     # Hypothesis wraps the coroutine function in a plain one.
     inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    if inspect.iscoroutinefunction(inner):
-        request.getfixturevalue("_watched_loop")
+    if not inspect.iscoroutinefunction(inner):
+        yield
+        return
+
+    loop = request.getfixturevalue("_watched_loop")
+    yield
+    _hold_timers(loop)
 
 
 @pytest.fixture
-async def _watched_loop(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+async def _watched_loop(
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[asyncio.AbstractEventLoop]:
     loop = asyncio.get_running_loop()
     tasks_before = asyncio.all_tasks()
     sockets_before = _sockets_of(loop)
 
     if request.path.name in _MAY_BLOCK:
-        yield
+        yield loop
     else:
         with blockbuster_ctx(aioinformer, excluded_modules=_NOT_WATCHED):
-            yield
+            yield loop
 
     tasks: set[asyncio.Task[Any]] = set()
     sockets: dict[int, str] = {}
@@ -91,6 +98,16 @@ async def _watched_loop(request: pytest.FixtureRequest) -> AsyncIterator[None]:
 
     assert not tasks, f"tasks still running: {tasks}"
     assert not sockets, f"connections still open: {sockets}"
+
+
+def _hold_timers(loop: asyncio.AbstractEventLoop) -> None:
+    """Keep the timers that the test left from firing.
+
+    Its time was virtual and began at 0; from here on it is real again, hours on perhaps,
+    and a task left sleeping would wake up and be gone before it is seen.
+    """
+    for timer in loop._scheduled:  # type: ignore[attr-defined]
+        timer._when += loop.time()
 
 
 def _sockets_of(loop: asyncio.AbstractEventLoop) -> dict[int, str]:

@@ -52,7 +52,10 @@ class DeltaFIFO(Generic[T]):
         # For each batch, how many entries had been queued when it was in, and its
         # version. Its changes are all taken when as many entries have been popped:
         # a change is in the entry of its key, at the end of the line or before.
+        # No two have the same number, and with each new one those passed are dropped: so
+        # there are never more than there were entries at once, and one.
         self._marks: deque[tuple[int, str]] = deque()
+        self._version: str | None = None
         self._queued = 0
         self._popped = 0
 
@@ -72,22 +75,22 @@ class DeltaFIFO(Generic[T]):
 
     def add(self, obj: T) -> None:
         """Queue that an object is new."""
-        self._put(Delta(DeltaType.ADDED, obj))
+        self._add(Delta(DeltaType.ADDED, obj))
 
     def update(self, obj: T) -> None:
         """Queue that an object changed."""
-        self._put(Delta(DeltaType.UPDATED, obj))
+        self._add(Delta(DeltaType.UPDATED, obj))
 
     def delete(self, obj: T) -> None:
         """Queue that an object is gone; `obj` is its last state."""
-        self._put(Delta(DeltaType.DELETED, obj))
+        self._add(Delta(DeltaType.DELETED, obj))
 
     def replace(self, contents: Contents[T], resource_version: str) -> None:
         """Queue that `contents` are everything there is, as of `resource_version`."""
         self._queue.append(Replacement(contents, resource_version))
         self._segments.append({})
         self._queued += 1
-        self._marks.append((self._queued, resource_version))
+        self._mark(resource_version)
         if self._initial is None:
             self._initial = self._queued
 
@@ -102,7 +105,10 @@ class DeltaFIFO(Generic[T]):
         return entry if isinstance(entry, Replacement) else entry.oldest_first()
 
     def take(self) -> Delta[T] | Replacement[T]:
-        """As `pop_nowait`, but the changes of a key as a chain, the newest in front."""
+        """As `pop_nowait`, but of the changes of a key only the newest.
+
+        It has the others with it: see `Delta.older`.
+        """
         if not self._queue:
             raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
 
@@ -125,10 +131,8 @@ class DeltaFIFO(Generic[T]):
             The version of the newest batch all of whose changes, and those of all
             earlier ones, have been taken; None if that is no other than last time.
         """
-        version = None
-        while self._marks and self._marks[0][0] <= self._popped:
-            version = self._marks.popleft()[1]
-
+        self._pass_marks()
+        version, self._version = self._version, None
         return version
 
     # ------------------------------------------------------------ waiting
@@ -141,16 +145,21 @@ class DeltaFIFO(Generic[T]):
             resource_version: The version up to which the batch brings everything;
                 empty if that is not known.
 
+        Raises:
+            Exception: Whatever the key function raised; nothing was queued.
+
         Cancellation:
             Safe: either the whole batch is queued, or nothing.
         """
+        deltas = list(batch)
+        keys = [self._key_func(delta.object) for delta in deltas]
         async with self._filled:
             # Atomic: no await until the whole batch is queued.
-            for delta in batch:
-                self._put(delta)
+            for key, delta in zip(keys, deltas, strict=True):
+                self._put(key, delta)
 
             if resource_version:
-                self._marks.append((self._queued, resource_version))
+                self._mark(resource_version)
 
             self._filled.notify_all()
 
@@ -175,15 +184,8 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is taken.
         """
-        if self._queue or self._marks:
-            return
-
-        async with self._filled:
-            while not self._queue and not self._marks:
-                if self._closed:
-                    raise QueueShutDown("closed")
-
-                await self._filled.wait()
+        if not self._has_news():
+            await self._wait_for(self._has_news)
 
     async def pop(
         self, process: Callable[[list[Delta[T]] | Replacement[T]], None]
@@ -197,13 +199,8 @@ class DeltaFIFO(Generic[T]):
         Cancellation:
             Safe: nothing is taken.
         """
-        while True:
-            await self.wait_filled()
-            if self._queue:
-                process(self.pop_nowait())
-                return
-
-            self.applied()
+        await self._wait_for(lambda: bool(self._queue))
+        process(self.pop_nowait())
 
     async def close(self) -> None:
         """Let nobody wait any longer; what is queued can still be taken. Idempotent."""
@@ -216,16 +213,49 @@ class DeltaFIFO(Generic[T]):
         """True when the first complete list, and what came before it, was taken."""
         return self._initial is not None and self._popped >= self._initial
 
-    def _put(self, delta: Delta[T]) -> None:
-        key = self._key_func(delta.object)
+    # ------------------------------------------------------------ helpers
+
+    def _add(self, delta: Delta[T]) -> None:
+        self._put(self._key_func(delta.object), delta)
+
+    def _put(self, key: str, delta: Delta[T]) -> None:
         waiting = self._segments[-1]
-        older = waiting.get(key)
-        if older is None:
+        before = waiting.get(key)
+        if before is None:
+            delta.older = None
             self._queue.append(key)
             self._queued += 1
-        elif older.type is DeltaType.DELETED and delta.type is DeltaType.DELETED:
+        elif before.type is DeltaType.DELETED and delta.type is DeltaType.DELETED:
             return
         else:
+            # One list goes from the newest to the next newest: were it a chain, freeing
+            # a long one would overflow the stack of the interpreter.
+            older, before.older = before.older or [], None
+            older.append(before)
             delta.older = older
 
         waiting[key] = delta
+
+    def _mark(self, version: str) -> None:
+        """What is queued so far brings everything up to `version`."""
+        self._pass_marks()
+        if self._marks and self._marks[-1][0] == self._queued:
+            self._marks.pop()
+
+        self._marks.append((self._queued, version))
+
+    def _pass_marks(self) -> None:
+        while self._marks and self._marks[0][0] <= self._popped:
+            self._version = self._marks.popleft()[1]
+
+    def _has_news(self) -> bool:
+        return bool(self._queue or self._marks or self._version is not None)
+
+    async def _wait_for(self, there_is: Callable[[], bool]) -> None:
+        """Wait until it is true; nothing comes between that and what follows."""
+        async with self._filled:
+            while not there_is():
+                if self._closed:
+                    raise QueueShutDown("closed")
+
+                await self._filled.wait()

@@ -31,20 +31,17 @@ class Delta(msgspec.Struct, Generic[T], gc=False):
     Attributes:
         type: What happened.
         object: The object after the change; for DELETED its last state.
-        older: The change before it that waits for the same key, if there is one.
+        older: What waited for the same key before it, oldest first; None if nothing
+            did. The queue sets it: make a new delta for each change.
     """
 
     type: DeltaType
     object: T
-    older: Delta[T] | None = None
+    older: list[Delta[T]] | None = None
 
     def oldest_first(self) -> list[Delta[T]]:
-        """This change and the older ones behind it, in the order they came."""
-        chain = [self]
-        while chain[-1].older is not None:
-            chain.append(chain[-1].older)
-
-        return chain[::-1]
+        """The older changes, and then this one, in the order they came."""
+        return [*(self.older or ()), self]
 
 
 class Replacement(msgspec.Struct, Generic[T], frozen=True):

@@ -1,7 +1,8 @@
 """Index functions, and an index: which objects have which value.
 
 An index function is called once for each object, when it arrives. What it answered is
-kept, so that it is never called for an old object again.
+kept, so that it is never called for an old object again. (Nothing is kept for those by
+namespace and by label, which ask the object at no cost.)
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ def _texts(value: Any) -> list[str]:
     return [msgspec.json.encode(value).decode()]
 
 
-class _More(msgspec.Struct, gc=False, frozen=True):
-    """Several values of one object, as a chain the garbage collector does not track."""
+Packed = str | bytes | None
+"""The values of one object: none, one as itself, several as a sorted JSON array. Nothing
+that the garbage collector tracks, as there is one for each object."""
 
-    value: str
-    next: str | _More
+_several = msgspec.json.Decoder(list[str])
 
 
 class Index(Generic[T]):
@@ -117,7 +118,7 @@ class Index(Generic[T]):
         self.buckets: dict[str, dict[str, T]] = {}
 
         # The values of each object that has any; unused if they are recomputed.
-        self._values: dict[str, str | _More] = {}
+        self._values: dict[str, str | bytes] = {}
 
     @property
     def function(self) -> IndexFunction[T]:
@@ -132,35 +133,47 @@ class Index(Generic[T]):
         """Enter `obj`, in the place of `old` if the key was there already."""
         self.put_values(key, obj, _pack(self._function(obj)), old)
 
-    def put_values(
-        self, key: str, obj: T, packed: str | _More | None, old: T | None
-    ) -> None:
+    def put_values(self, key: str, obj: T, packed: Packed, old: T | None) -> None:
         """Enter `obj` under values that are known already."""
-        if old is not None:
-            before = self.values_of(key, old)
-            if before != packed:
-                self._leave(key, before)
-
+        before = None if old is None else self.values_of(key, old)
         if type(packed) is str:
             self._enter(packed, key, obj)
         elif packed is not None:
             for value in _unpack(packed):
                 self._enter(value, key, obj)
 
+        if before is not None and before != packed:
+            # Last, so that a reader in a thread misses it under no value that stays.
+            self._leave(key, set(_unpack(before)).difference(_unpack(packed)))
+
         if not self._recompute:
             if packed is not None:
                 self._values[key] = packed
-            elif old is not None:
-                self._values.pop(key, None)
+            elif before is not None:
+                del self._values[key]
 
     def remove(self, key: str, old: T) -> None:
         """Take the object out."""
-        self._leave(key, self.values_of(key, old))
+        self._leave(key, _unpack(self.values_of(key, old)))
         self._values.pop(key, None)
 
-    def values_of(self, key: str, obj: T) -> str | _More | None:
-        """The values of an object that is in the index, packed."""
-        return _pack(self._function(obj)) if self._recompute else self._values.get(key)
+    def values_of(self, key: str, obj: T) -> Packed:
+        """The values of an object that was put in; None if its function failed then."""
+        if not self._recompute:
+            return self._values.get(key)
+
+        try:
+            return _pack(self._function(obj))
+        except Exception:  # noqa: BLE001 - as it did then, when it was reported
+            return None
+
+    def find(self, obj: T) -> list[T]:
+        """The objects that share a value with `obj`, each once."""
+        found: dict[str, T] = {}
+        for value in _unpack(_pack(self._function(obj))):
+            found.update(self.buckets.get(value, ()))
+
+        return list(found.values())
 
     def _enter(self, value: str, key: str, obj: T) -> None:
         bucket = self.buckets.get(value)
@@ -169,35 +182,34 @@ class Index(Generic[T]):
         else:
             bucket[key] = obj
 
-    def _leave(self, key: str, packed: str | _More | None) -> None:
-        for value in _unpack(packed):
+    def _leave(self, key: str, values: Iterable[str]) -> None:
+        for value in values:
             bucket = self.buckets[value]
             del bucket[key]
             if not bucket:
                 del self.buckets[value]
 
 
-def _pack(values: Iterable[str]) -> str | _More | None:
-    """One value as itself, several as a sorted chain without repetitions."""
+def _pack(values: Iterable[str]) -> Packed:
+    """Sort, without repetitions; refuses what is not a string."""
     if isinstance(values, str):
         # A string is a sequence of strings too: without this, "abc" would be three.
         return values
 
-    if type(values) is tuple and len(values) == 1:
-        only: str = values[0]
-        return only
+    if type(values) is tuple and len(values) == 1 and isinstance(values[0], str):
+        return values[0]
 
-    chain: str | _More | None = None
-    for value in sorted(set(values), reverse=True):
-        chain = value if chain is None else _More(value, chain)
+    unique = sorted(set(values))
+    if not unique:
+        return None
 
-    return chain
+    packed = msgspec.json.encode(unique)
+    strings = _several.decode(packed)
+    return packed if len(strings) > 1 else strings[0]
 
 
-def _unpack(packed: str | _More | None) -> Iterable[str]:
-    while isinstance(packed, _More):
-        yield packed.value
-        packed = packed.next
+def _unpack(packed: Packed) -> Iterable[str]:
+    if packed is None:
+        return ()
 
-    if packed is not None:
-        yield packed
+    return _several.decode(packed) if isinstance(packed, bytes) else (packed,)

@@ -49,21 +49,18 @@ class Contents(Generic[T]):
         old = self.objects.get(key)
         self.objects[key] = obj
         for name, index in self.indexes.items():
-            try:
-                index.put(key, obj, old)
-            except Exception as exc:  # noqa: BLE001 - the user's code, reported
-                self._index_failed(name, index, key, obj, old, exc)
+            self.put_in_index(name, index, key, obj, old)
 
     def keep(self, key: str, obj: T, source: Contents[T]) -> None:
         """Take over an object of `source`, with the index values it has there."""
+        old = self.objects.get(key)
         self.objects[key] = obj
         for name, index in self.indexes.items():
-            before = source.indexes.get(name)
-            if before is None:
-                self.put(key, obj)
-                return
-
-            index.put_values(key, obj, before.values_of(key, obj), None)
+            there = source.indexes.get(name)
+            if there is None:
+                self.put_in_index(name, index, key, obj, old)
+            else:
+                index.put_values(key, obj, there.values_of(key, obj), old)
 
     def remove(self, key: str) -> T | None:
         """Take one object out; returns it, or None if there was none."""
@@ -74,22 +71,19 @@ class Contents(Generic[T]):
 
         return old
 
-    def _index_failed(
-        self,
-        name: str,
-        index: Index[T],
-        key: str,
-        obj: T,
-        old: T | None,
-        exc: Exception,
+    def put_in_index(
+        self, name: str, index: Index[T], key: str, obj: T, old: T | None
     ) -> None:
-        """The object stays stored, but is absent from the index that failed."""
-        if old is not None:
-            index.remove(key, old)
+        """Enter an object into one index; if its function fails, it is absent there."""
+        try:
+            index.put(key, obj, old)
+        except Exception as exc:  # noqa: BLE001 - the user's code, reported
+            if old is not None:
+                index.remove(key, old)
 
-        failure = HandlerError("index function", name, obj)
-        failure.__cause__ = exc
-        self._report(failure)
+            failure = HandlerError("index function", name, obj)
+            failure.__cause__ = exc
+            self._report(failure)
 
 
 class Store(Generic[T]):
@@ -101,7 +95,8 @@ class Store(Generic[T]):
 
     Args:
         key_func: The key of an object; `"namespace/name"` of its metadata if left out.
-        on_error: Told of index functions that fail; logged if left out.
+        on_error: Told of index functions that fail; logged if left out. What it raises
+            is logged and dropped.
     """
 
     def __init__(
@@ -111,7 +106,7 @@ class Store(Generic[T]):
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         self.key_func = key_func
-        self._report = on_error or _log
+        self._on_error = on_error or _log
         self._contents: Contents[T] = Contents({}, self._report)
         self._resource_version = ""
 
@@ -192,7 +187,7 @@ class Store(Generic[T]):
         for name, index in self._indexes().items():
             if name not in replacement.indexes:  # added while it was being filled
                 late = replacement.indexes[name] = index.empty_copy()
-                self._fill(name, late, replacement)
+                _fill(name, late, replacement)
 
         old, self._contents = self._contents, replacement
         self._resource_version = resource_version
@@ -205,14 +200,16 @@ class Store(Generic[T]):
     def _indexes(self) -> Mapping[str, Index[T]]:
         return self._contents.indexes
 
-    def _fill(self, name: str, index: Index[T], contents: Contents[T]) -> None:
-        for key, obj in contents.objects.items():
-            try:
-                index.put(key, obj, None)
-            except Exception as exc:  # noqa: BLE001 - the user's code, reported
-                failure = HandlerError("index function", name, obj)
-                failure.__cause__ = exc
-                self._report(failure)
+    def _report(self, failure: HandlerError) -> None:
+        try:
+            self._on_error(failure)
+        except Exception:  # the user's error handler
+            logger.exception("on_error failed")
+
+
+def _fill(name: str, index: Index[T], contents: Contents[T]) -> None:
+    for key, obj in contents.objects.items():
+        contents.put_in_index(name, index, key, obj, None)
 
 
 class Indexer(Store[T]):
@@ -238,7 +235,8 @@ class Indexer(Store[T]):
     @property
     def indexers(self) -> dict[str, IndexFunction[T]]:
         """The index functions by name, in a fresh dict."""
-        return {name: index.function for name, index in self._indexes().items()}
+        indexes = dict(self._indexes())
+        return {name: index.function for name, index in indexes.items()}
 
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
         """Add indexes; the objects that are there are entered before this returns.
@@ -256,7 +254,7 @@ class Indexer(Store[T]):
         for name, function in indexers.items():
             if name not in taken:
                 index: Index[T] = Index(function)
-                self._fill(name, index, self._contents)
+                _fill(name, index, self._contents)
                 self._contents.indexes[name] = index
 
     def by_index(self, name: str, value: str) -> builtins.list[T]:
@@ -281,13 +279,9 @@ class Indexer(Store[T]):
 
         Raises:
             OptionsError: There is no such index.
+            Exception: Whatever the index function raises for `obj`.
         """
-        index = self._index(name)
-        found: dict[str, T] = {}
-        for value in set(index.function(obj)):
-            found.update(index.buckets.get(value, {}))
-
-        return list(found.values())
+        return self._index(name).find(obj)
 
     def list_index_func_values(self, name: str) -> builtins.list[str]:
         """All values of the index `name`.

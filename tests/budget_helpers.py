@@ -1,0 +1,32 @@
+"""What the tests of the loop's budget share."""
+
+from __future__ import annotations
+
+from aioinformer.budget import LoopBudget
+
+
+class Clock:
+    """The budget's clock: real seconds, which pass as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, milliseconds: float) -> None:
+        self.now += milliseconds / 1000
+
+
+async def heavy(clock: Clock, steps: int, record: list[str], name: str) -> None:
+    """Work in steps of 0.9 ms, three a slice, as `LoopBudget` says."""
+    budget = LoopBudget.current()
+    await budget.start()
+    for _ in range(steps):
+        record.append(name)
+        clock.work(0.9)
+        if budget.over():
+            record.append("|")
+            await budget.start()
+
+    budget.end()

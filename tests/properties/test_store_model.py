@@ -1,0 +1,200 @@
+"""Any sequence of writes: an indexer against plain dicts.
+
+A key is in the bucket of a value just if that value is among those of its object; no
+bucket is empty; an index function is called once for each object that is entered, and
+an object for which it fails is stored and absent from its index alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+)
+
+from aioinformer.cache import Indexer
+from aioinformer.errors import HandlerError, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioinformer.cache.store import Contents
+
+KEYS = st.sampled_from(["a", "b", "c", "d"])
+TAGS = st.lists(st.sampled_from(["x", "y", "z", "bad"]), max_size=3).map(tuple)
+
+
+@dataclass(frozen=True, eq=False)
+class Thing:
+    """Equal to nothing but itself, so that the very object is compared."""
+
+    key: str
+    tags: tuple[str, ...]
+
+
+THINGS = st.builds(Thing, KEYS, TAGS)
+
+
+class Function:
+    """An index function that counts how often it is asked about each object."""
+
+    def __init__(self, name: str, *, recomputable: bool) -> None:
+        self.name = name
+        self.recomputable = recomputable
+        self.asked: dict[int, int] = {}
+
+    def __call__(self, thing: Thing) -> Iterable[str]:
+        self.asked[id(thing)] = self.asked.get(id(thing), 0) + 1
+        if self.name in thing.tags:
+            raise ValueError(thing.tags)
+
+        return [f"{self.name}-{tag}" for tag in thing.tags]
+
+    def expected(self, things: Iterable[Thing]) -> dict[str, dict[str, Thing]]:
+        buckets: dict[str, dict[str, Thing]] = {}
+        for thing in things:
+            if self.name not in thing.tags:
+                for tag in thing.tags:
+                    buckets.setdefault(f"{self.name}-{tag}", {})[thing.key] = thing
+
+        return buckets
+
+
+@dataclass
+class Staged:
+    """A replacement under way, and what should be in it."""
+
+    contents: Contents[Thing]
+    objects: dict[str, Thing] = field(default_factory=dict)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Drives an indexer and a dict through the same writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[HandlerError] = []
+        self.functions = {"all": Function("all", recomputable=False)}
+        self.indexer = Indexer[Thing](self.functions, on_error=self.failures.append)
+        self.objects: dict[str, Thing] = {}
+        self.version = ""
+        self.entered: list[Thing] = []  # kept alive, so that no id is used again
+        self.staged: Staged | None = None
+
+    @rule(thing=THINGS)
+    def add(self, thing: Thing) -> None:
+        self.entered.append(thing)
+        self.objects[thing.key] = thing
+        self.indexer.add(thing)
+
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+        self.indexer.delete(Thing(key, ()))
+
+    @rule(things=st.lists(THINGS, max_size=4), version=st.sampled_from("123"))
+    def replace(self, things: list[Thing], version: str) -> None:
+        self.entered += things
+        self.objects = {thing.key: thing for thing in things}
+        self.version = version
+        self.indexer.replace(things, version)
+
+    @rule(version=st.sampled_from("456"))
+    def applied(self, version: str) -> None:
+        self.version = version
+        self.indexer.applied(version)
+
+    @precondition(lambda self: len(self.functions) < 4)
+    @rule(name=st.sampled_from(["bad", "x", "y"]), recomputable=st.booleans())
+    def add_index(self, name: str, recomputable: bool) -> None:
+        function = Function(name, recomputable=recomputable)
+        if name in self.functions:
+            with pytest.raises(OptionsError):
+                self.indexer.add_indexers({"new": function, name: function})
+        else:
+            self.functions[name] = function
+            self.indexer.add_indexers({name: function})
+
+    # A replacement is filled in many steps, with writes and new indexes between them.
+
+    @precondition(lambda self: self.staged is None)
+    @rule()
+    def stage(self) -> None:
+        self.staged = Staged(self.indexer.replacement())
+
+    @precondition(lambda self: self.staged)
+    @rule(thing=THINGS)
+    def stage_new(self, thing: Thing) -> None:
+        assert self.staged
+        self.entered.append(thing)
+        self.staged.objects[thing.key] = thing
+        self.staged.contents.put(thing.key, thing)
+
+    @precondition(lambda self: self.staged and self.objects)
+    @rule(data=st.data())
+    def stage_known(self, data: st.DataObject) -> None:
+        assert self.staged
+        thing = self.objects[data.draw(st.sampled_from(sorted(self.objects)))]
+        self.staged.objects[thing.key] = thing
+        self.staged.contents.keep(thing.key, thing, self.indexer.contents)
+
+    @precondition(lambda self: self.staged)
+    @rule(version=st.sampled_from("789"))
+    def swap(self, version: str) -> None:
+        assert self.staged
+        old = self.indexer.swap(self.staged.contents, version)
+        assert old.objects == self.objects
+        self.objects, self.version = self.staged.objects, version
+        self.staged = None
+
+    @invariant()
+    def holds_what_was_written(self) -> None:
+        assert set(self.indexer.list()) == set(self.objects.values())
+        assert set(self.indexer.list_keys()) == set(self.objects)
+        assert len(self.indexer) == len(self.objects)
+        assert self.indexer.resource_version == self.version
+        for key in "abcd":
+            assert self.indexer.get_by_key(key) is self.objects.get(key)
+
+    @invariant()
+    def buckets_hold_just_what_has_their_value(self) -> None:
+        assert self.indexer.indexers == self.functions
+        for name, function in self.functions.items():
+            expected = function.expected(self.objects.values())
+            values = self.indexer.list_index_func_values(name)
+            assert sorted(values) == sorted(expected)
+            for value, bucket in expected.items():
+                assert set(self.indexer.by_index(name, value)) == set(bucket.values())
+                assert self.indexer.index_keys(name, value) == sorted(bucket)
+
+    @invariant()
+    def no_function_is_asked_twice_about_an_object(self) -> None:
+        for function in self.functions.values():
+            if not function.recomputable:
+                # Into the store, and once more into the replacement at most.
+                assert max(function.asked.values(), default=0) <= (
+                    1 if function.name == "all" else 2
+                )
+
+    @invariant()
+    def nothing_is_remembered_of_what_is_gone(self) -> None:
+        for index in self.indexer.contents.indexes.values():
+            assert set(index._values) <= set(self.objects)
+
+    @invariant()
+    def failures_are_reported(self) -> None:
+        for failure in self.failures:
+            assert isinstance(failure.subject, Thing)
+            assert failure.name in failure.subject.tags
+
+
+StoreMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestStoreMachine = StoreMachine.TestCase

@@ -1,0 +1,31 @@
+"""What the tests of tasks share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+async def failing(seconds: float = 1.0) -> None:
+    await asyncio.sleep(seconds)
+    raise ZeroDivisionError("in the clean-up")
+
+
+async def slow_to_end(record: list[str]) -> None:
+    """What a supervised life or a task does: it takes 1 s to end."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        record.append("ending")
+        await asyncio.sleep(1)
+        record.append("ended")
+
+
+async def cancelled(task: asyncio.Task[Any], *, after: float, times: int = 1) -> None:
+    """Cancel a task several times, 0.1 s apart, and wait for its end."""
+    await asyncio.sleep(after)
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0.1)
+
+    await asyncio.wait({task})

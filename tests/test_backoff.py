@@ -1,0 +1,167 @@
+"""`Backoff`: when the next attempt may begin, computed without a clock."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.backoff import Backoff
+
+
+class Jitter(random.Random):
+    """Draws what the test says: the same part of a gap every time."""
+
+    def __init__(self, part: float = 0.0) -> None:
+        super().__init__()
+        self.part = part
+
+    def random(self) -> float:
+        return self.part
+
+
+def attempt(backoff: Backoff, lasts: float, *, failed: bool = True) -> float:
+    """One attempt of so many seconds; how long to wait after it."""
+    backoff.begin(0.0)
+    return backoff.end(lasts, failed=failed)
+
+
+def test_failures_double_the_gap_from_0_8_s_to_30_s() -> None:
+    backoff = Backoff(Jitter())
+
+    waits = [attempt(backoff, 0.0) for _ in range(8)]
+
+    assert waits == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("part", "wait"),
+    [
+        pytest.param(0.0, 0.8, id="least"),
+        pytest.param(0.5, 1.2, id="middle"),
+        pytest.param(0.75, 1.4, id="more"),
+    ],
+)
+def test_a_gap_is_drawn_between_d_and_twice_d(part: float, wait: float) -> None:
+    assert attempt(Backoff(Jitter(part)), 0.0) == pytest.approx(wait)
+
+
+def test_a_new_jitter_is_drawn_for_each_attempt() -> None:
+    jitter = Jitter(0.0)
+    backoff = Backoff(jitter)
+    backoff.begin(0.0)
+    jitter.part = 0.5  # counts from the next attempt
+
+    first = backoff.end(0.0, failed=True)
+
+    assert first == 0.8
+    assert attempt(backoff, 0.0) == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize(
+    ("lasted", "failed", "wait", "d"),
+    [
+        pytest.param(0.3, True, 0.5, 1.6, id="failed-within-its-gap"),
+        pytest.param(0.3, False, 0.5, 1.6, id="ended-within-its-gap"),
+        pytest.param(0.8, False, 0.0, 0.8, id="lasted-as-long-as-its-gap"),
+        pytest.param(5.0, False, 0.0, 0.8, id="outlived-its-gap"),
+        pytest.param(5.0, True, 0.0, 1.6, id="outlived-its-gap-but-failed"),
+        pytest.param(500.0, True, 0.0, 1.6, id="useful-but-failed"),
+    ],
+)
+def test_what_an_attempt_means_for_the_next(
+    lasted: float, failed: bool, wait: float, d: float
+) -> None:
+    backoff = Backoff(Jitter())
+
+    waited = attempt(backoff, lasted, failed=failed)
+
+    assert waited == pytest.approx(wait)
+    assert repr(backoff) == f"<Backoff d={d:g}s>"
+
+
+@pytest.mark.parametrize(
+    ("lasted", "failed", "d"),
+    [
+        pytest.param(120.0, False, 0.8, id="useful"),
+        pytest.param(119.9, False, 6.4, id="not-long-enough"),
+        pytest.param(120.0, True, 12.8, id="failed"),
+    ],
+)
+def test_two_useful_minutes_set_the_gap_back(
+    lasted: float, failed: bool, d: float
+) -> None:
+    backoff = Backoff(Jitter())
+    for _ in range(3):
+        attempt(backoff, 0.0)
+
+    attempt(backoff, lasted, failed=failed)
+
+    assert repr(backoff) == f"<Backoff d={d:g}s>"
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "wait"),
+    [
+        pytest.param(None, 0.8, id="absent"),
+        pytest.param(0.0, 0.8, id="zero"),
+        pytest.param(-5.0, 0.8, id="negative"),
+        pytest.param(0.5, 0.8, id="less-than-the-gap"),
+        pytest.param(10.0, 10.0, id="more-than-the-gap"),
+        pytest.param(120.0, 120.0, id="two-minutes"),
+        pytest.param(3600.0, 120.0, id="more-than-two-minutes"),
+    ],
+)
+def test_the_servers_wish_is_a_lower_bound_of_at_most_two_minutes(
+    retry_after: float | None, wait: float
+) -> None:
+    backoff = Backoff(Jitter())
+    backoff.begin(50.0)
+
+    assert backoff.end(50.0, failed=True, retry_after=retry_after) == wait
+
+
+def test_a_seeded_generator_makes_the_sequence_reproducible() -> None:
+    def sequence(seed: int) -> list[float]:
+        backoff = Backoff(random.Random(seed))
+        return [attempt(backoff, 0.0) for _ in range(5)]
+
+    assert sequence(1) == sequence(1)
+    assert sequence(1) != sequence(2)
+
+
+def test_two_of_them_do_not_draw_the_same() -> None:
+    one, two = Backoff(), Backoff()
+
+    draws = [(attempt(one, 0.0), attempt(two, 0.0)) for _ in range(5)]
+
+    assert any(first != second for first, second in draws)
+
+
+@given(
+    attempts=st.lists(
+        st.tuples(st.floats(0, 300), st.booleans(), st.none() | st.floats(0, 300)),
+        max_size=20,
+    ),
+    seed=st.integers(0, 100),
+)
+def test_attempts_start_at_least_d_apart(
+    attempts: list[tuple[float, bool, float | None]], seed: int
+) -> None:
+    """And at most 2 d later than asked for; d stays between 0.8 s and 30 s."""
+    backoff = Backoff(random.Random(seed))
+    now = 1000.0
+    for lasts, failed, retry_after in attempts:
+        d = backoff._d
+        started = now
+        backoff.begin(now)
+        now += lasts
+        wait = backoff.end(now, failed=failed, retry_after=retry_after)
+        now += wait
+
+        assert now - started >= d * 0.999999
+        assert 0 <= wait <= max(2 * d, min(retry_after or 0.0, 120.0))
+        assert 0.8 <= backoff._d <= 30.0
+        assert lasts < 2 * d or wait == min(retry_after or 0.0, 120.0)

@@ -1,0 +1,371 @@
+"""`DeltaFIFO`: order, what is handed out together, and which versions are applied."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import pod
+from fifo_helpers import Thing, deltas, listing, put, take_all, text_of
+from queue_helpers import settle
+
+from aioinformer.cache import DeltaFIFO
+from aioinformer.cache.deltas import Delta, DeltaType, Replacement
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def fifo() -> DeltaFIFO[Thing]:
+    return DeltaFIFO()
+
+
+# ---------------------------------------------------------------- order
+
+
+@pytest.mark.parametrize(
+    ("changes", "entries"),
+    [
+        pytest.param("", [], id="nothing"),
+        pytest.param("+a1 +b1 +c1", ["+a1", "+b1", "+c1"], id="first-in-first-out"),
+        pytest.param("+a1 +b1 ~a2 -a3", ["+a1 ~a2 -a3", "+b1"], id="keeps-its-place"),
+        pytest.param("-a1 +a2", ["-a1 +a2"], id="created-again"),
+        pytest.param("-a1 -a2 -a3", ["-a1"], id="one-deletion-is-left"),
+        pytest.param("+a1 -a2 -a3 +b1", ["+a1 -a2", "+b1"], id="the-first-of-two"),
+        pytest.param("-a1 +a2 -a3", ["-a1 +a2 -a3"], id="not-in-a-row"),
+        pytest.param("~a1 ~a1", ["~a1 ~a1"], id="equal-updates-stay"),
+        pytest.param("+a1 =5 ~a2", ["+a1", "=5", "~a2"], id="replacement-between"),
+        pytest.param("-a1 =5 -a2", ["-a1", "=5", "-a2"], id="no-merging-across"),
+        pytest.param("=5", ["=5"], id="only-a-replacement"),
+        pytest.param("=5 =6", ["=5", "=6"], id="two-replacements"),
+        pytest.param(
+            "+b1 +a1 =5 ~a2 ~b2 ~a3 =6 ~a4",
+            ["+b1", "+a1", "=5", "~a2 ~a3", "~b2", "=6", "~a4"],
+            id="each-segment-has-its-own-order",
+        ),
+    ],
+)
+def test_hands_out(fifo: DeltaFIFO[Thing], changes: str, entries: list[str]) -> None:
+    put(fifo, *changes.split())
+
+    length = len(fifo)
+
+    assert take_all(fifo) == entries
+    assert length == len(entries)
+
+
+def test_a_key_that_was_taken_goes_to_the_end_of_the_line(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    put(fifo, "+a1", "+b1", "+c1")
+    fifo.pop_nowait()
+
+    put(fifo, "~a2", "~b2")
+
+    assert take_all(fifo) == ["+b1 ~b2", "+c1", "~a2"]
+
+
+def test_a_deletion_is_no_second_one_after_the_first_was_taken(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    put(fifo, "-a1")
+    fifo.pop_nowait()
+
+    put(fifo, "-a2")
+
+    assert take_all(fifo) == ["-a2"]
+
+
+def test_take_answers_the_newest_with_the_older_ones(fifo: DeltaFIFO[Thing]) -> None:
+    put(fifo, "+a1", "~a2", "-a3", "+b1")
+
+    first, second = fifo.take(), fifo.take()
+
+    assert isinstance(first, Delta)
+    assert first.object.version == 3
+    assert text_of(first.oldest_first()) == "+a1 ~a2 -a3"
+    assert first.older is not None
+    assert [delta.older for delta in first.older] == [None, None]
+    assert isinstance(second, Delta)
+    assert second.older is None
+
+
+def test_a_delta_that_is_queued_again_brings_nothing_old(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    put(fifo, "+a1", "~a2")
+    newest = fifo.take()
+    assert isinstance(newest, Delta)
+
+    fifo._put("a", newest)
+
+    assert take_all(fifo) == ["~a2"]
+
+
+def test_a_long_row_of_changes_of_one_key_can_be_freed(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    """As a chain of so many it would overflow the interpreter's stack."""
+    count = 300_000
+    thing = Thing("a")
+
+    for _ in range(count):
+        fifo.update(thing)
+
+    newest = fifo.take()
+    assert isinstance(newest, Delta)
+    assert len(newest.oldest_first()) == count
+    assert sys.getrefcount(newest) == 2
+
+
+def test_keys_come_from_the_key_function() -> None:
+    fifo = DeltaFIFO[int](key_func=lambda number: str(number % 10))
+
+    for number in (1, 2, 11):
+        fifo.update(number)
+
+    entry = fifo.pop_nowait()
+    assert isinstance(entry, list)
+    assert [delta.object for delta in entry] == [1, 11]
+
+
+def test_objects_may_be_decoded_json() -> None:
+    fifo = DeltaFIFO[dict[str, Any]]()
+
+    fifo.add(pod("web", "shop"))
+    fifo.update(pod("web", "shop"))
+    fifo.add(pod("web", "other"))
+
+    assert len(fifo) == 2
+
+
+@pytest.mark.parametrize("method", ["add", "update", "delete"])
+def test_an_object_without_a_key_is_refused(method: str) -> None:
+    fifo = DeltaFIFO[object]()
+
+    with pytest.raises(OptionsError):
+        getattr(fifo, method)(object())
+
+    assert len(fifo) == 0
+
+
+async def test_a_batch_with_an_object_without_a_key_is_refused_as_a_whole() -> None:
+    fifo = DeltaFIFO[object]()
+    objects: list[object] = ["a", object(), "b"]
+
+    with pytest.raises(OptionsError):
+        await fifo.feed([Delta(DeltaType.ADDED, obj) for obj in objects], "7")
+
+    assert len(fifo) == 0
+    assert fifo.applied() is None
+
+
+async def test_a_batch_that_fails_while_it_is_read_is_refused_as_a_whole(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    def failing() -> Iterator[Delta[Thing]]:
+        yield from deltas("a", "b")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fifo.feed(failing(), "7")
+
+    assert len(fifo) == 0
+
+
+# ---------------------------------------------------------------- what waits
+
+
+def test_newest_answers_what_waits_behind_any_replacement(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    def newest() -> Thing | None:
+        delta = fifo.newest("a")
+        return delta.object if delta else None
+
+    seen = [newest()]
+    for change in ("+a1", "~a2", "=5", "~a3"):
+        put(fifo, change)
+        seen.append(newest())
+
+    while len(fifo):
+        fifo.pop_nowait()
+        seen.append(newest())
+
+    one, two, three = (Thing("a", version) for version in (1, 2, 3))
+    assert seen == [None, one, two, None, three, three, three, None]
+
+
+def test_repr_tells_the_state(fifo: DeltaFIFO[Thing]) -> None:
+    put(fifo, "+a1", "~a2", "=5")
+
+    assert repr(fifo) == "<DeltaFIFO open waiting=2>"
+
+
+async def test_repr_tells_that_it_is_closed(fifo: DeltaFIFO[Thing]) -> None:
+    await fifo.close()
+
+    assert repr(fifo) == "<DeltaFIFO closed waiting=0>"
+
+
+@pytest.mark.parametrize(
+    ("changes", "pops"),
+    [
+        pytest.param("=5", 1, id="empty-list"),
+        pytest.param("+a1 +b1 =5", 3, id="with-what-came-before"),
+        pytest.param("=5 +a1", 1, id="not-what-came-after"),
+        pytest.param("=5 =6", 1, id="only-the-first-list"),
+    ],
+)
+def test_has_synced_once_the_first_list_was_taken(
+    fifo: DeltaFIFO[Thing], changes: str, pops: int
+) -> None:
+    before = fifo.has_synced
+    put(fifo, *changes.split())
+    history = []
+    for _ in range(len(fifo)):
+        history.append(fifo.has_synced)
+        fifo.pop_nowait()
+
+    assert not before
+    assert [*history, fifo.has_synced].index(True) == pops
+    put(fifo, "+x1", "=9")
+    assert fifo.has_synced
+
+
+def test_changes_alone_are_no_sync(fifo: DeltaFIFO[Thing]) -> None:
+    put(fifo, "+a1")
+    fifo.pop_nowait()
+
+    assert not fifo.has_synced
+
+
+# ---------------------------------------------------------------- versions
+
+
+async def test_a_version_is_applied_when_its_batch_was_taken(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    await fifo.feed(deltas("a", "b"), "7")
+
+    history = [fifo.applied()]
+    for _ in range(2):
+        fifo.take()
+        history.append(fifo.applied())
+
+    assert history == [None, None, "7"]
+    assert fifo.applied() is None  # no other than last time
+
+
+async def test_a_version_waits_for_the_batches_before_its_own(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    """The second batch changes only what is in front: it waits for the rest too."""
+    await fifo.feed(deltas("a", "b"), "7")
+    await fifo.feed(deltas("a"), "8")
+
+    fifo.take()
+    after_a = fifo.applied()
+    fifo.take()
+
+    assert after_a is None
+    assert fifo.applied() == "8"
+
+
+async def test_the_newest_of_several_versions_is_applied(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    for number, key in enumerate("abc"):
+        await fifo.feed(deltas(key), str(number))
+
+    fifo.take()
+    fifo.take()
+
+    assert fifo.applied() == "1"
+
+
+async def test_a_batch_without_changes_brings_its_version(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    await fifo.feed([], "7")
+
+    await fifo.wait_filled()
+
+    assert fifo.applied() == "7"
+
+
+async def test_a_batch_without_changes_waits_for_those_before_it(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    await fifo.feed(deltas("a"), "7")
+    await fifo.feed([], "8")
+    before = fifo.applied()
+
+    fifo.take()
+
+    assert before is None
+    assert fifo.applied() == "8"
+
+
+async def test_a_batch_of_an_unknown_version_says_nothing_about_versions(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    await fifo.feed(deltas("a"), "7")
+    await fifo.feed(deltas("b"))
+
+    fifo.take()
+    first = fifo.applied()
+    fifo.take()
+
+    assert first == "7"
+    assert fifo.applied() is None
+
+
+async def test_a_replacement_brings_its_version(fifo: DeltaFIFO[Thing]) -> None:
+    await fifo.feed(deltas("a"), "7")
+    await fifo.feed_replacement(listing(Thing("b")), "8")
+    fifo.take()
+    first = fifo.applied()
+
+    entry = fifo.take()
+
+    assert first == "7"
+    assert fifo.applied() == "8"
+    assert isinstance(entry, Replacement)
+    assert entry.contents.objects == {"b": Thing("b")}
+
+
+async def test_popping_leaves_the_version_to_be_asked_for(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    await fifo.feed([], "7")
+    popper = asyncio.create_task(fifo.pop(lambda entry: None))
+    await settle()
+
+    waited = not popper.done()
+    await fifo.feed(deltas("a"))
+    await popper
+
+    assert waited
+    assert fifo.applied() == "7"
+
+
+async def test_versions_that_nobody_asks_for_do_not_pile_up(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    put(fifo, "+x1")
+    for number in range(50):
+        await fifo.feed([], str(number))  # bookmarks behind something that waits
+
+    lengths = [len(fifo._marks)]
+    for number in range(50):
+        await fifo.feed(deltas("a"), str(number))
+        await fifo.pop(lambda entry: None)
+        lengths.append(len(fifo._marks))
+
+    assert max(lengths) <= 2
+    assert fifo.applied() == "49"

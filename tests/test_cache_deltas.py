@@ -1,0 +1,78 @@
+"""Deltas: the few things that are more than fields."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from aioinformer.cache.deltas import (
+    DeletedFinalStateUnknown,
+    Delta,
+    DeltaType,
+    Replacement,
+)
+from aioinformer.cache.store import Contents
+from aioinformer.model.keys import meta_namespace_key
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (DeltaType.ADDED, "Added"),
+        (DeltaType.UPDATED, "Updated"),
+        (DeltaType.DELETED, "Deleted"),
+        (DeltaType.REPLACED_ALL, "ReplacedAll"),
+    ],
+)
+def test_types_are_written_as_client_go_writes_them(
+    kind: DeltaType, value: str
+) -> None:
+    assert f"{kind}" == value
+
+
+def test_a_delta_alone_is_all_there_is() -> None:
+    delta = Delta(DeltaType.ADDED, "a")
+
+    assert delta.older is None
+    assert delta.oldest_first() == [delta]
+
+
+def test_oldest_first_ends_with_the_delta_itself() -> None:
+    first, second = Delta(DeltaType.ADDED, 1), Delta(DeltaType.UPDATED, 2)
+    newest = Delta(DeltaType.DELETED, 3, [first, second])
+
+    assert newest.oldest_first() == [first, second, newest]
+
+
+def test_a_delta_is_not_tracked_by_the_garbage_collector() -> None:
+    assert not gc.is_tracked(Delta(DeltaType.ADDED, "a"))
+
+
+def test_a_replacement_has_a_type_as_every_entry_of_the_queue() -> None:
+    contents = Contents[str]({}, print)
+
+    replacement = Replacement(contents, "7")
+
+    assert replacement.type is DeltaType.REPLACED_ALL
+    assert replacement.contents is contents
+    assert replacement.resource_version == "7"
+
+
+def test_a_tombstone_has_the_key_of_its_object() -> None:
+    tombstone = DeletedFinalStateUnknown[str]("shop/web", None)
+
+    assert meta_namespace_key(tombstone) == "shop/web"
+
+
+@pytest.mark.parametrize(
+    ("frozen", "name"),
+    [
+        (Replacement(Contents[str]({}, print), "7"), "resource_version"),
+        (DeletedFinalStateUnknown("shop/web", "x"), "key"),
+    ],
+    ids=["replacement", "tombstone"],
+)
+def test_what_is_handed_out_cannot_be_changed(frozen: object, name: str) -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        setattr(frozen, name, "8")

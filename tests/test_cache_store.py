@@ -1,0 +1,295 @@
+"""`Store` and `Indexer`: reading and writing, indexes, replacement in one step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from store_helpers import Thing, by_tag, by_version, contents_of
+
+from aioinformer.cache import DeletedFinalStateUnknown, Indexer, Store
+from aioinformer.errors import HandlerError, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+each_write = pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda store, thing: store.add(thing), id="add"),
+        pytest.param(lambda store, thing: store.update(thing), id="update"),
+        pytest.param(lambda store, thing: store.replace([thing]), id="replace"),
+    ],
+)
+
+
+@pytest.fixture
+def indexer() -> Indexer[Thing]:
+    return Indexer({"tag": by_tag, "version": by_version})
+
+
+# ---------------------------------------------------------------- a store
+
+
+def test_a_new_store_is_empty() -> None:
+    store = Store[Thing]()
+
+    assert len(store) == 0
+    assert store.list() == []
+    assert store.list_keys() == []
+    assert store.resource_version == ""
+    assert repr(store) == "<Store 0 objects>"
+
+
+@each_write
+def test_what_is_written_can_be_read(write: Callable[..., None]) -> None:
+    store, thing = Store[Thing](), Thing("shop/web")
+
+    write(store, thing)
+
+    assert store.get_by_key("shop/web") is thing
+    assert store.get(Thing("shop/web", version=9)) is thing
+    assert store.list() == [thing]
+    assert store.list_keys() == ["shop/web"]
+    assert "shop/web" in store
+    assert repr(store) == "<Store 1 objects>"
+
+
+@each_write
+def test_the_last_write_of_a_key_wins(write: Callable[..., None]) -> None:
+    store = Store[Thing]()
+    store.add(Thing("a", version=2))
+
+    write(store, Thing("a", version=1))
+
+    assert store.list() == [Thing("a", version=1)]
+
+
+def test_reads_of_what_is_not_there_answer_none() -> None:
+    store = Store[Thing]()
+    store.add(Thing("a"))
+
+    assert store.get_by_key("b") is None
+    assert store.get(Thing("b")) is None
+    assert "b" not in store
+    assert 7 not in store
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param(Thing("a", version=5), id="another-state"),
+        pytest.param(DeletedFinalStateUnknown("a", None), id="tombstone"),
+        pytest.param("a", id="key"),
+    ],
+)
+def test_delete_takes_out_what_has_the_key(gone: Any) -> None:
+    store = Store[Any]()
+    store.add(Thing("a"))
+    store.add(Thing("b"))
+
+    store.delete(gone)
+
+    assert store.list_keys() == ["b"]
+
+
+def test_deleting_what_is_not_there_is_no_error(indexer: Indexer[Thing]) -> None:
+    indexer.add(Thing("a", ("x",)))
+
+    indexer.delete(Thing("b", ("x",)))
+
+    assert contents_of(indexer) == {"x": {"a"}}
+
+
+def test_keys_come_from_the_key_function() -> None:
+    store = Store[Thing](key_func=lambda thing: f"v{thing.version}")
+
+    store.add(Thing("a", version=3))
+
+    assert store.list_keys() == ["v3"]
+
+
+def test_an_object_without_a_key_changes_nothing() -> None:
+    store = Store[Any]()
+    store.add(Thing("a"))
+    store.applied("7")
+
+    for write in (store.add, store.delete):
+        with pytest.raises(OptionsError):
+            write(object())
+
+    with pytest.raises(OptionsError):
+        store.replace([Thing("b"), object()], "8")
+
+    assert store.list_keys() == ["a"]
+    assert store.resource_version == "7"
+
+
+def test_lists_are_fresh(indexer: Indexer[Thing]) -> None:
+    indexer.add(Thing("a", ("x",)))
+    by_index = indexer.by_index
+
+    for answer in (indexer.list, indexer.list_keys, lambda: by_index("tag", "x")):
+        answer().clear()
+
+    indexer.indexers.clear()
+
+    assert indexer.list() == by_index("tag", "x") == [Thing("a", ("x",))]
+    assert indexer.list_keys() == ["a"]
+    assert set(indexer.indexers) == {"tag", "version"}
+
+
+def test_resync_does_nothing(indexer: Indexer[Thing]) -> None:
+    indexer.add(Thing("a", ("x",)))
+
+    indexer.resync()
+
+    assert indexer.list() == [Thing("a", ("x",))]
+    assert contents_of(indexer) == {"x": {"a"}}
+
+
+def test_the_version_is_the_one_applied_last() -> None:
+    store = Store[Thing]()
+
+    store.applied("9")
+    first = store.resource_version
+    store.replace([], "4")
+
+    assert first == "9"
+    assert store.resource_version == "4"
+
+
+# ---------------------------------------------------------------- indexes
+
+
+def test_objects_are_found_by_each_of_their_values(indexer: Indexer[Thing]) -> None:
+    one, two = Thing("b", ("x", "y")), Thing("a", ("y",))
+    indexer.add(one)
+    indexer.add(two)
+
+    assert indexer.by_index("tag", "x") == [one]
+    assert indexer.by_index("tag", "y") == [one, two]
+    assert indexer.by_index("tag", "z") == []
+    assert indexer.index_keys("tag", "y") == ["a", "b"]  # sorted
+    assert indexer.index_keys("tag", "z") == []
+    assert sorted(indexer.list_index_func_values("tag")) == ["x", "y"]
+
+
+def test_index_answers_what_shares_a_value(indexer: Indexer[Thing]) -> None:
+    things = [Thing("a", ("x", "y")), Thing("b", ("y", "z")), Thing("c", ("z",))]
+    for thing in things:
+        indexer.add(thing)
+
+    assert indexer.index("tag", Thing("new", ("x", "y"))) == things[:2]
+
+
+def test_index_takes_a_string_as_one_value() -> None:
+    indexer = Indexer[Thing]({"key": lambda thing: thing.key})
+    for key in ("a", "b", "ab"):
+        indexer.add(Thing(key))
+
+    assert indexer.index("key", Thing("ab")) == [Thing("ab")]
+
+
+def test_index_raises_what_the_function_raises() -> None:
+    reported: list[HandlerError] = []
+    indexer = Indexer({"tag": by_tag}, on_error=reported.append)
+
+    with pytest.raises(ZeroDivisionError):
+        indexer.index("tag", Thing("a", ("bad",)))
+
+    assert reported == []
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda it: it.by_index("node", "x"), id="by_index"),
+        pytest.param(lambda it: it.index_keys("node", "x"), id="index_keys"),
+        pytest.param(lambda it: it.index("node", Thing("a")), id="index"),
+        pytest.param(lambda it: it.list_index_func_values("node"), id="values"),
+    ],
+)
+def test_reading_an_unknown_index_names_those_there_are(
+    indexer: Indexer[Thing], read: Callable[[Indexer[Thing]], object]
+) -> None:
+    with pytest.raises(OptionsError, match=r"'node' \(there are: tag, version\)"):
+        read(indexer)
+
+    with pytest.raises(OptionsError, match="there are: none"):
+        read(Indexer[Thing]())
+
+
+def test_updates_move_an_object_and_deletion_removes_it(
+    indexer: Indexer[Thing],
+) -> None:
+    history = []
+    for tags in (("x",), ("x", "y"), ("y", "z"), (), ("x",)):
+        indexer.update(Thing("a", tags))
+        history.append(sorted(contents_of(indexer)))
+
+    indexer.delete(Thing("a"))
+
+    assert history == [["x"], ["x", "y"], ["y", "z"], [], ["x"]]
+    assert contents_of(indexer) == contents_of(indexer, "version") == {}
+
+
+def test_an_index_function_is_never_called_for_an_old_object() -> None:
+    asked: list[int] = []
+
+    def function(thing: Thing) -> Iterable[str]:
+        asked.append(thing.version)
+        return thing.tags
+
+    indexer = Indexer({"tag": function})
+    indexer.add(Thing("a", ("x",), 1))
+    indexer.update(Thing("a", ("x", "y"), 2))
+    replacement = indexer.replacement()
+    replacement.keep("a", Thing("a", ("x", "y"), 2), indexer.contents)
+    indexer.swap(replacement)
+    indexer.delete(Thing("a"))
+
+    assert asked == [1, 2]
+
+
+# ---------------------------------------------------------------- indexes added later
+
+
+def test_an_index_added_later_has_what_is_there() -> None:
+    indexer = Indexer[Thing]()
+    indexer.add(Thing("a", ("x",)))
+
+    indexer.add_indexers({"tag": by_tag})
+    indexer.add(Thing("b", ("x",)))
+
+    assert contents_of(indexer) == {"x": {"a", "b"}}
+    assert indexer.indexers == {"tag": by_tag}
+
+
+def test_adding_the_same_index_again_changes_nothing() -> None:
+    calls: list[str] = []
+
+    def function(thing: Thing) -> Iterable[str]:
+        calls.append(thing.key)
+        return thing.tags
+
+    indexer = Indexer({"tag": function})
+    indexer.add(Thing("a", ("x",)))
+
+    indexer.add_indexers({"tag": function})
+
+    assert calls == ["a"]
+    assert contents_of(indexer) == {"x": {"a"}}
+
+
+def test_an_index_whose_name_is_taken_is_refused_with_all_that_came_with_it(
+    indexer: Indexer[Thing],
+) -> None:
+    indexer.add(Thing("a", ("x",)))
+
+    with pytest.raises(OptionsError, match="'tag'"):
+        indexer.add_indexers({"new": by_version, "tag": by_version})
+
+    assert indexer.indexers == {"tag": by_tag, "version": by_version}
+    assert contents_of(indexer) == {"x": {"a"}}

@@ -1,0 +1,176 @@
+"""Index functions that fail: stored, absent from that index, reported once."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from store_helpers import Thing, by_tag, by_version, contents_of
+
+from aioinformer.cache import Indexer, index_by_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.errors import HandlerError
+
+
+@pytest.fixture
+def failures() -> list[HandlerError]:
+    return []
+
+
+@pytest.fixture
+def indexer(failures: list[HandlerError]) -> Indexer[Thing]:
+    return Indexer({"tag": by_tag, "version": by_version}, on_error=failures.append)
+
+
+BAD = Thing("a", ("bad",), 2)
+
+
+def late_index(indexer: Indexer[Thing]) -> None:
+    indexer.add(BAD)
+    indexer.add_indexers({"late": by_tag})
+
+
+def index_added_before_a_swap(indexer: Indexer[Thing]) -> None:
+    replacement = indexer.replacement()
+    replacement.put("a", BAD)
+    replacement.put("c", Thing("c", ("x",)))
+    indexer.add_indexers({"late": by_tag})
+    indexer.swap(replacement)
+
+
+def kept_from_contents_without_the_index(indexer: Indexer[Thing]) -> None:
+    source = Indexer[Thing]().contents
+    replacement = indexer.replacement()
+    for thing in (BAD, Thing("c", ("x",))):
+        replacement.keep(thing.key, thing, source)
+
+    indexer.swap(replacement)
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "found"),
+    [
+        pytest.param(
+            lambda it: (it.delete(Thing("a")), it.add(BAD)), "tag", {"b"}, id="add"
+        ),
+        pytest.param(lambda it: it.update(BAD), "tag", {"b"}, id="update"),
+        pytest.param(
+            lambda it: it.replace([Thing("c", ("x",)), BAD]), "tag", {"c"}, id="replace"
+        ),
+        pytest.param(
+            kept_from_contents_without_the_index, "tag", {"c"}, id="kept-without-index"
+        ),
+    ],
+)
+def test_an_object_whose_index_function_fails_is_stored_but_absent_from_that_index(
+    indexer: Indexer[Thing],
+    failures: list[HandlerError],
+    write: Callable[[Indexer[Thing]], None],
+    name: str,
+    found: set[str],
+) -> None:
+    indexer.add(Thing("a", ("x", "y"), 1))
+    indexer.add(Thing("b", ("x",), 1))
+
+    write(indexer)
+
+    assert indexer.get_by_key("a") is BAD
+    assert contents_of(indexer, name) == {"x": found}
+    assert indexer.by_index("version", "2") == [BAD]
+    assert [(it.where, it.name, it.subject) for it in failures] == [
+        ("index function", "tag", BAD)
+    ]
+    assert isinstance(failures[0].__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("write", [late_index, index_added_before_a_swap])
+def test_an_index_added_later_leaves_out_what_it_fails_for(
+    failures: list[HandlerError], write: Callable[[Indexer[Thing]], None]
+) -> None:
+    indexer = Indexer[Thing](on_error=failures.append)
+    indexer.add(Thing("c", ("x",)))
+
+    write(indexer)
+
+    assert indexer.list_keys() in (["a", "c"], ["c", "a"])
+    assert contents_of(indexer, "late") == {"x": {"c"}}
+    assert {(it.name, it.subject) for it in failures} == {("late", BAD)}
+
+
+def test_a_kept_object_stays_absent_from_the_index_that_failed(
+    indexer: Indexer[Thing], failures: list[HandlerError]
+) -> None:
+    indexer.add(BAD)
+    replacement = indexer.replacement()
+
+    replacement.keep("a", BAD, indexer.contents)
+    indexer.swap(replacement)
+
+    assert indexer.list() == [BAD]
+    assert contents_of(indexer) == {}
+    assert contents_of(indexer, "version") == {"2": {"a"}}
+    assert len(failures) == 1
+
+
+def test_an_object_returns_to_the_index_that_failed_before(
+    indexer: Indexer[Thing], failures: list[HandlerError]
+) -> None:
+    for tags in (("x",), ("bad",), ("bad",), ("y",)):
+        indexer.update(Thing("a", tags))
+
+    assert contents_of(indexer) == {"y": {"a"}}
+    assert len(failures) == 2
+
+
+def test_objects_without_labels_can_come_change_and_go_beside_an_index_by_label(
+    failures: list[HandlerError],
+) -> None:
+    indexer = Indexer[Any]({"app": index_by_label("app")}, on_error=failures.append)
+
+    indexer.add(Thing("a", version=1))
+    indexer.update(Thing("a", version=2))
+    replacement = indexer.replacement()
+    replacement.keep("a", Thing("a", version=2), indexer.contents)
+    indexer.swap(replacement)
+    indexer.delete(Thing("a"))
+
+    assert len(indexer) == 0
+    assert [it.subject for it in failures] == [
+        Thing("a", version=1),
+        Thing("a", version=2),
+    ]
+
+
+def test_an_on_error_that_fails_stops_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def on_error(failure: HandlerError) -> None:
+        raise OSError("disk full")
+
+    indexer = Indexer({"tag": by_tag, "version": by_version}, on_error=on_error)
+    indexer.add(Thing("a", ("x",), 1))
+
+    indexer.update(BAD)
+
+    assert contents_of(indexer) == {}
+    assert contents_of(indexer, "version") == {"2": {"a"}}
+    assert [it.getMessage() for it in caplog.records] == ["on_error failed"]
+    assert "disk full" in caplog.text
+
+
+def test_without_on_error_a_failure_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    indexer = Indexer({"tag": by_tag})
+
+    indexer.add(BAD)
+
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() == "index function tag failed"
+    assert record.exc_info
+    assert isinstance(record.exc_info[1], ZeroDivisionError)

@@ -1,0 +1,278 @@
+"""Errors: which one a Status becomes, what they carry and say, copying, pickling."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from aioinformer import errors
+from aioinformer.errors import (
+    AioInformerError,
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    DecodeError,
+    Forbidden,
+    HandlerError,
+    Invalid,
+    NotFound,
+    NotSynced,
+    OptionsError,
+    ResourceExpired,
+    SelectorSyntaxError,
+    ServerError,
+    Stale,
+    TooManyRequests,
+    Unauthorized,
+    WrongLoop,
+)
+
+# ---------------------------------------------------------------- from a Status
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "kind"),
+    [
+        ("Unauthorized", 401, Unauthorized),
+        ("Forbidden", 403, Forbidden),
+        ("NotFound", 404, NotFound),
+        ("Conflict", 409, Conflict),
+        ("AlreadyExists", 409, AlreadyExists),
+        ("Expired", 410, ResourceExpired),
+        ("Gone", 410, ResourceExpired),
+        ("Invalid", 422, Invalid),
+        ("BadRequest", 400, Invalid),
+        ("TooManyRequests", 429, TooManyRequests),
+        ("InternalError", 500, ServerError),
+        ("ServiceUnavailable", 503, ServerError),
+        ("Timeout", 504, ServerError),
+        ("MethodNotAllowed", 405, ApiError),
+        ("", 401, Unauthorized),
+        ("", 403, Forbidden),
+        ("", 404, NotFound),
+        ("", 409, Conflict),
+        ("", 410, ResourceExpired),
+        ("", 400, Invalid),
+        ("", 422, Invalid),
+        ("", 429, TooManyRequests),
+        ("", 500, ServerError),
+        ("", 599, ServerError),
+        ("", 499, ApiError),
+        ("Unheard", 404, NotFound),
+        ("Expired", 0, ResourceExpired),
+        ("Unheard", 0, ApiError),
+    ],
+)
+def test_a_status_becomes_the_error_that_names_it(
+    reason: str, code: int, kind: type[ApiError]
+) -> None:
+    error = ApiError.from_status({"reason": reason, "code": code, "message": "why"})
+
+    assert type(error) is kind
+    assert (error.reason, error.status, error.message) == (reason, code, "why")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        pytest.param({"code": 404}, 500, 404, id="the-status-wins"),
+        pytest.param({}, 404, 404, id="absent"),
+        pytest.param({"code": None}, 404, 404, id="null"),
+        pytest.param({"code": 0}, 404, 404, id="zero"),
+        pytest.param({"code": "410"}, 404, 404, id="text"),
+        pytest.param({"code": True}, 404, 404, id="boolean"),
+    ],
+)
+def test_the_http_status_counts_where_the_status_has_no_code(
+    status: dict[str, Any], code: int, expected: int
+) -> None:
+    error = ApiError.from_status(status, code=code)
+
+    assert error.status == expected
+    assert type(error) is NotFound
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "expected"),
+    [
+        pytest.param({}, None, None, id="neither"),
+        pytest.param({"retryAfterSeconds": 7}, None, 7.0, id="details"),
+        pytest.param({"retryAfterSeconds": 7}, 3.0, 3.0, id="the-header-wins"),
+        pytest.param({"retryAfterSeconds": 7}, 0.0, 0.0, id="a-zero-in-the-header-too"),
+        pytest.param({"retryAfterSeconds": 0}, None, None, id="zero-is-absent"),
+        pytest.param({"retryAfterSeconds": None}, None, None, id="null"),
+        pytest.param({"retryAfterSeconds": "7"}, None, None, id="not-a-number"),
+        pytest.param(None, None, None, id="no-details"),
+        pytest.param([1], 2.0, 2.0, id="details-of-another-shape"),
+    ],
+)
+def test_how_long_to_wait_comes_from_the_header_or_else_from_the_details(
+    status: Any, header: float | None, expected: float | None
+) -> None:
+    error = ApiError.from_status({"code": 429, "details": status}, retry_after=header)
+
+    assert error.retry_after == expected
+
+
+def test_details_are_as_the_server_sent_them() -> None:
+    details = {"name": "web", "causes": [{"field": "spec"}]}
+
+    error = ApiError.from_status({"code": 422, "details": details})
+
+    assert error.details == details
+    assert ApiError("x").details == {}
+    assert ApiError.from_status({"details": "odd"}).details == {}
+
+
+# ---------------------------------------------------------------- their text
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        pytest.param(
+            {"code": 404, "reason": "NotFound", "message": 'pods "a" not found'},
+            '404 NotFound: pods "a" not found',
+            id="all",
+        ),
+        pytest.param({"code": 502, "message": "bad"}, "502: bad", id="no-reason"),
+        pytest.param({"reason": "Gone", "message": "old"}, "Gone: old", id="no-code"),
+        pytest.param({"message": "odd"}, "odd", id="only-a-message"),
+        pytest.param({"code": 500}, "500: the server answered 500", id="no-message"),
+        pytest.param(
+            {"code": 500, "message": None, "reason": None},
+            "500: the server answered 500",
+            id="nulls",
+        ),
+    ],
+)
+def test_the_text_has_code_reason_and_message(
+    status: dict[str, Any], text: str
+) -> None:
+    assert str(ApiError.from_status(status)) == text
+
+
+def test_a_selector_error_points_at_the_place() -> None:
+    error = SelectorSyntaxError("unexpected ','", text="a,,b", position=2)
+
+    assert str(error) == "unexpected ',' at position 2 of 'a,,b'"
+    assert (error.text, error.position) == ("a,,b", 2)
+
+
+def test_a_handler_error_names_what_failed() -> None:
+    error = HandlerError("filter", "mine", {"a": 1})
+
+    assert str(error) == "filter mine failed"
+    assert (error.where, error.name, error.subject) == ("filter", "mine", {"a": 1})
+
+
+@pytest.mark.parametrize("length", [0, 200, 201])
+def test_a_decode_error_shows_at_most_200_bytes(length: int) -> None:
+    error = DecodeError("not JSON", offset=7, excerpt=b"x" * length)
+
+    assert error.excerpt == b"x" * min(length, 200)
+    assert error.offset == 7
+
+
+def test_what_is_not_known_of_a_decode_error_is_left_out() -> None:
+    error = DecodeError("not JSON")
+
+    assert (error.offset, error.excerpt) == (-1, b"")
+
+
+def test_not_synced_says_for_each_informer_why() -> None:
+    error = NotSynced("too early", results={"pods": "listing"})
+
+    assert error.results == {"pods": "listing"}
+    assert NotSynced("too early").results == {}
+
+
+# ---------------------------------------------------------------- the tree
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_everything_is_caught_by_the_base(name: str) -> None:
+    assert issubclass(getattr(errors, name), AioInformerError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"),
+    [
+        (SelectorSyntaxError, ValueError),
+        (OptionsError, ValueError),
+        (WrongLoop, RuntimeError),
+        (AlreadyExists, Conflict),
+        *[
+            (kind, ApiError)
+            for kind in (
+                Unauthorized,
+                Forbidden,
+                NotFound,
+                Conflict,
+                ResourceExpired,
+                Invalid,
+                TooManyRequests,
+                ServerError,
+            )
+        ],
+    ],
+)
+def test_is_also_caught_as(kind: type[Exception], base: type[Exception]) -> None:
+    assert issubclass(kind, base)
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    drawn: dict[str, str] = {}
+    parents = ["AioInformerError"]
+    for line in (errors.__doc__ or "").splitlines():
+        branch, mark, rest = line.rpartition("─ ")
+        if mark:
+            name = rest.split()[0]
+            depth = (len(branch) - len("    ├")) // len("│  ")
+            drawn[name] = parents[depth]
+            parents[depth + 1 :] = [name]
+
+    real = {name: getattr(errors, name).__bases__[0].__name__ for name in drawn}
+    assert drawn == real
+    assert {*drawn, "AioInformerError"} == set(errors.__all__)
+
+
+# ---------------------------------------------------------------- copies
+
+SAMPLES: list[AioInformerError] = [
+    AioInformerError("x"),
+    ApiError(
+        "why", status=418, reason="Teapot", retry_after=2.0, details={"causes": [1]}
+    ),
+    AlreadyExists("why", status=409),
+    DecodeError("not JSON", offset=7, excerpt=b"abc"),
+    SelectorSyntaxError("unexpected ','", text="a,,b", position=2),
+    NotSynced("too early", results={"pods": "listing"}),
+    HandlerError("filter", "mine", {"a": 1}),
+    Stale("12 s old"),
+    WrongLoop("elsewhere"),
+]
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "copied",
+    [
+        pytest.param(copy.copy, id="copy"),
+        pytest.param(copy.deepcopy, id="deepcopy"),
+        pytest.param(lambda error: pickle.loads(pickle.dumps(error)), id="pickle"),
+    ],
+)
+def test_a_copy_is_the_same_error(error: AioInformerError, copied: Any) -> None:
+    error.add_note("seen on Tuesday")
+
+    twin = copied(error)
+
+    assert twin is not error
+    assert type(twin) is type(error)
+    assert str(twin) == str(error)
+    assert twin.args == error.args
+    assert vars(twin) == vars(error)

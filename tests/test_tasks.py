@@ -1,0 +1,245 @@
+"""`_tasks`: clean-up that outlives a cancellation, tasks that are ended, leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from queue_helpers import settle
+from task_helpers import cancelled, failing, slow_to_end
+
+from aioinformer._tasks import finish, leaf_of, reap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+@pytest.fixture
+def record() -> list[str]:
+    return []
+
+
+async def clean_up(record: list[str], seconds: float = 1.0) -> str:
+    """Takes some time, even when it is cancelled once."""
+    record.append("begun")
+    await asyncio.sleep(seconds)
+    record.append("done")
+    return "result"
+
+
+# ---------------------------------------------------------------- finish
+
+
+async def test_finish_answers_what_the_clean_up_returned(record: list[str]) -> None:
+    result = await finish(clean_up(record), within_seconds=2)
+
+    assert result == "result"
+    assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+
+async def test_finish_raises_what_the_clean_up_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await finish(failing(), within_seconds=2)
+
+
+async def test_finish_takes_a_clean_up_that_does_not_wait() -> None:
+    async def clean_up() -> int:
+        return 7
+
+    assert await finish(clean_up(), within_seconds=0) == 7
+
+
+async def test_finish_cancels_a_clean_up_that_takes_too_long(
+    record: list[str],
+) -> None:
+    with pytest.raises(TimeoutError, match=r"within 0\.5 s"):
+        await finish(clean_up(record), within_seconds=0.5)
+
+    assert record == ["begun"]
+    assert asyncio.get_running_loop().time() == pytest.approx(0.5)
+
+
+async def test_finish_waits_for_the_end_of_what_it_has_cancelled(
+    record: list[str],
+) -> None:
+    with pytest.raises(TimeoutError):
+        await finish(slow_to_end(record), within_seconds=0.5)
+
+    assert record == ["ending", "ended"]
+
+
+async def test_finish_raises_the_error_with_which_a_late_clean_up_ended() -> None:
+    async def clean_up() -> None:
+        try:
+            await asyncio.sleep(5)
+        finally:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await finish(clean_up(), within_seconds=0.5)
+
+
+async def test_finish_tells_of_a_clean_up_that_cancels_itself() -> None:
+    async def clean_up() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError, match="cancelled itself"):
+        await finish(clean_up(), within_seconds=1)
+
+
+async def test_finish_stops_its_timer(record: list[str]) -> None:
+    await finish(clean_up(record), within_seconds=60)
+
+    scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    assert [timer for timer in scheduled if not timer.cancelled()] == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_finish_defers_a_cancellation_until_the_clean_up_is_over(
+    record: list[str], times: int
+) -> None:
+    task = asyncio.create_task(finish(clean_up(record), within_seconds=5))
+
+    await cancelled(task, after=0.3, times=times)
+
+    assert task.cancelled()
+    assert record == ["begun", "done"]
+    assert asyncio.get_running_loop().time() == pytest.approx(1)
+
+
+async def test_finish_starts_a_clean_up_although_it_is_cancelled_at_once(
+    record: list[str],
+) -> None:
+    async def host() -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        await finish(clean_up(record), within_seconds=5)
+
+    task = asyncio.create_task(host())
+    await asyncio.wait({task})
+
+    assert task.cancelled()
+    assert record == ["begun", "done"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    ("clean_up", "within", "note"),
+    [
+        pytest.param(lambda: failing(1), 5, "ZeroDivisionError", id="failed"),
+        pytest.param(lambda: failing(9), 1, "TimeoutError", id="took-too-long"),
+    ],
+)
+async def test_a_cancellation_wins_over_the_failure_of_the_clean_up(
+    clean_up: Callable[[], Coroutine[Any, Any, None]],
+    within: float,
+    note: str,
+    times: int,
+) -> None:
+    task = asyncio.create_task(finish(clean_up(), within_seconds=within))
+    await cancelled(task, after=0.3, times=times)
+
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await task
+
+    [text] = raised.value.__notes__
+    assert text.startswith(f"clean-up also failed: {note}")
+
+
+async def test_a_timeout_around_finish_ends_when_the_clean_up_has_ended(
+    record: list[str],
+) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await finish(clean_up(record), within_seconds=5)
+
+    assert record == ["begun", "done"]
+
+
+# ---------------------------------------------------------------- reap
+
+
+async def test_reap_waits_until_the_task_has_ended(record: list[str]) -> None:
+    task = asyncio.create_task(slow_to_end(record))
+    await settle()
+
+    await reap(task)
+
+    assert task.cancelled()
+    assert record == ["ending", "ended"]
+
+
+async def test_reap_does_not_raise_how_the_task_ended() -> None:
+    async def fail() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError
+
+    task = asyncio.create_task(fail())
+    await settle()
+
+    await reap(task)
+
+    assert isinstance(task.exception(), ZeroDivisionError)
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_reap_of_a_task_that_is_over_or_has_not_begun(started: bool) -> None:
+    task = asyncio.create_task(asyncio.sleep(0, "result"))
+    if started:
+        await task
+
+    await reap(task)
+    await reap(task)
+
+    assert task.cancelled() == (not started)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_reap_defers_a_cancellation_until_the_task_has_ended(
+    record: list[str], times: int
+) -> None:
+    task = asyncio.create_task(slow_to_end(record))
+    await settle()
+    reaper = asyncio.create_task(reap(task))
+
+    await cancelled(reaper, after=0.3, times=times)
+
+    assert reaper.cancelled()
+    assert record == ["ending", "ended"]
+
+
+# ---------------------------------------------------------------- leaf_of
+
+ONE, TWO = ZeroDivisionError("one"), ZeroDivisionError("two")
+PAIR = ExceptionGroup("pair", [ONE, TWO])
+
+
+@pytest.mark.parametrize(
+    ("group", "leaf"),
+    [
+        pytest.param(ExceptionGroup("", [ONE]), ONE, id="one"),
+        pytest.param(
+            ExceptionGroup("", [ExceptionGroup("", [ExceptionGroup("", [ONE])])]),
+            ONE,
+            id="nested",
+        ),
+        pytest.param(
+            BaseExceptionGroup("", [KeyboardInterrupt("stop")]), None, id="base"
+        ),
+        pytest.param(PAIR, PAIR, id="two"),
+    ],
+)
+def test_leaf_of_answers_the_only_leaf_or_the_group(
+    group: BaseExceptionGroup[BaseException], leaf: BaseException | None
+) -> None:
+    assert leaf_of(group) is (leaf or group.exceptions[0])
+
+
+def test_leaf_of_keeps_the_outer_group_around_several() -> None:
+    outer = ExceptionGroup("outer", [PAIR])
+
+    assert leaf_of(outer) is outer
