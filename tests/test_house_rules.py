@@ -20,7 +20,41 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "aioinformer"
 
 # What `aioinformer` re-exports, sorted. A change here is a change of the public API.
-PUBLIC_NAMES: list[str] = []
+PUBLIC_NAMES: list[str] = [
+    "Added",
+    "AioInformerError",
+    "ApiError",
+    "Client",
+    "DelayingQueue",
+    "Deleted",
+    "DeltaFIFO",
+    "EventType",
+    "FieldSelector",
+    "HistoryReset",
+    "Indexer",
+    "InformerStatus",
+    "InformerStopped",
+    "KubeObject",
+    "LabelSelector",
+    "ListWatch",
+    "Lister",
+    "NotSynced",
+    "QueueShutDown",
+    "RateLimitingQueue",
+    "Reflector",
+    "Registration",
+    "Resource",
+    "SharedInformer",
+    "SharedInformerFactory",
+    "Store",
+    "TransportError",
+    "Updated",
+    "WatchEvent",
+    "WorkQueue",
+    "WrongLoop",
+    "index_by",
+    "wait_for_cache_sync",
+]
 
 LONGEST_FILE = 450
 

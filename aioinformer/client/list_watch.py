@@ -15,7 +15,7 @@ from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from aioinformer.client.client import Client
     from aioinformer.client.transport import Response
@@ -196,7 +196,7 @@ class HTTPListPage:
         """Objects left out so far, because they cannot be read."""
         return self._splitter.skipped
 
-    async def __aiter__(self) -> AsyncIterator[list[KubeObject]]:
+    async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
         budget = LoopBudget.current()
         while piece := await self._response.read_some():
             await budget.start()

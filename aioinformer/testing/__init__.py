@@ -2,7 +2,7 @@
 
 The law of this layer: it imitates the server that its users will meet, down to what is
 inconvenient, and misbehaves only where a test asks for it. It may use whatever is below
-it, and nothing but tests may use it.
+it; only tests, and the demo of the command line, use it.
 """
 
 from aioinformer.testing import faults

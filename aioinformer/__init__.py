@@ -1,0 +1,91 @@
+"""Kubernetes informers for asyncio: a live, indexed, local copy of cluster objects.
+
+The map, from what users touch down to what everything stands on; each folder is a layer
+and imports only from those below it:
+
+    cli/          the `aioinformer` command
+    testing/      an API server for tests, with faults
+    informer/     SharedInformer, its factory, Lister; reflector, pipeline, processor
+    client/       Client: HTTP, configuration, credentials
+    cache/        Store, Indexer, DeltaFIFO
+    workqueue/    WorkQueue, delays, rate limits
+    watch/        events, framing, decoding; the ListerWatcher protocol
+    model/        KubeObject, Resource, selectors, keys
+
+Importing this package loads neither aiohttp nor kubernetes_asyncio: they are loaded when
+a client is entered.
+"""
+
+from aioinformer.cache import (
+    DeltaFIFO,
+    Indexer,
+    Store,
+    index_by,
+)
+from aioinformer.client import Client, ListWatch
+from aioinformer.errors import (
+    AioInformerError,
+    ApiError,
+    HistoryReset,
+    InformerStopped,
+    NotSynced,
+    QueueShutDown,
+    TransportError,
+    WrongLoop,
+)
+from aioinformer.informer import (
+    Added,
+    Deleted,
+    InformerStatus,
+    Lister,
+    Reflector,
+    Registration,
+    SharedInformer,
+    SharedInformerFactory,
+    Updated,
+    wait_for_cache_sync,
+)
+from aioinformer.model import (
+    FieldSelector,
+    KubeObject,
+    LabelSelector,
+    Resource,
+)
+from aioinformer.watch import EventType, WatchEvent
+from aioinformer.workqueue import DelayingQueue, RateLimitingQueue, WorkQueue
+
+__all__ = [
+    "Added",
+    "AioInformerError",
+    "ApiError",
+    "Client",
+    "DelayingQueue",
+    "Deleted",
+    "DeltaFIFO",
+    "EventType",
+    "FieldSelector",
+    "HistoryReset",
+    "Indexer",
+    "InformerStatus",
+    "InformerStopped",
+    "KubeObject",
+    "LabelSelector",
+    "ListWatch",
+    "Lister",
+    "NotSynced",
+    "QueueShutDown",
+    "RateLimitingQueue",
+    "Reflector",
+    "Registration",
+    "Resource",
+    "SharedInformer",
+    "SharedInformerFactory",
+    "Store",
+    "TransportError",
+    "Updated",
+    "WatchEvent",
+    "WorkQueue",
+    "WrongLoop",
+    "index_by",
+    "wait_for_cache_sync",
+]

@@ -1,0 +1,71 @@
+"""Errors in one line: what happened, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from aioinformer.errors import (
+    ApiError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotSynced,
+    SelectorSyntaxError,
+    Unauthorized,
+)
+
+__all__ = ["CommandError", "explain"]
+
+# How the library's advice reads at a command line.
+_TYPED = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
+
+
+class CommandError(Exception):
+    """What was typed cannot work; its text is the line to show."""
+
+
+def explain(error: BaseException) -> str:
+    """Say in one line what is wrong, and what to do.
+
+    Of an informer that did not get its list, the last error is what counts.
+    """
+    if isinstance(error, NotSynced) and error.__cause__ is not None:
+        error = error.__cause__
+
+    text = " ".join(str(error).split()) or type(error).__name__
+    for python, typed in _TYPED.items():
+        text = text.replace(python, typed)
+
+    advice = _advice(error)
+    return f"{text.rstrip('.')}. {advice}" if advice else text
+
+
+def _advice(error: BaseException) -> str:
+    """What to do, where the error does not say so itself."""
+    match error:
+        case Unauthorized():
+            return (
+                "The server does not accept the credentials: give a valid --token, or "
+                "mend the user of the kubeconfig's context."
+            )
+        case Forbidden():
+            return (
+                "Ask for the permission to list and watch it, or try one namespace: -n."
+            )
+        case NotFound():
+            return (
+                "The server does not serve this resource: check its name, version and "
+                "group against `kubectl api-resources`, and that its CRD is installed."
+            )
+        case Invalid():
+            return (
+                "The server does not accept the request: check --field-selector, only "
+                "a few fields of each resource can be selected by."
+            )
+        case ApiError():
+            return "The server is in trouble: try again later."
+        case SelectorSyntaxError():
+            return (
+                "Selectors look like 'app=web,tier in (a,b),!canary' (-l) and "
+                "'status.phase!=Running' (--field-selector)."
+            )
+        case _:
+            return ""  # those that say so themselves

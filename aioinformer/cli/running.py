@@ -1,0 +1,113 @@
+"""Runs a command's coroutine, and turns how it ends into an exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from aioinformer._tasks import leaf_of
+from aioinformer.cli.explain import CommandError, explain
+from aioinformer.errors import AioInformerError, InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from types import FrameType
+    from typing import Any
+
+__all__ = ["FAILED_CHECK", "INTERRUPTED", "TROUBLE", "pause", "run"]
+
+FAILED_CHECK = 1
+"""The command did its work, and what it found is not as it should be."""
+
+TROUBLE = 2
+"""The input, the cluster, or the way to it; one line on stderr has said what."""
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Ctrl-C, or SIGTERM: the number is what shells give to the former."""
+
+
+def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:
+    """Run a command to its end; returns the exit status.
+
+    Ctrl-C and SIGTERM cancel it. An error of the user's, the cluster's or the network's
+    becomes one line on stderr. A bug of ours keeps its traceback.
+
+    Args:
+        life: Makes the coroutine; it returns the exit status.
+        verbose: 0 keeps the log silent, 1 shows what happens, 2 everything.
+    """
+    _set_up_log(verbose)
+    try:
+        with _termination_as_interrupt():
+            return asyncio.run(_unwrapped(life))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has seen enough: `aioinformer watch pods | head`. The
+        # interpreter flushes stdout once more, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except InternalError:
+        raise
+    except (AioInformerError, CommandError) as exc:
+        print(f"aioinformer: {explain(exc)}", file=sys.stderr)
+        return TROUBLE
+
+
+async def pause(seconds: float | None) -> None:
+    """Wait, for ever if `seconds` is None.
+
+    Cancellation:
+        Safe.
+    """
+    if seconds is None:
+        await asyncio.Event().wait()
+    else:
+        await asyncio.sleep(seconds)
+
+
+async def _unwrapped(life: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    try:
+        return await life()
+    except BaseExceptionGroup as group:
+        raise leaf_of(group) from group
+
+
+def _set_up_log(verbose: int) -> None:
+    log = logging.getLogger("aioinformer")
+    if not verbose:
+        # Keeps Python from printing warnings for want of any other handler.
+        log.addHandler(logging.NullHandler())
+        return
+
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    log.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+
+
+@contextlib.contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM clean up, as Ctrl-C does: it may be a live table that is on screen.
+
+    Not where Ctrl-C is ignored (a background job of a script): there SIGTERM is all
+    that is left.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)

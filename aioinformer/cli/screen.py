@@ -1,0 +1,136 @@
+"""What the demo shows: a frame of figures, drawn as a table or as a line. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from rich.table import Table
+
+__all__ = ["Frame", "Meter", "Row", "draw_line", "draw_table", "draw_verdict"]
+
+# A rate over three seconds is calm enough to be read, and follows within a breath.
+METER_SECONDS = 3.0
+
+# What is wrong in the end is named up to here; the rest is counted.
+NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One informer, at one moment."""
+
+    name: str
+    phase: str
+    objects: int
+    events: int
+    """Notifications delivered so far."""
+
+    rate: float
+    """Of them, in a second."""
+
+    age: float | None
+    """Seconds since the server was last heard of; None if it never was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Everything that is shown, at one moment."""
+
+    seconds: float
+    """Since the caches were synced."""
+
+    rows: tuple[Row, ...]
+    changes: int
+    """Made on the server by the workload."""
+
+    depth: int
+    """Keys that wait in the work queue."""
+
+    reconciles: int
+    reconcile_rate: float
+    writes: int
+    retries: int
+
+
+class Meter:
+    """Turns a growing total into a rate, over the last three seconds."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def rate(self, now: float, total: int) -> float:
+        """Take note of the total at a time in seconds; returns its growth in a second."""
+        self._marks.append((now, total))
+        while len(self._marks) > 2 and now - self._marks[1][0] >= METER_SECONDS:
+            self._marks.popleft()
+
+        since, before = self._marks[0]
+        return (total - before) / (now - since) if now > since else 0.0
+
+
+def draw_line(frame: Frame) -> str:
+    """One line of plain text."""
+    parts = [f"{frame.seconds:5.1f} s"]
+    parts += [
+        f"{row.name} {row.objects} ({row.rate:.0f} events/s, {row.phase}, "
+        f"age {_age(row.age)})"
+        for row in frame.rows
+    ]
+    parts.append(f"queue {frame.depth}")
+    parts.append(f"reconciles {frame.reconciles} ({frame.reconcile_rate:.0f}/s)")
+    parts.append(f"retries {frame.retries}")
+    return "  ".join(parts)
+
+
+def draw_table(frame: Frame) -> Table:
+    """A table for a terminal."""
+    table = Table(
+        title=f"aioinformer demo, {frame.seconds:.0f} s",
+        title_justify="left",
+        caption=(
+            f"{frame.changes} changes on the server; queue {frame.depth}; "
+            f"{frame.reconciles} reconciles ({frame.reconcile_rate:.0f}/s), "
+            f"{frame.writes} writes, {frame.retries} retries. Ctrl-C ends it."
+        ),
+        caption_justify="left",
+    )
+    table.add_column("informer")
+    table.add_column("phase", min_width=11)
+    for name in ("objects", "events", "events/s", "age"):
+        table.add_column(name, justify="right", min_width=8)
+
+    for row in frame.rows:
+        style = "green" if row.phase == "watching" else "yellow"
+        table.add_row(
+            row.name,
+            f"[{style}]{row.phase}[/]",
+            str(row.objects),
+            str(row.events),
+            f"{row.rate:.0f}",
+            _age(row.age),
+        )
+
+    return table
+
+
+def draw_verdict(found: list[str], *, pods: int, apps: int) -> str:
+    """The last line: whether all is as it should be.
+
+    Args:
+        found: What is not: a phrase for each.
+        pods: How many are in the cache.
+        apps: How many config maps are.
+    """
+    if not found:
+        return (
+            f"The caches equal the server's state: {pods} pods, {apps} config maps; "
+            "every count is right."
+        )
+
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f"Not as it should be: {'; '.join(found[:NAMED])}{more}."
+
+
+def _age(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f} s"

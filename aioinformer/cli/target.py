@@ -1,0 +1,63 @@
+"""Which cluster is meant, and as whom: from options to a client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from aioinformer.cli.explain import CommandError
+from aioinformer.client import Client, ClientConfig, Credentials
+
+__all__ = ["Target"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A cluster, as it is named at the command line."""
+
+    server: str | None = None
+    """Its URL; then no kubeconfig is read."""
+
+    token: str | None = field(default=None, repr=False)
+    """A bearer token, instead of whatever the kubeconfig's user has."""
+
+    kubeconfig: str | None = None
+    """A file; None for what `Client.from_env()` finds."""
+
+    context: str | None = None
+    """One of the kubeconfig's; None for the current one."""
+
+    def client(self) -> Client:
+        """Make a client of it; nothing is read before that is entered.
+
+        Raises:
+            CommandError: The options contradict each other.
+            OptionsError: The URL or the token cannot be one.
+        """
+        if self.server is not None:
+            return self._by_url(self.server)
+
+        if self.token is not None:
+            credentials = Credentials(token=self.token)
+            return Client(lambda: replace(self._read(), credentials=credentials))
+
+        return Client(self._read)
+
+    def _by_url(self, url: str) -> Client:
+        if self.kubeconfig is not None or self.context is not None:
+            raise CommandError(
+                "--server is used without a kubeconfig: leave out --kubeconfig and "
+                "--context, or --server."
+            )
+
+        return Client.from_url(url, token=self.token)
+
+    def _read(self) -> ClientConfig:
+        """Read the kubeconfig; called in a thread."""
+        if self.kubeconfig is None:
+            from aioinformer.client.environment import load_from_environment
+
+            return load_from_environment(self.context)
+
+        from aioinformer.client.kubeconfig import load_kubeconfig
+
+        return load_kubeconfig(self.kubeconfig, self.context)

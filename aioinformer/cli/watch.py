@@ -1,0 +1,166 @@
+"""`aioinformer watch`: what an informer is told, as lines."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from aioinformer.cli.explain import CommandError, explain
+from aioinformer.cli.names import find_resource
+from aioinformer.cli.running import pause
+from aioinformer.errors import NotSynced
+from aioinformer.informer import (
+    Added,
+    Deleted,
+    InformerStatus,
+    SharedInformer,
+    SharedInformerFactory,
+    Updated,
+)
+
+if TYPE_CHECKING:
+    from aioinformer.cli.target import Target
+    from aioinformer.informer.notifications import Notification
+
+__all__ = ["WatchOptions", "line_of", "outage_line", "watch"]
+
+# Whoever mistyped an address should not wait longer. Failed attempts are noticed
+# earlier: the second comes 0.8 to 1.6 s after the first.
+PATIENCE_SECONDS = 5.0
+ATTEMPTS = 2
+CHECK_SECONDS = 0.25
+
+OUTAGE_CHECK_SECONDS = 1.0
+
+_SILENT = (
+    f"the server did not answer within {PATIENCE_SECONDS:.0f} s. Check its address, and "
+    "the firewalls and proxies in between."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """What to watch, and for how long."""
+
+    resource: str
+    """As `find_resource()` takes it."""
+
+    namespace: str | None = None
+    """None for all."""
+
+    labels: str = ""
+    """A label selector; empty for all."""
+
+    fields: str = ""
+    """A field selector; empty for all."""
+
+    seconds: float | None = None
+    """For how long, from when the first list is there; None for ever."""
+
+
+async def watch(options: WatchOptions, target: Target) -> int:
+    """Print objects and changes to stdout, outages to stderr; returns 0.
+
+    Raises:
+        CommandError: The resource is not known, or the server does not answer.
+        AioInformerError: The options cannot work, or the server refused twice.
+        BrokenPipeError: Nobody reads stdout any more.
+
+    Cancellation:
+        The way to stop it, where it has no end.
+    """
+    factory = SharedInformerFactory(target.client())
+    informer = factory.informer(
+        find_resource(options.resource),
+        namespace=options.namespace,
+        label_selector=options.labels,
+        field_selector=options.fields,
+    )
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    informer.add_event_handler(
+        on_event=lambda event: lines.put_nowait(line_of(event)), name="print"
+    )
+
+    async with factory:
+        await _wait_synced(informer)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_print_lines(lines), name="printer"),
+                group.create_task(_tell_outages(informer), name="outages"),
+            ]
+            await pause(options.seconds)
+            for task in tasks:
+                task.cancel()
+
+    _write(_waiting(lines))  # what came while the informer was being stopped
+    return 0
+
+
+def line_of(event: Notification) -> str:
+    """The line for one notification, in the words of the Kubernetes API."""
+    match event:
+        case Added(obj=obj):
+            return f"ADDED {obj.key} {obj.resource_version}"
+        case Updated(new=obj):
+            return f"MODIFIED {obj.key} {obj.resource_version}"
+        case Deleted(obj=obj):
+            return f"DELETED {obj.key} {obj.resource_version}"
+        case _:
+            assert_never(event)
+
+
+def outage_line(status: InformerStatus, *, was_out: bool) -> str:
+    """What to tell of an outage that began or ended; empty if neither did."""
+    out = status.failures > 0 and status.last_error is not None
+    if out == was_out:
+        return ""
+
+    if status.last_error is not None and out:
+        return f"out of contact, trying again: {explain(status.last_error)}"
+
+    return "in contact again"
+
+
+async def _wait_synced(informer: SharedInformer) -> None:
+    """Wait for the first list: as long as it takes, if only it is on its way."""
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + PATIENCE_SECONDS
+    while not informer.has_synced:
+        try:
+            await informer.wait_synced(CHECK_SECONDS)
+        except NotSynced as exc:
+            status = informer.status
+            impatient = loop.time() >= patience and status.last_contact is None
+            if status.failures >= ATTEMPTS or (status.failures and impatient):
+                raise
+
+            if impatient:
+                raise CommandError(_SILENT) from exc
+
+
+async def _print_lines(lines: asyncio.Queue[str]) -> None:
+    while True:
+        first = await lines.get()
+        _write([first, *_waiting(lines)])
+
+
+def _waiting(lines: asyncio.Queue[str]) -> list[str]:
+    return [lines.get_nowait() for _ in range(lines.qsize())]
+
+
+def _write(lines: list[str]) -> None:
+    # May block if stdout is a pipe that is read slowly: there is nobody else here.
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+async def _tell_outages(informer: SharedInformer) -> None:
+    out = False
+    while True:
+        await asyncio.sleep(OUTAGE_CHECK_SECONDS)
+        line = outage_line(informer.status, was_out=out)
+        if line:
+            out = not out
+            print(f"aioinformer: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,142 @@
+"""Something to watch: apps and their pods on an API server, always changing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+
+if TYPE_CHECKING:
+    from aioinformer.testing import APIServer
+
+__all__ = ["NAMESPACES", "Workload"]
+
+NAMESPACES = ("billing", "media", "search", "shop")
+
+# Of the objects one in six is the config map of an app, the others are its pods.
+OBJECTS_PER_APP = 6
+
+# Changes come in bundles at this distance: finer than a screen can show.
+TICK_SECONDS = 0.02
+
+# At most so many in one bundle: what a slow machine does not manage is left out, and
+# not made up for later.
+BUNDLE = 200
+
+# The number of pods stays within this part of what it was in the beginning.
+SWING = 0.1
+
+
+class Workload:
+    """Apps on a server: a config map for each, and pods that come, change and go.
+
+    Args:
+        server: Where; it must create namespaces by itself.
+        objects: How many objects there are in the beginning.
+        changes_per_second: How many of them change; 0 for none.
+        seed: Of all randomness.
+    """
+
+    def __init__(
+        self,
+        server: APIServer,
+        *,
+        objects: int,
+        changes_per_second: float,
+        seed: int = 1,
+    ) -> None:
+        self._server = server
+        self._rate = changes_per_second
+        self._rng = random.Random(seed)
+        app_count = max(1, objects // OBJECTS_PER_APP)
+        self._apps = [
+            (NAMESPACES[number % len(NAMESPACES)], f"app-{number:03}")
+            for number in range(app_count)
+        ]
+        self._target = objects - app_count
+        self._pods: list[tuple[str, str]] = []
+        self._made = 0
+
+        self.changes = 0
+        """Changes made so far, without the objects of the beginning."""
+
+    def populate(self) -> None:
+        """Create the objects of the beginning."""
+        for namespace, app in self._apps:
+            body = {"metadata": {"name": app}, "data": {"colour": "green"}}
+            self._server.create(CONFIG_MAPS, body, namespace=namespace)
+
+        for _ in range(self._target):
+            self._create_pod()
+
+    async def run(self) -> None:
+        """Change things at the rate that was asked for, until cancelled.
+
+        Cancellation:
+            The way to stop it.
+        """
+        loop = asyncio.get_running_loop()
+        last, owed = loop.time(), 0.0
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = loop.time()
+            owed = min(owed + self._rate * (now - last), BUNDLE)
+            last = now
+            while owed >= 1:
+                self.change()
+                owed -= 1
+
+    def change(self) -> None:
+        """Make one change: a pod is created, changed or deleted, or an app is."""
+        swing = max(1, round(self._target * SWING))
+        dice = self._rng.random()
+        if len(self._pods) <= self._target - swing:
+            self._create_pod()
+        elif len(self._pods) >= self._target + swing:
+            self._delete_pod()
+        elif dice < 0.15:
+            self._create_pod()
+        elif dice < 0.30:
+            self._delete_pod()
+        elif dice < 0.90:
+            self._change_pod()
+        else:
+            self._change_app()
+
+        self.changes += 1
+
+    def _create_pod(self) -> None:
+        namespace, app = self._rng.choice(self._apps)
+        self._made += 1
+        name = f"{app}-{self._made:05}"
+        self._server.create(PODS, _pod(name, app), namespace=namespace)
+        self._pods.append((namespace, name))
+
+    def _delete_pod(self) -> None:
+        number = self._rng.randrange(len(self._pods))
+        self._pods[number], self._pods[-1] = self._pods[-1], self._pods[number]
+        namespace, name = self._pods.pop()
+        self._server.delete(PODS, name, namespace=namespace)
+
+    def _change_pod(self) -> None:
+        namespace, name = self._rng.choice(self._pods)
+        phase = self._rng.choices(("Running", "Pending", "Failed"), (8, 1, 1))[0]
+        restarts = self._rng.randrange(100)
+        patch = {"status": {"phase": phase, "restarts": restarts}}
+        self._server.patch(PODS, name, patch, namespace=namespace)
+
+    def _change_app(self) -> None:
+        namespace, app = self._rng.choice(self._apps)
+        colour = self._rng.choice(("green", "blue", "red"))
+        patch = {"data": {"colour": colour}}
+        self._server.patch(CONFIG_MAPS, app, patch, namespace=namespace)
+
+
+def _pod(name: str, app: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": f"example.com/{app}:1"}]},
+        "status": {"phase": "Pending"},
+    }

@@ -1,0 +1,191 @@
+"""The command as a user starts it: another process, real signals, a real clock."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import pod
+from processes import PATIENCE_SECONDS, Process, in_real_time, start
+
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+pytestmark = in_real_time
+
+# As the installed script does, whether or not it is on the PATH.
+COMMAND = "from aioinformer.cli.main import main; main()"
+
+
+def command(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> AbstractAsyncContextManager[Process]:
+    return start("-c", COMMAND, *arguments, environment=environment)
+
+
+# ---------------------------------------------------------------- demo
+
+
+async def test_demo_ends_by_itself_after_its_check() -> None:
+    async with command("demo", "--for", "1") as process:
+        end = await process.end()
+
+    lines = end.out.splitlines()
+    assert (end.status, end.err) == (0, "")
+    assert any("(0 events/s, watching" in line for line in lines)
+    assert lines[-1].startswith("The caches equal the server's state: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_demo_is_over_within_a_second_of_a_signal(number: signal.Signals) -> None:
+    async with command("demo") as process:
+        await process.line("watching")
+        process.interrupt(number)
+        end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+    assert end.out.splitlines()[-1].startswith("Interrupted after ")
+    assert end.seconds < 1
+
+
+async def test_demo_is_silent_when_its_reader_has_left() -> None:
+    script = "import subprocess, sys; from subprocess import PIPE\n"
+    script += f"command = [sys.executable, '-c', {COMMAND!r}, 'demo']\n"
+    script += "child = subprocess.Popen(command, stdout=PIPE)\n"
+    script += "child.stdout.readline(); child.stdout.close(); print(child.wait())"
+
+    async with start("-c", script) as process:
+        end = await process.end()
+
+    assert (end.out, end.err) == ("0\n", "")
+
+
+# ---------------------------------------------------------------- watch
+
+
+async def test_watch_prints_what_is_there_and_each_change(tmp_path: Path) -> None:
+    async with APIServer() as server:
+        created = server.create(PODS, pod_body("a"))
+        config = server.kubeconfig(tmp_path / "config")
+        async with command("watch", "pods", "--kubeconfig", str(config)) as process:
+            version = created["metadata"]["resourceVersion"]
+            assert await process.line("ADDED") == f"ADDED default/a {version}"
+
+            changed = server.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}})
+            version = changed["metadata"]["resourceVersion"]
+            assert await process.line("MODIFIED") == f"MODIFIED default/a {version}"
+
+            server.delete(PODS, "a")
+            assert (await process.line("DELETED")).startswith("DELETED default/a ")
+
+            process.interrupt()
+            end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+    assert end.seconds < 1
+
+
+async def test_watch_tells_of_an_outage_that_begins_and_ends() -> None:
+    server = APIServer()
+    await server.start()
+    async with command("watch", "pods", "--server", server.url) as process:
+        server.create(PODS, pod_body("a"))
+        await process.line("ADDED")
+
+        await server.stop()
+        told = await process.error_line()
+        assert told.startswith("aioinformer: out of contact, trying again: ")
+        assert "refused the connection" in told
+
+        await server.start()
+        assert await process.error_line() == "aioinformer: in contact again"
+
+    await server.stop()
+
+
+async def test_watch_shows_the_log_if_asked() -> None:
+    async with APIServer() as server:
+        arguments = ("watch", "pods", "--server", server.url, "--for", "0.1", "-v")
+        async with command(*arguments) as process:
+            end = await process.end()
+
+    assert end.status == 0
+    assert "INFO aioinformer.informer.reflector: pods: listed" in end.err
+
+
+def pod_body(name: str) -> dict[str, object]:
+    body = pod(name)
+    del body["metadata"]["resourceVersion"]
+    return body
+
+
+# ---------------------------------------------------------------- wrong input
+
+
+async def fails(*arguments: str) -> str:
+    """The one line with which the command fails."""
+    async with command(*arguments) as process:
+        end = await process.end()
+
+    assert (end.status, end.out) == (2, "")
+    assert end.err.startswith("aioinformer: ")
+    assert end.err.count("\n") == 1
+    assert end.seconds < PATIENCE_SECONDS / 2
+    return end.err
+
+
+async def test_no_kubeconfig_is_one_line() -> None:
+    line = await fails("watch", "pods")
+
+    assert "no Kubernetes configuration found" in line
+    assert "KUBECONFIG" in line
+    assert "or give --server." in line
+
+
+async def test_an_unreachable_server_is_one_line() -> None:
+    async with APIServer() as server:
+        url = server.url
+
+    line = await fails("watch", "pods", "--server", url)
+
+    assert f"{url} refused the connection" in line
+
+
+async def test_a_wrong_token_is_one_line() -> None:
+    async with APIServer(token="right") as server:
+        line = await fails("watch", "pods", "--server", server.url, "--token", "wrong")
+
+    assert "401 Unauthorized" in line
+    assert "--token" in line
+    assert "wrong" not in line
+
+
+async def test_a_resource_that_is_not_served_is_one_line() -> None:
+    async with APIServer() as server:
+        arguments = ("watch", "widgets.v1.example.com", "--server", server.url)
+        line = await fails(*arguments)
+
+    assert "404 NotFound" in line
+    assert "CRD" in line
+
+
+async def test_a_field_that_cannot_be_selected_by_is_one_line() -> None:
+    async with APIServer() as server:
+        selector = ("--field-selector", "spec.foo=1")
+        line = await fails("watch", "pods", "--server", server.url, *selector)
+
+    assert "400 BadRequest" in line
+    assert "--field-selector" in line
+
+
+async def test_a_selector_that_cannot_be_parsed_is_one_line() -> None:
+    arguments = ("watch", "pods", "--server", "http://127.0.0.1:1", "-l", "app in (")
+    line = await fails(*arguments)
+
+    assert "position 8 of 'app in ('" in line

@@ -1,0 +1,86 @@
+"""Errors become one line that says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer.cli.explain import CommandError, explain
+from aioinformer.client.environment import load_from_environment
+from aioinformer.client.kubeconfig import load_kubeconfig
+from aioinformer.errors import (
+    ApiError,
+    NotSynced,
+    OptionsError,
+    SelectorSyntaxError,
+    TransportError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refusal(code: int) -> ApiError:
+    return ApiError.from_status({"message": "it says no."}, code=code)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        pytest.param(refusal(401), "give a valid --token", id="401"),
+        pytest.param(refusal(403), "permission to list and watch", id="403"),
+        pytest.param(refusal(404), "`kubectl api-resources`", id="404"),
+        pytest.param(refusal(400), "check --field-selector", id="400"),
+        pytest.param(refusal(503), "try again later", id="503"),
+        pytest.param(
+            SelectorSyntaxError("bad", text="a in", position=4),
+            "Selectors look like 'app=web",
+            id="selector",
+        ),
+    ],
+)
+def test_adds_what_to_do_to_what_happened(error: Exception, advice: str) -> None:
+    line = explain(error)
+
+    assert line.startswith(str(error).rstrip(".") + ". ")
+    assert advice in line
+
+
+@pytest.mark.parametrize("kind", [TransportError, OptionsError, CommandError])
+def test_leaves_errors_alone_that_say_what_to_do(kind: type[Exception]) -> None:
+    assert explain(kind("wrong. Do that.")) == "wrong. Do that."
+
+
+def test_names_the_cause_of_a_missing_sync() -> None:
+    error = NotSynced("pods is not synced: listing")
+    error.__cause__ = TransportError("the server is away.")
+
+    assert explain(error) == "the server is away."
+
+
+def test_shows_a_missing_sync_without_a_cause_as_it_is() -> None:
+    assert explain(NotSynced("pods is not synced")) == "pods is not synced"
+
+
+def test_makes_one_line_of_several() -> None:
+    assert explain(OptionsError("one\n  two")) == "one two"
+
+
+def test_names_an_error_without_text_by_its_class() -> None:
+    assert explain(TransportError("")) == "TransportError"
+
+
+def test_speaks_of_options_where_the_library_speaks_of_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    with pytest.raises(OptionsError) as nothing:
+        load_from_environment()
+    with pytest.raises(OptionsError) as absent:
+        load_kubeconfig(tmp_path / "absent")
+
+    assert explain(nothing.value).endswith("or give --server.")
+    assert "(--kubeconfig) does not exist" in explain(absent.value)

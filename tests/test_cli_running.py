@@ -1,0 +1,172 @@
+"""How a command's end becomes an exit status; and what can be typed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from aioinformer.cli.commands import aioinformer
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.main import main
+from aioinformer.cli.running import pause, run
+from aioinformer.errors import InternalError, TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    log = logging.getLogger("aioinformer")
+    handlers, level = list(log.handlers), log.level
+    yield
+    log.handlers[:] = handlers
+    log.setLevel(level)
+
+
+def ending(error: BaseException) -> int:
+    async def life() -> int:
+        raise error
+
+    return run(life)
+
+
+def test_gives_the_status_of_the_command() -> None:
+    async def life() -> int:
+        return 7
+
+    assert run(life) == 7
+
+
+@pytest.mark.parametrize("error", [CommandError("no. Do."), TransportError("no. Do.")])
+def test_shows_an_error_in_one_line(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ending(error) == 2
+    assert capsys.readouterr() == ("", "aioinformer: no. Do.\n")
+
+
+def test_finds_the_error_in_nested_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    inner = ExceptionGroup("inner", [TransportError("no.")])
+
+    assert ending(ExceptionGroup("outer", [inner])) == 2
+    assert capsys.readouterr().err == "aioinformer: no.\n"
+
+
+@pytest.mark.parametrize("error", [InternalError("ours"), RuntimeError("ours")])
+def test_keeps_the_traceback_of_a_bug(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        ending(error)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_cancels_the_command(number: signal.Signals) -> None:
+    cleaned_up: list[bool] = []
+
+    async def life() -> int:
+        asyncio.get_running_loop().call_later(0.01, signal.raise_signal, number)
+        try:
+            await pause(None)
+        finally:
+            cleaned_up.append(True)
+
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert run(life) == 130
+    assert cleaned_up == [True]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_leaves_termination_alone_where_interrupts_are_ignored() -> None:
+    async def life() -> int:
+        return int(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert run(life) == 1
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_log_is_silent_unless_asked_for(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def life() -> int:
+        logging.getLogger("aioinformer.informer").warning("attempt failed")
+        return 0
+
+    run(life)
+
+    assert capfd.readouterr().err == ""
+
+
+async def test_pause_waits_as_long_as_it_should() -> None:
+    before = asyncio.get_running_loop().time()
+    await pause(30)
+
+    assert asyncio.get_running_loop().time() - before == pytest.approx(30)
+
+
+# ---------------------------------------------------------------- what can be typed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["demo", "--help"], ["watch", "-h"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_help_has_an_example(arguments: list[str]) -> None:
+    result = CliRunner().invoke(aioinformer, arguments)
+
+    assert result.exit_code == 0
+    assert "Example:\n" in result.output
+
+
+def test_tells_its_version() -> None:
+    result = CliRunner().invoke(aioinformer, ["--version"])
+
+    assert result.exit_code == 0
+    assert result.output.split()[1] == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["demo", "--for", "0"], id="no-time"),
+        pytest.param(["demo", "--for", "nan"], id="not-a-number"),
+        pytest.param(["demo", "--for", "inf"], id="for-ever"),
+        pytest.param(["demo", "--objects", "3"], id="too-few-objects"),
+        pytest.param(["demo", "--churn", "-1"], id="negative-churn"),
+        pytest.param(["watch"], id="no-resource"),
+        pytest.param(["watch", "podz"], id="unknown-resource"),
+        pytest.param(["watch", "pods", "--server", "ftp://x"], id="server"),
+        pytest.param(["dance"], id="no-such-command"),
+    ],
+)
+def test_wrong_input_gives_status_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(aioinformer, arguments)
+
+    assert result.exit_code == 2
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("name", ["click", "rich"])
+def test_says_what_to_install_if_something_is_missing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None in sys.modules is how Python says that a module cannot be imported.
+    monkeypatch.setitem(sys.modules, name, None)
+
+    with pytest.raises(SystemExit) as caught:
+        main()
+
+    assert "pip install 'aioinformer[cli]'" in str(caught.value)
+    assert f"needs {name}, " in str(caught.value)

@@ -1,0 +1,108 @@
+"""The demo's server is always changing, and stays about as full as it was."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aioinformer.cli.workload import NAMESPACES, Workload
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.testing import APIServer
+
+
+def populated(objects: int, rate: float = 0.0) -> tuple[APIServer, Workload]:
+    server = APIServer(auto_namespaces=True)
+    workload = Workload(server, objects=objects, changes_per_second=rate)
+    workload.populate()
+    return server, workload
+
+
+def names_of(server: APIServer) -> dict[str, str]:
+    return {
+        body["metadata"]["name"]: body["metadata"]["resourceVersion"]
+        for body in server.objects(PODS)
+    }
+
+
+@pytest.mark.parametrize("objects", [10, 300])
+def test_begins_with_as_many_objects_as_asked_for(objects: int) -> None:
+    server, _ = populated(objects)
+
+    assert len(server.objects(PODS) + server.objects(CONFIG_MAPS)) == objects
+
+
+def test_every_pod_belongs_to_an_app_of_its_namespace() -> None:
+    server, _ = populated(300)
+    apps = {
+        (body["metadata"]["namespace"], body["metadata"]["name"])
+        for body in server.objects(CONFIG_MAPS)
+    }
+    owners = {
+        (body["metadata"]["namespace"], body["metadata"]["labels"]["app"])
+        for body in server.objects(PODS)
+    }
+
+    assert owners <= apps
+    assert {namespace for namespace, _ in apps} == set(NAMESPACES)
+
+
+def test_pods_come_change_and_go() -> None:
+    server, workload = populated(60)
+    before = names_of(server)
+    for _ in range(100):
+        workload.change()
+
+    after = names_of(server)
+
+    assert before.keys() - after.keys()
+    assert after.keys() - before.keys()
+    assert any(before[name] != after[name] for name in before.keys() & after.keys())
+
+
+@pytest.mark.parametrize("objects", [10, 60])
+def test_the_number_of_pods_stays_within_a_tenth(objects: int) -> None:
+    server, workload = populated(objects)
+    target = len(server.objects(PODS))
+    for _ in range(500):
+        workload.change()
+
+        assert abs(len(server.objects(PODS)) - target) <= max(1, target // 10)
+
+
+def test_every_change_changes_the_version() -> None:
+    server, workload = populated(60)
+    versions = set()
+    for _ in range(50):
+        workload.change()
+        versions.add(server.resource_version)
+
+    # A pod may be given the phase and restarts that it has: that is no change.
+    assert len(versions) >= 40
+
+
+def test_two_of_one_seed_do_the_same() -> None:
+    first, second = populated(60), populated(60)
+    for _, workload in (first, second):
+        for _ in range(100):
+            workload.change()
+
+    assert names_of(first[0]) == names_of(second[0])
+
+
+async def test_changes_come_at_the_rate_asked_for() -> None:
+    _, workload = populated(60, rate=50)
+    task = asyncio.create_task(workload.run())
+    await asyncio.sleep(10)
+    task.cancel()
+
+    assert workload.changes == pytest.approx(500, abs=2)
+
+
+async def test_no_rate_means_no_changes() -> None:
+    _, workload = populated(60, rate=0)
+    task = asyncio.create_task(workload.run())
+    await asyncio.sleep(10)
+    task.cancel()
+
+    assert workload.changes == 0
