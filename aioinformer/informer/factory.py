@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aioinformer._tasks import Supervisor
 from aioinformer.client.list_watch import ListWatch
-from aioinformer.errors import InformerStopped, NotSynced, OptionsError
+from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
+from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.reflector import WATCH_SECONDS, ReflectorOptions
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
@@ -17,7 +18,7 @@ from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -64,9 +65,12 @@ class SharedInformerFactory:
         self._metrics = metrics
         self._informers: dict[tuple[object, ...], SharedInformer] = {}
         self._supervisor = Supervisor(self._life, "informer factory")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._group: asyncio.TaskGroup | None = None
         self._ended = False
+        # The first informer's that died; and whether somebody has been raised it.
         self._failure: BaseException | None = None
+        self._raised = False
         self._failed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -109,12 +113,15 @@ class SharedInformerFactory:
             OptionsError: The resource is unknown, or an option contradicts those of the
                 informer that there is.
             SelectorSyntaxError: A selector cannot be parsed.
-            InformerStopped: The factory has been left already.
+            InformerStopped: The factory has been left already, or that informer died.
+            WrongLoop: The factory runs in another event loop or thread.
         """
+        self._check_loop()
         if self._ended:
             raise InformerStopped("the factory has been left already")
 
         kind = _resource(api_version, resource)
+        namespace = namespace or None
         options = ReflectorOptions(page_size=page_size, watch_seconds=watch_seconds)
         identity = (kind, namespace, label_selector, field_selector, name)
         known = self._informers.get(identity)
@@ -183,7 +190,8 @@ class SharedInformerFactory:
         """Start the informers; returns as soon as they run, long before they are synced.
 
         Raises:
-            OptionsError: There is no usable configuration to connect with.
+            OptionsError: It runs already, or there is no usable configuration to
+                connect with.
             InformerStopped: It has been stopped already; it cannot start again.
 
         Cancellation:
@@ -200,16 +208,22 @@ class SharedInformerFactory:
         Idempotent. Nothing of it is left afterwards, but the data in the stores.
 
         Raises:
-            InternalError: An informer had died of a bug of ours.
+            Exception: If an informer had died of a bug of ours: its error, once.
+            WrongLoop: Called from another event loop.
 
         Cancellation:
             Deferred until all has ended.
         """
+        self._check_loop()
         self._ended = True
-        await self._supervisor.stop()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        try:
+            await self._supervisor.stop()
+        finally:
+            self._abandon_all()
+
+        if self._failure is not None and not self._raised:
+            self._raised = True
+            raise self._failure
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -243,8 +257,10 @@ class SharedInformerFactory:
     async def cleanup_ctx(self, app: Any = None) -> AsyncIterator[None]:
         """Run with an aiohttp app: `app.cleanup_ctx.append(factory.cleanup_ctx)`."""
         await self.start()
-        yield
-        await self.shutdown()
+        try:
+            yield
+        finally:
+            await self.shutdown()
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, wait: tuple[float | None] | None) -> AsyncIterator[None]:
@@ -259,17 +275,28 @@ class SharedInformerFactory:
             if not self._client.entered:
                 await stack.enter_async_context(self._client)
 
-            try:
-                async with asyncio.TaskGroup() as group:
-                    self._group = group
-                    for informer in self._informers.values():
-                        self._start(group, informer)
+            stack.callback(self._abandon_all)
+            self._loop = asyncio.get_running_loop()
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for informer in self._informers.values():
+                    self._start(group, informer)
 
+                try:
                     ready()
                     await asyncio.Event().wait()  # until cancelled
-            finally:
-                self._group = None
-                self._ended = True
+                finally:
+                    self._group = None
+                    self._ended = True
+
+    def _abandon_all(self) -> None:
+        """Nothing runs any more, and those that were never begun never will."""
+        for informer in self._informers.values():
+            informer.abandon()
+
+    def _check_loop(self) -> None:
+        if self._group is not None and self._loop is not running_loop():
+            raise WrongLoop("the factory runs in another event loop")
 
     def _start(self, group: asyncio.TaskGroup, informer: SharedInformer) -> None:
         group.create_task(self._run(informer), name=f"informer {informer.name}")
@@ -304,18 +331,28 @@ async def wait_for_cache_sync(
     Cancellation:
         Safe.
     """
-    loop = asyncio.get_running_loop()
-    deadline = None if timeout is None else loop.time() + timeout
     try:
-        for informer in informers:
-            left = None if deadline is None else max(deadline - loop.time(), 0.0)
-            await informer.wait_synced(left, fail_fast=fail_fast)
-    except NotSynced as exc:
-        results = {each.name: each.why_not_synced() for each in informers}
-        missing = [f"{n}: {why}" for n, why in results.items() if why != "synced"]
-        raise NotSynced(
-            f"not synced: {'; '.join(missing)}", results=results
-        ) from exc.__cause__
+        # At the same time: one that is just slow must not hide that another is refused.
+        async with asyncio.TaskGroup() as group:
+            for informer in informers:
+                group.create_task(informer.wait_synced(timeout, fail_fast=fail_fast))
+    except ExceptionGroup as failures:
+        first, *_ = failures.exceptions
+        for failure in failures.exceptions:
+            if not isinstance(failure, NotSynced):
+                raise failure from failure.__cause__
+
+        raise _not_synced(informers) from first.__cause__
+
+
+def _not_synced(informers: Sequence[SharedInformer]) -> NotSynced:
+    results: dict[str, str] = {}
+    for informer in informers:
+        if results.get(informer.name, "synced") == "synced":  # two may have one name
+            results[informer.name] = informer.why_not_synced()
+
+    missing = [f"{name}: {why}" for name, why in results.items() if why != "synced"]
+    return NotSynced(f"not synced: {'; '.join(missing)}", results=results)
 
 
 def _resource(api_version: str | Resource, plural: str) -> Resource:
@@ -337,11 +374,13 @@ def _resource(api_version: str | Resource, plural: str) -> Resource:
 
 def _describe(kind: Resource, namespace: str | None, labels: str, fields: str) -> str:
     """`pods`, or `pods in shop where app=web`: short, and different where they are."""
-    selectors = ",".join(part for part in (labels, fields) if part)
+    plural = kind.plural if kind.version == "v1" else f"{kind.plural}.{kind.version}"
     return (
-        str(kind)
+        plural
+        + (f".{kind.group}" if kind.group else "")
         + (f" in {namespace}" if namespace else "")
-        + (f" where {selectors}" if selectors else "")
+        + (f" where {labels}" if labels else "")
+        + (f" having {fields}" if fields else "")
     )
 
 

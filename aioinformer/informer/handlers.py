@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from inspect import isasyncgenfunction, isgeneratorfunction
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -49,6 +51,9 @@ class Handlers:
             if call is not None and not callable(call):
                 raise OptionsError(f"{call!r} cannot be called: not a handler")
 
+            if isgeneratorfunction(call) or isasyncgenfunction(call):
+                raise OptionsError(f"{call!r} is a generator: calling it does nothing")
+
     def describe(self) -> str:
         """A name for the log, made of the functions' own names."""
         calls = (self.on_add, self.on_update, self.on_delete, self.on_event)
@@ -77,18 +82,26 @@ class Handlers:
         return calls
 
 
-def first_step(outcome: Awaitable[Any]) -> RestOfCall | None:
+def first_step(outcome: object) -> RestOfCall | None:
     """Run an async handler up to where it first has to wait.
 
     Most do not wait at all; then this is as cheap as a plain call, and nothing has been
     given away of the running slice of the loop.
+
+    What cannot be awaited is the result of a plain handler, and means nothing.
 
     Returns:
         None if it is finished, else what is left: to be awaited at once, by the same
         task.
     """
     coroutine: Coroutine[Any, Any, Any]
-    coroutine = outcome if isinstance(outcome, CoroutineType) else _wait_for(outcome)
+    if isinstance(outcome, CoroutineType):
+        coroutine = outcome
+    elif isinstance(outcome, Awaitable):
+        coroutine = _wait_for(outcome)
+    else:
+        return None
+
     try:
         waits_for = coroutine.send(None)
     except StopIteration:
@@ -102,13 +115,15 @@ async def _wait_for(outcome: Awaitable[Any]) -> None:
 
 
 class RestOfCall:
-    """The rest of a coroutine, behind its first wait; measures its longest step.
+    """The rest of a coroutine, behind its first wait; watches over its steps.
 
     Attributes:
         longest: Seconds of the longest time for which it kept the loop from turning.
+        own_cancels: How often it has cancelled the task that it runs in: nobody else
+            can while a step of it runs.
     """
 
-    __slots__ = ("_coroutine", "_waits_for", "longest")
+    __slots__ = ("_coroutine", "_waits_for", "longest", "own_cancels")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         self._coroutine = coroutine
@@ -116,6 +131,7 @@ class RestOfCall:
         # has been handed on, because None is a possible value.
         self._waits_for: tuple[Any] | None = (waits_for,)
         self.longest = 0.0
+        self.own_cancels = _cancels()  # the first step's
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self
@@ -133,16 +149,28 @@ class RestOfCall:
             self._waits_for = None
             return first
 
-        before = perf_counter()
-        try:
-            return self._coroutine.send(value)
-        finally:
-            self.longest = max(self.longest, perf_counter() - before)
+        return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
         """Raise inside of it, as a cancellation does."""
-        return self._coroutine.throw(*error)
+        return self._step(self._coroutine.throw, *error)
 
     def close(self) -> None:
         """Give it up."""
         self._coroutine.close()
+
+    def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        cancels = _cancels()
+        before = perf_counter()
+        try:
+            return step(*arguments)
+        finally:
+            self.longest = max(self.longest, perf_counter() - before)
+            self.own_cancels = max(self.own_cancels + _cancels() - cancels, 0)
+
+
+def _cancels() -> int:
+    """How often the running task has been asked to end."""
+    task = asyncio.current_task()
+    assert task is not None  # handlers are called in tasks
+    return task.cancelling()

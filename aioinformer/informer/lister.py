@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aioinformer.cache.index import NAMESPACE_INDEX
 from aioinformer.model.selectors import LabelSelector
 
@@ -64,7 +66,7 @@ class Lister:
             InformerStopped: The informer has ended.
         """
         self._trust(allow_unsynced=allow_unsynced)
-        if self._namespace is not None and "/" not in key:
+        if self._namespace and "/" not in key:
             key = f"{self._namespace}/{key}"
 
         found = self._indexer.get_by_key(key)
@@ -141,9 +143,9 @@ class Lister:
         objects = self.list(selector, limit=limit, allow_unsynced=allow_unsynced)
         return b"".join(
             (
-                b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"',
-                version.encode(),
-                b'"},"items":[',
+                b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":',
+                msgspec.json.encode(version),
+                b'},"items":[',
                 b",".join([obj.raw for obj in objects]),
                 b"]}",
             )

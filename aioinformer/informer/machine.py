@@ -31,9 +31,11 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from aioinformer.cache.deltas import Delta, DeltaType
 from aioinformer.errors import (
     ApiError,
+    DecodeError,
     Forbidden,
     HistoryReset,
     InternalError,
+    Invalid,
     NotFound,
     ResourceExpired,
     Unauthorized,
@@ -66,6 +68,7 @@ __all__ = [
     "list_options",
     "recovery_for",
     "sift",
+    "version_number",
 ]
 
 # client-go's page size. A server with a watch cache answers version "0" whole.
@@ -175,11 +178,14 @@ def recovery_for(error: Exception) -> Recovery:
     match error:
         case ResourceExpired() | HistoryReset():
             return Recovery.RELIST_NEWEST
-        case ApiError() if _too_large(error) or error.status in (400, 422):
+        case ApiError() if isinstance(error, Invalid) or _too_large(error):
             # A version that the server has not reached, or does not understand.
             return Recovery.RELIST_NEWEST
         case NotFound():
             return Recovery.RELIST  # the kind may be gone: a list tells
+        case DecodeError():
+            # Watched again from there, the same bytes would come again, for ever.
+            return Recovery.RELIST
         case _:
             return Recovery.RESUME
 
@@ -288,47 +294,71 @@ def sift(
     """Check the versions of a batch and turn its events into changes.
 
     Inside one watch decimal versions only grow. An event that repeats uid and version
-    of the object we know is a duplicate. Any other that is not above the last version
+    of the object we know is a duplicate, unless it is a deletion: some servers delete
+    under the last version of the object. Any other that is not above the last version
     means that the server's history is not the one we know (a restored backup); so does
-    a bookmark below it. Versions that are not decimal are not compared.
+    a bookmark below it. Versions that are not decimal are not compared with anything.
+
+    How the events were cut into batches makes no difference.
 
     Args:
         events: In the order they came.
         version: The last version before them.
-        known: The newest state known of the object with a key.
+        known: The newest state known of the object with a key; None if it is gone.
+
+    Raises:
+        DecodeError: If an ERROR event cannot be read.
     """
     result = Sifted([], version)
     append = result.deltas.append
-    last = int(version) if version.isdecimal() else -1
+    # What the events before say of their objects; `known` learns it after the batch.
+    told: dict[str, KubeObject | None] = {}
+    last = version_number(version)
     for event in events:
         obj = event.object
         if event.type is EventType.ERROR:
             result.error = event.error()
             break
 
-        number = int(obj.resource_version) if obj.resource_version.isdecimal() else -1
-        if number <= last and number >= 0:
+        key = obj.key
+        number = version_number(obj.resource_version)
+        if 0 <= number <= last:
             if event.type is EventType.BOOKMARK and number == last:
                 continue
 
-            before = known(obj.key)
-            if before is not None and _same_state(before, obj):
+            before = told[key] if key in told else known(key)
+            if before is None or not _same_state(before, obj):
+                result.error = HistoryReset(
+                    f"{event.type} of version {number} after version {last}: "
+                    "the server's history is not the one known so far"
+                )
+                break
+
+            if event.type is not EventType.DELETED:
                 result.duplicates += 1
                 continue
-
-            result.error = HistoryReset(
-                f"{event.type} of version {number} after version {last}: "
-                "the server's history is not the one known so far"
-            )
-            break
+        elif obj.resource_version:
+            last = number
+            result.version = obj.resource_version
 
         if event.type is not EventType.BOOKMARK:
             append(Delta(_DELTAS[event.type], obj))
-
-        last = number if number >= 0 else last
-        result.version = obj.resource_version or result.version
+            told[key] = None if event.type is EventType.DELETED else obj
 
     return result
+
+
+# Versions are unsigned 64-bit numbers, which have 20 digits at most. What is longer is
+# no number: `int()` refuses to read more than some thousand digits.
+LONGEST_VERSION = 20
+
+
+def version_number(version: str) -> int:
+    """A decimal version as a number; -1 for any other, which cannot be compared."""
+    if len(version) <= LONGEST_VERSION and version.isdecimal():
+        return int(version)
+
+    return -1
 
 
 _DELTAS = {

@@ -53,6 +53,8 @@ class Pipeline:
         self._on_applied = on_applied
         self._fifo: DeltaFIFO[KubeObject] = DeltaFIFO(key_func=attrgetter("key"))
         self._staged: Contents[KubeObject] | None = None
+        # The newest complete list that waits in the queue.
+        self._committed: Contents[KubeObject] | None = None
         self.synced = False
         """The first complete list is in the store and in the listeners' queues."""
 
@@ -64,9 +66,16 @@ class Pipeline:
     # ------------------------------------------------------------ the reflector's side
 
     def known(self, key: str) -> KubeObject | None:
-        """The newest state that this was given for `key`, applied or still queued."""
+        """The newest state that this was given for `key`, applied or still queued.
+
+        None if there is none, or if it was deleted.
+        """
         waiting = self._fifo.newest(key)
-        return waiting.object if waiting else self._indexer.get_by_key(key)
+        if waiting is not None:
+            return None if waiting.type is DeltaType.DELETED else waiting.object
+
+        contents = self._committed or self._indexer.contents
+        return contents.objects.get(key)
 
     async def stage(self, objects: list[KubeObject]) -> None:
         """Take some objects of the list under way.
@@ -109,6 +118,7 @@ class Pipeline:
         """
         staged = self._staged or self._indexer.replacement()
         self._staged = None
+        self._committed = staged
         await self._fifo.feed_replacement(staged, resource_version)
 
     async def feed(
@@ -186,8 +196,12 @@ class Pipeline:
         """
         targets = self._processor.listeners
         new = replacement.contents
-        old = self._indexer.swap(new, replacement.resource_version)
-        self._fifo.applied()
+        # Perhaps a newer one: that of a bookmark which came behind the list.
+        version = self._fifo.applied() or replacement.resource_version
+        old = self._indexer.swap(new, version)
+        if self._committed is new:
+            self._committed = None
+
         self._on_applied()
 
         first = not self.synced

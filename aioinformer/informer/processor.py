@@ -132,6 +132,9 @@ class Listener:
     def remove(self) -> None:
         """Deliver nothing more: what waits is dropped. A running call finishes."""
         self.removed = True
+        while not self._queue.empty():
+            self._queue.get_nowait()  # or whoever holds a registration would keep it
+
         self._queue.put_nowait(None)
         self._tell()
 
@@ -168,10 +171,10 @@ class Listener:
         await self._wait_for(lambda: self.synced)
 
     async def wait_idle(self) -> None:
-        """Wait until nothing waits for the handler.
+        """Wait until nothing waits for the handler; nothing does once it is removed.
 
         Raises:
-            InformerStopped: It ended, or was removed, before that.
+            InformerStopped: It ended before that.
 
         Cancellation:
             Safe.
@@ -211,19 +214,20 @@ class Listener:
         Cancellation:
             Stops it in the middle of a call; what waits is dropped.
         """
-        self._task = asyncio.current_task()
+        self._task = task = asyncio.current_task()
+        assert task is not None
         try:
             while not self.removed:
                 entry = await self._queue.get()
                 if entry is not None:
                     self._oldest = entry[0]
-                    await self._deliver(entry[1])
+                    await self._deliver(entry[1], task)
                     self._tell()
         finally:
             self._task = None
             self.end()
 
-    async def _deliver(self, batch: Batch) -> None:
+    async def _deliver(self, batch: Batch, task: asyncio.Task[Any]) -> None:
         budget = LoopBudget.current()
         await budget.start()
         for event in batch:
@@ -237,9 +241,9 @@ class Listener:
                 if perf_counter() - before > BLOCKING_SECONDS:
                     self._blocked(perf_counter() - before)
 
-                if rest is not None:
+                if rest is not None or task.cancelling():
                     budget.end()
-                    await self._finish(event, rest)
+                    await self._finish(event, rest, task)
                     await budget.start()
 
             self._delivered += 1
@@ -263,13 +267,25 @@ class Listener:
 
         return None
 
-    async def _finish(self, event: Notification, rest: RestOfCall) -> None:
-        """Wait for the end of a call that waits for something."""
+    async def _finish(
+        self, event: Notification, rest: RestOfCall | None, task: asyncio.Task[Any]
+    ) -> None:
+        """Finish a call that waits for something, or has cancelled its task."""
+        if rest is not None:
+            await self._wait_for_rest(event, rest, task)
+
+        if task.cancelling():
+            # Without a wait nobody but the handler can have done that.
+            own = task.cancelling() if rest is None else rest.own_cancels
+            await _undo_cancelling(task, own)
+
+    async def _wait_for_rest(
+        self, event: Notification, rest: RestOfCall, task: asyncio.Task[Any]
+    ) -> None:
         try:
             await rest
         except asyncio.CancelledError as exc:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if task.cancelling() > rest.own_cancels:
                 raise  # we are being stopped; else the handler cancelled itself
 
             self._failed(event, exc)
@@ -290,6 +306,26 @@ class Listener:
             self.name,
             seconds * 1000.0,
         )
+
+
+async def _undo_cancelling(task: asyncio.Task[Any], own: int) -> None:
+    """Go on after a handler that has cancelled its task, `own` times by itself.
+
+    Raises:
+        CancelledError: If somebody else has cancelled it too, and the handler kept
+            that for itself.
+    """
+    for _ in range(own):
+        task.uncancel()
+
+    if task.cancelling():
+        raise asyncio.CancelledError
+
+    try:
+        await asyncio.sleep(0)  # where its cancelling arrives, if it has not yet
+    except asyncio.CancelledError:
+        if task.cancelling():
+            raise
 
 
 class Processor:
@@ -321,13 +357,15 @@ class Processor:
 
         self._listeners.append(listener)
         if self._group is not None:
-            self._group.create_task(listener.run(), name=f"handler {listener.name}")
+            self._start(self._group, listener)
 
     def remove(self, listener: Listener) -> None:
         """Remove a listener at once; what waits for it is dropped. Idempotent."""
         if listener in self._listeners:
             self._listeners.remove(listener)
             listener.remove()
+            if self._group is None and not self._ended:
+                listener.end()  # it has no task which could say so
 
     def publish(self, batch: Batch, to: Iterable[Listener] | None = None) -> None:
         """Queue a batch for all listeners, or for those given. Nobody may change it."""
@@ -350,14 +388,21 @@ class Processor:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 for listener in self._listeners:
-                    group.create_task(listener.run(), name=f"handler {listener.name}")
+                    self._start(group, listener)
 
-                await asyncio.Event().wait()  # until cancelled
+                try:
+                    await asyncio.Event().wait()  # until cancelled
+                finally:
+                    self._group = None
+                    self._ended = True
         finally:
-            self._group = None
-            self._ended = True
-            for listener in self._listeners:
-                listener.end()
+            self.end()
+
+    def end(self) -> None:
+        """It has ended, or will never run: nothing is delivered any more. Idempotent."""
+        self._ended = True
+        for listener in self._listeners:
+            listener.end()
 
     async def drained(self) -> None:
         """Wait until everything that is queued now has been delivered.
@@ -368,3 +413,9 @@ class Processor:
         for listener in self.listeners:
             with contextlib.suppress(InformerStopped):
                 await listener.wait_idle()
+
+    @staticmethod
+    def _start(group: asyncio.TaskGroup, listener: Listener) -> None:
+        task = group.create_task(listener.run(), name=f"handler {listener.name}")
+        # `run()` says so too, but not if it is cancelled before it has begun.
+        task.add_done_callback(lambda _: listener.end())

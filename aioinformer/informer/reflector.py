@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol, assert_never
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.deltas import Delta
     from aioinformer.model.objects import KubeObject
+    from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
@@ -59,7 +62,7 @@ class ReflectorStore(Protocol):
     """Where a reflector puts what it learns. A relist is bracketed: stage, commit."""
 
     def known(self, key: str) -> KubeObject | None:
-        """The newest state that this store was given for `key`."""
+        """The newest state that this store was given for `key`; None if it is gone."""
 
     async def stage(self, objects: list[KubeObject]) -> None:
         """Take some objects of the list under way."""
@@ -92,9 +95,9 @@ class ReflectorOptions:
         if self.page_size is not None and self.page_size < 1:
             raise OptionsError(f"page_size must be at least 1, not {self.page_size}")
 
-        if self.watch_seconds < 1:
+        if not 1 <= self.watch_seconds < math.inf:
             raise OptionsError(
-                f"watch_seconds must be at least 1, not {self.watch_seconds}"
+                f"watch_seconds must be at least 1, and finite, not {self.watch_seconds}"
             )
 
 
@@ -207,9 +210,10 @@ class Reflector:
         options = list_options(phase, self._options.page_size)
         try:
             async with self._source.list(options) as page:
-                async for objects in page:
-                    self.last_contact = self._now()
-                    await self._store.stage(objects)
+                async with aclosing(aiter(page)) as pieces:
+                    async for objects in pieces:
+                        self.last_contact = self._now()
+                        await self._store.stage(objects)
 
                 self.last_contact = self._now()
                 self.skipped += page.skipped
@@ -232,24 +236,32 @@ class Reflector:
 
     async def _follow(self, watch: Watch) -> Exception | None:
         """Feed a watch to the store until it ends; returns why, if by an error."""
-        skipped = 0
-        while batch := await watch.next_batch():
-            now = self._now()
-            self.last_contact = now
-            sifted = sift(batch, self._taken, self._store.known)
-            if sifted.deltas:
-                self.last_event = now
-
-            await self._store.feed(sifted.deltas, sifted.version)
-            self._taken = sifted.version
-            self.duplicates += sifted.duplicates
-            self.skipped += watch.skipped - skipped
-            skipped = watch.skipped
-            if sifted.error is not None:
-                return sifted.error
+        skipped_before = self.skipped
+        try:
+            while batch := await watch.next_batch():
+                self.skipped = skipped_before + watch.skipped
+                failure = await self._take(batch)
+                if failure is not None:
+                    return failure
+        finally:
+            # What came behind the last batch.
+            self.skipped = skipped_before + watch.skipped
 
         self.last_contact = self._now()
         return None
+
+    async def _take(self, batch: list[WatchEvent]) -> Exception | None:
+        """Feed a batch to the store; returns why the watch is over, if it says so."""
+        now = self._now()
+        self.last_contact = now
+        sifted = sift(batch, self._taken, self._store.known)
+        if sifted.deltas:
+            self.last_event = now
+
+        await self._store.feed(sifted.deltas, sifted.version)
+        self._taken = sifted.version
+        self.duplicates += sifted.duplicates
+        return sifted.error
 
     def _watch_options(self, version: str) -> WatchOptions:
         seconds = self._options.watch_seconds * (1.0 + self._rng.random())

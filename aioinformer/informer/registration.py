@@ -20,9 +20,15 @@ class Registration:
     waits delays no other handler and not the store.
     """
 
-    def __init__(self, listener: Listener, remove: Callable[[Listener], None]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        remove: Callable[[Listener], None],
+        check_loop: Callable[[], None],
+    ) -> None:
         self._listener = listener
         self._remove = remove
+        self._check_loop = check_loop
 
     def __repr__(self) -> str:
         state = "synced" if self.has_synced else "not synced"
@@ -49,7 +55,15 @@ class Registration:
 
     @property
     def age(self) -> float:
-        """For how many seconds the oldest of them has been waiting; 0 if none is."""
+        """For how many seconds the oldest of them has been waiting; 0 if none is.
+
+        Raises:
+            WrongLoop: Read in another event loop or thread.
+        """
+        self._check_loop()
+        if not self.depth:
+            return 0.0
+
         return self._listener.age(asyncio.get_running_loop().time())
 
     async def wait_synced(self) -> None:
@@ -57,10 +71,12 @@ class Registration:
 
         Raises:
             InformerStopped: The informer ended, or the handler was removed, before.
+            WrongLoop: Called from another event loop or thread.
 
         Cancellation:
             Safe. Wrap it in `asyncio.timeout()`.
         """
+        self._check_loop()
         await self._listener.wait_synced()
 
     def remove(self) -> None:
@@ -68,13 +84,21 @@ class Registration:
 
         A running call finishes; notifications that wait are dropped. May be called from
         the handler itself. Idempotent.
+
+        Raises:
+            WrongLoop: Called from another event loop or thread.
         """
+        self._check_loop()
         self._remove(self._listener)
 
     async def aclose(self) -> None:
         """Remove the handler and wait until its running call, if any, has finished.
 
         Inside the handler itself there is nothing to wait for: there it is `remove()`.
+        (Not inside of a task that the handler waits for: that would wait for itself.)
+
+        Raises:
+            WrongLoop: Called from another event loop or thread.
 
         Cancellation:
             Safe: it stays removed.

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aioinformer._tasks import leaf_of
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
-from aioinformer.errors import InformerStopped, InternalError, NotSynced, WrongLoop
+from aioinformer.errors import HistoryReset, NotSynced, OptionsError
 from aioinformer.informer.handlers import Handlers
 from aioinformer.informer.lister import Lister
+from aioinformer.informer.liveness import Liveness
+from aioinformer.informer.machine import version_number
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.informer.processor import Listener, Processor, Snapshot
 from aioinformer.informer.reflector import Reflector, ReflectorOptions
@@ -48,7 +50,7 @@ class SharedInformer:
 
     Usually made by `SharedInformerFactory.informer`, which also runs it.
 
-    Guarantees (each has a test of its name in tests/contracts/test_informer.py):
+    Guarantees (each has a test of its name in tests/contracts/):
         G1: For one object (one uid) a handler is given states that the server reported,
             in the order in which this informer learnt them, each at most once. While
             handler and informer live, the last state follows the last change. States
@@ -83,6 +85,9 @@ class SharedInformer:
         on_error: Told of each exception in a user's code.
         metrics: Where measurements go.
         rng: Where the jitter of its attempts comes from.
+
+    Raises:
+        OptionsError: If an indexer is named like the index by namespace.
     """
 
     def __init__(
@@ -101,25 +106,23 @@ class SharedInformer:
         self._metrics = metrics
         self._reporter = Reporter(name, on_error, metrics)
         self._indexer: Indexer[KubeObject] = Indexer(
-            {NAMESPACE_INDEX: by_namespace, **(indexers or {})},
+            {NAMESPACE_INDEX: by_namespace},
             key_func=lambda obj: obj.key,
             on_error=self._reporter.report,
         )
+        self._indexer.add_indexers(indexers or {})
+        self._live = Liveness(name)
         self._processor = Processor()
-        self._pipeline = Pipeline(self._indexer, self._processor, self._tell)
+        self._pipeline = Pipeline(self._indexer, self._processor, self._live.tell)
         self._reflector = Reflector(
             source,
             self._pipeline,
             name=name,
             options=self.options,
-            on_change=self._tell,
+            on_change=self._live.tell,
             rng=rng,
         )
         self._lister = Lister(self._indexer, self._check_live)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped = False
-        self._failure: BaseException | None = None
-        self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
         return (
@@ -206,7 +209,7 @@ class SharedInformer:
         if self._pipeline.synced:
             listener.mark_synced()
 
-        return Registration(listener, self._processor.remove)
+        return Registration(listener, self._processor.remove, self._live.check_loop)
 
     def on_add(self, handler: F) -> F:
         """Decorate a function to be called with each object that comes in."""
@@ -242,7 +245,7 @@ class SharedInformer:
     def status(self) -> InformerStatus:
         """How it is doing now. May be read from any thread."""
         reflector = self._reflector
-        loop, contact = self._loop, reflector.last_contact
+        loop, contact = self._live.loop, reflector.last_contact
         return InformerStatus(
             phase=self._phase,
             synced=self.has_synced,
@@ -275,21 +278,63 @@ class SharedInformer:
             NotSynced: The time is over, or two attempts were refused; the text and
                 `results` say the phase and the last error.
             InformerStopped: The informer ended before it was synced.
+            WrongLoop: Called from another event loop or thread.
 
         Cancellation:
             Safe.
         """
+        self._live.check_loop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while not self.has_synced:
-                    self._check_not_stopped()
+                    self._live.check_not_stopped()
                     if fail_fast and self._refused:
                         break
 
-                    await self._changed.wait()
+                    await self._live.wait_for_change()
 
         if not self.has_synced:
             raise self._not_synced()
+
+    async def wait_for_version(
+        self, resource_version: str, timeout: float | None = None
+    ) -> None:
+        """Wait until the store shows everything up to a version.
+
+        With the version that a write answered, a read behind it sees that write.
+
+        Args:
+            resource_version: As the server gave it; it must be a decimal number.
+            timeout: Seconds; None waits as long as it takes.
+
+        Raises:
+            TimeoutError: The time is over; the text says how far the store is.
+            HistoryReset: The server's versions went backwards meanwhile, so that this
+                one may never come.
+            OptionsError: Not a decimal version, or those of the server are not: such
+                cannot be compared.
+            InformerStopped: The informer has ended.
+            WrongLoop: Called from another event loop or thread.
+
+        Cancellation:
+            Safe.
+        """
+        self._live.check_loop()
+        wanted = _decimal(resource_version)
+        resets = self._reflector.history_resets
+        try:
+            async with asyncio.timeout(timeout):
+                while _decimal(self._indexer.resource_version or "0") < wanted:
+                    self._live.check_not_stopped()
+                    if self._reflector.history_resets > resets:
+                        raise HistoryReset(f"version {wanted} may never come")
+
+                    await self._live.wait_for_change()
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self.name} is at version {self._indexer.resource_version or 'none'}, "
+                f"not at {wanted}, after {timeout} s: {self._phase}"
+            ) from None
 
     def why_not_synced(self) -> str:
         """`"synced"`, or the phase and last error: what a person wants to know."""
@@ -311,23 +356,34 @@ class SharedInformer:
         up to 5 s with what waits for them; a second cancellation ends them at once.
 
         Raises:
-            InternalError: A bug of ours, or a second call.
+            InternalError: A second call.
+            InformerStopped: It was abandoned before.
+            Exception: A bug of ours; errors of the server and of handlers never end it.
 
         Cancellation:
             The way to stop it. Afterwards nothing of it is left but the data.
         """
-        if self._loop is not None:
-            raise InternalError(f"{self.name} has been run already")
-
-        self._loop = asyncio.get_running_loop()
+        self._live.begin()
+        failure = None
         try:
             await self._run()
         except BaseExceptionGroup as group:
-            self._failure = leaf_of(group)
-            raise self._failure from None
+            failure = leaf_of(group)
         finally:
-            self._stopped = True
-            self._tell()
+            self._processor.end()
+            self._live.end(failure)
+
+        if failure is not None:
+            raise failure
+
+    def abandon(self) -> None:
+        """Say that it is not going to be run any more, so that nobody waits for it.
+
+        For those who run informers: a task that is cancelled before its first step has
+        not called `run()`. One that has ended is ended already.
+        """
+        self._processor.end()
+        self._live.end()
 
     async def _run(self) -> None:
         """Two nested groups: what feeds the handlers dies first, then they drain."""
@@ -355,19 +411,14 @@ class SharedInformer:
 
     @property
     def _phase(self) -> str:
-        if self._stopped:
+        if self._live.stopped:
             return "stopped"
 
-        return "idle" if self._loop is None else self._reflector.phase
+        return "idle" if self._live.loop is None else self._reflector.phase
 
     @property
     def _refused(self) -> bool:
         return self._reflector.refusals >= REFUSALS_TO_FAIL_FAST
-
-    def _tell(self) -> None:
-        """Wake everybody who waits for a change of state."""
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     def _not_synced(self) -> NotSynced:
         reason = self.why_not_synced()
@@ -378,22 +429,18 @@ class SharedInformer:
         return error
 
     def _check_live(self) -> None:
-        self._check_not_stopped()
+        self._live.check_not_stopped()
         if not self.has_synced:
             raise self._not_synced()
 
-    def _check_not_stopped(self) -> None:
-        if self._stopped:
-            raise InformerStopped(f"{self.name} has ended") from self._failure
-
     def _check_open(self) -> None:
-        self._check_not_stopped()
-        if self._loop is not None and self._loop is not _running_loop():
-            raise WrongLoop(f"{self.name} belongs to another event loop")
+        self._live.check_not_stopped()
+        self._live.check_loop()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+def _decimal(version: str) -> int:
+    number = version_number(version)
+    if number < 0:
+        raise OptionsError(f"versions are not comparable here: {version!r}")
+
+    return number

@@ -1,0 +1,75 @@
+"""`Liveness`: whether an informer lives, in which loop, and who waits for it to change."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aioinformer.errors import InformerStopped, InternalError, WrongLoop
+
+__all__ = ["Liveness", "running_loop"]
+
+
+class Liveness:
+    """The state of one informer's life: it begins once, and ends once.
+
+    Attributes:
+        loop: The loop it lives in; None before it has begun.
+        stopped: It has ended, or will never begin.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stopped = False
+        self._failure: BaseException | None = None
+        self._changed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        begun = "idle" if self.loop is None else "running"
+        return f"<Liveness {self._name} {'stopped' if self.stopped else begun}>"
+
+    def begin(self) -> None:
+        """It begins, in the running loop.
+
+        Raises:
+            InternalError: If it has begun already.
+            InformerStopped: If it has been given up before.
+        """
+        if self.loop is not None:
+            raise InternalError(f"{self._name} has been run already")
+
+        self.check_not_stopped()
+        self.loop = asyncio.get_running_loop()
+
+    def end(self, failure: BaseException | None = None) -> None:
+        """It has ended, perhaps by a failure; whoever waits is told. Idempotent."""
+        self.stopped = True
+        self._failure = self._failure or failure
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake everybody who waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_for_change(self) -> None:
+        """Wait until something has changed since this was called. Cancellation: safe."""
+        await self._changed.wait()
+
+    def check_not_stopped(self) -> None:
+        """Raise `InformerStopped`, caused by the failure, if it has ended."""
+        if self.stopped:
+            raise InformerStopped(f"{self._name} has ended") from self._failure
+
+    def check_loop(self) -> None:
+        """Raise `WrongLoop` unless this is the loop it lives in, or it has none yet."""
+        if self.loop is not None and self.loop is not running_loop():
+            raise WrongLoop(f"{self._name} belongs to another event loop")
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of the calling thread; None if none runs there."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,290 @@
+"""A `ListerWatcher` that answers from a script, and a server that lives in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from conftest import pod
+
+from aioinformer.model import KubeObject
+from aioinformer.watch import EventType, ListOptions, WatchEvent, WatchOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+
+    from aioinformer.cache.deltas import Delta
+
+# ---------------------------------------------------------------- objects and events
+
+
+def thing(name: str, version: int | str = 1, uid: str = "", **more: Any) -> KubeObject:
+    """A pod of some version; its uid follows from its name unless given."""
+    metadata = {"resourceVersion": str(version)} | ({"uid": uid} if uid else {})
+    return KubeObject.of(pod(name, metadata=metadata, **more))
+
+
+def added(obj: KubeObject) -> WatchEvent:
+    return WatchEvent(EventType.ADDED, obj)
+
+
+def modified(obj: KubeObject) -> WatchEvent:
+    return WatchEvent(EventType.MODIFIED, obj)
+
+
+def deleted(obj: KubeObject) -> WatchEvent:
+    return WatchEvent(EventType.DELETED, obj)
+
+
+def bookmark(version: int | str) -> WatchEvent:
+    metadata = {"resourceVersion": str(version)}
+    return WatchEvent(
+        EventType.BOOKMARK, KubeObject.of({"kind": "Pod", "metadata": metadata})
+    )
+
+
+def error_event(code: int, reason: str = "", **more: Any) -> WatchEvent:
+    status = {"kind": "Status", "code": code, "reason": reason, **more}
+    return WatchEvent(EventType.ERROR, KubeObject.of(status))
+
+
+# ---------------------------------------------------------------- answers
+
+
+@dataclass
+class Page:
+    """The answer to a list request."""
+
+    objects: list[KubeObject] = field(default_factory=list)
+    version: int | str = 1
+    token: str = ""
+    skipped: int = 0
+    error: Exception | None = None
+    """Raised behind the objects, in the place of the end."""
+
+    seconds: float = 0.0
+    """How long it takes to arrive."""
+
+    piece: int = 2
+    """Objects in one step of the iteration."""
+
+
+END: Literal["end"] = "end"
+Step: TypeAlias = "list[WatchEvent] | Exception | float | Literal['end']"
+
+
+class Stream:
+    """The answer to a watch request: steps that were given, and then silence.
+
+    A step is a batch of events, an error to be raised, seconds to wait, or `END`.
+    """
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = deque(steps)
+        self._more = asyncio.Event()
+        self.skipped = 0
+
+    def send(self, *events: WatchEvent) -> None:
+        """Let a batch of events arrive."""
+        self.then(list(events))
+
+    def then(self, step: Step) -> None:
+        """Go on with a further step."""
+        self._steps.append(step)
+        self._more.set()
+
+    def stop(self) -> None:
+        self.then(END)
+
+    async def next_batch(self) -> list[WatchEvent]:
+        while True:
+            while not self._steps:
+                self._more.clear()
+                await self._more.wait()
+
+            step = self._steps.popleft()
+            if isinstance(step, list):
+                return step
+
+            if isinstance(step, Exception):
+                raise step
+
+            if step == END:
+                self._steps.append(END)
+                return []
+
+            await asyncio.sleep(float(step))
+
+    async def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        while batch := await self.next_batch():
+            for event in batch:
+                yield event
+
+
+class Silence:
+    """An answer that never begins."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it came, and when, on the loop's clock."""
+
+    options: ListOptions | WatchOptions
+    time: float
+
+    @property
+    def verb(self) -> str:
+        return "list" if isinstance(self.options, ListOptions) else "watch"
+
+    @property
+    def version(self) -> str:
+        return self.options.resource_version
+
+    def __str__(self) -> str:
+        token = getattr(self.options, "continue_token", "")
+        return f"{self.verb} {token or repr(self.version)}"
+
+
+# ---------------------------------------------------------------- the source
+
+
+class FakeSource:
+    """Answers lists and watches in the order of its script.
+
+    When the script has no more lists, the last one is answered again; watches behind
+    its end are silent. Errors are raised in the place of an answer.
+    """
+
+    def __init__(
+        self,
+        lists: Iterable[Page | Exception | Silence] = (),
+        watches: Iterable[Stream | Exception | Silence] = (),
+    ) -> None:
+        self.lists = deque(lists or [Page()])
+        self.watches = deque(watches)
+        self.requests: list[Request] = []
+        self.open = 0
+        """Answers that were begun and not left."""
+
+    @property
+    def asked(self) -> list[str]:
+        """The requests in short: `list '0'`, `list token`, `watch '7'`."""
+        return [str(request) for request in self.requests]
+
+    @property
+    def times(self) -> list[float]:
+        return [request.time for request in self.requests]
+
+    @asynccontextmanager
+    async def list(self, options: ListOptions) -> AsyncIterator[FakePage]:
+        self._note(options)
+        answer = self.lists.popleft() if len(self.lists) > 1 else self.lists[0]
+        async with self._answered(answer):
+            assert isinstance(answer, Page)
+            yield FakePage(answer)
+
+    @asynccontextmanager
+    async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:
+        self._note(options)
+        answer = self.watches.popleft() if self.watches else Stream()
+        async with self._answered(answer):
+            assert isinstance(answer, Stream)
+            yield answer
+
+    def _note(self, options: ListOptions | WatchOptions) -> None:
+        self.requests.append(Request(options, asyncio.get_running_loop().time()))
+
+    @asynccontextmanager
+    async def _answered(self, answer: object) -> AsyncIterator[None]:
+        self.open += 1
+        try:
+            await asyncio.sleep(0)  # as a real request, it takes a turn at least
+            if isinstance(answer, Exception):
+                raise answer
+
+            if isinstance(answer, Silence):
+                await asyncio.Event().wait()
+
+            yield
+        finally:
+            self.open -= 1
+
+
+class FakePage:
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    @property
+    def resource_version(self) -> str:
+        return str(self._page.version)
+
+    @property
+    def continue_token(self) -> str:
+        return self._page.token
+
+    @property
+    def skipped(self) -> int:
+        return self._page.skipped
+
+    async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
+        page = self._page
+        await asyncio.sleep(page.seconds)
+        for start in range(0, len(page.objects), page.piece):
+            yield page.objects[start : start + page.piece]
+
+        if page.error is not None:
+            raise page.error
+
+
+# ---------------------------------------------------------------- a store
+
+
+class FakeStore:
+    """A reflector's store that applies everything at once."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, KubeObject] = {}
+        self.staged: list[KubeObject] | None = None
+        self.version = ""
+        self.fed: list[tuple[list[Delta[KubeObject]], str]] = []
+        self.commits: list[str] = []
+        self.discards = 0
+
+    def known(self, key: str) -> KubeObject | None:
+        return self.objects.get(key)
+
+    async def stage(self, objects: list[KubeObject]) -> None:
+        self.staged = [*(self.staged or ()), *objects]
+
+    def discard(self) -> None:
+        self.discards += 1
+        self.staged = None
+
+    async def commit(self, resource_version: str) -> None:
+        self.objects = {obj.key: obj for obj in self.staged or ()}
+        self.staged = None
+        self.commits.append(resource_version)
+        self.version = resource_version
+
+    async def feed(
+        self, deltas: list[Delta[KubeObject]], resource_version: str
+    ) -> None:
+        self.fed.append((deltas, resource_version))
+        self.version = resource_version
+        for delta in deltas:
+            if delta.type == "Deleted":
+                self.objects.pop(delta.object.key, None)
+            else:
+                self.objects[delta.object.key] = delta.object
+
+    @property
+    def names(self) -> list[str]:
+        """What it holds, as `name@version`."""
+        return told(self.objects.values())
+
+
+def told(objects: Iterable[KubeObject]) -> list[str]:
+    return [f"{obj.name}@{obj.resource_version}" for obj in objects]

@@ -1,0 +1,113 @@
+"""What the tests of informers share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from fake_source import thing
+
+from aioinformer.informer import Added, Updated
+from aioinformer.informer.handlers import Handlers
+from aioinformer.informer.processor import Listener, Processor
+from aioinformer.informer.reporting import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+    from aioinformer.errors import HandlerError
+    from aioinformer.informer.notifications import Notification
+
+    Handler = Callable[[Notification], Awaitable[None] | None]
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something; takes no time."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(life: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Run something beside the block, and cancel it behind it; its errors are raised."""
+    task = asyncio.create_task(life)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+    if not task.cancelled():
+        task.result()
+
+
+def keep_busy(seconds: float) -> None:
+    """Block the loop, as a handler should not."""
+    until = perf_counter() + seconds
+    while perf_counter() < until:
+        pass
+
+
+class Even(random.Random):
+    """Draws one half every time: a gap between attempts is 1.5 d."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+def events(*names: str) -> list[Notification]:
+    return [Added(thing(name)) for name in names]
+
+
+def name_of(event: Notification) -> str:
+    return event.new.name if isinstance(event, Updated) else event.obj.name
+
+
+class Recorder:
+    """A handler that notes names; subclasses do more."""
+
+    def __init__(self) -> None:
+        self.record: list[str] = []
+
+    def __call__(self, event: Notification) -> Awaitable[None] | None:
+        self.record.append(name_of(event))
+        return None
+
+
+class Slow(Recorder):
+    """Takes some seconds for each event."""
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.running = 0
+        self.together = 0
+
+    async def __call__(self, event: Notification) -> None:
+        self.running += 1
+        self.together = max(self.together, self.running)
+        try:
+            await asyncio.sleep(self.seconds)
+            self.record.append(name_of(event))
+        finally:
+            self.running -= 1
+
+
+class Stage(Processor):
+    """A processor that makes its listeners itself, and keeps what is reported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[HandlerError] = []
+
+    def listen(self, handler: Handler) -> Listener:
+        listener = Listener(
+            "pods/greet",
+            Handlers(on_event=handler),
+            Reporter("pods", self.failures.append),
+        )
+        self.add(listener)
+        return listener

@@ -1,0 +1,75 @@
+"""A pipeline between a test and a handler."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from fake_source import told
+from informer_helpers import Stage
+
+from aioinformer.cache import Delta, DeltaType, Indexer, index_by
+from aioinformer.informer.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model import KubeObject
+
+
+class Rig:
+    """A pipeline between a test and a handler."""
+
+    def __init__(self) -> None:
+        self.indexer: Indexer[KubeObject] = Indexer(
+            {"node": index_by("spec.nodeName")}, key_func=lambda obj: obj.key
+        )
+        self.processor = Stage()
+        self.events: list[Notification] = []
+        self.steps = 0
+        self.pipeline = Pipeline(self.indexer, self.processor, self._count)
+        self.processor.listen(self.events.append)
+
+    def _count(self) -> None:
+        self.steps += 1
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.processor.run())
+            group.create_task(self.pipeline.run())
+
+    async def relist(self, *objects: KubeObject, version: int) -> None:
+        """A complete list arrives, in pieces of two."""
+        for start in range(0, len(objects), 2):
+            await self.pipeline.stage([*objects[start : start + 2]])
+
+        await self.pipeline.commit(str(version))
+
+    async def change(self, *deltas: Delta[KubeObject], version: int | str = "") -> None:
+        await self.pipeline.feed([*deltas], str(version))
+
+    async def applied(self) -> None:
+        """Wait until nothing goes on any more."""
+        await asyncio.sleep(0.001)
+        await self.processor.drained()
+
+    def take(self) -> list[Notification]:
+        """What the handler was told since the last time."""
+        events = list(self.events)
+        self.events.clear()
+        return events
+
+    @property
+    def holds(self) -> list[str]:
+        return told(self.indexer.list())
+
+
+def add(obj: KubeObject) -> Delta[KubeObject]:
+    return Delta(DeltaType.ADDED, obj)
+
+
+def update(obj: KubeObject) -> Delta[KubeObject]:
+    return Delta(DeltaType.UPDATED, obj)
+
+
+def delete(obj: KubeObject) -> Delta[KubeObject]:
+    return Delta(DeltaType.DELETED, obj)

@@ -1,0 +1,88 @@
+"""`Liveness`: begins once, ends once, wakes who waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from informer_helpers import settle
+from queue_helpers import error_in_thread
+
+from aioinformer.errors import InformerStopped, InternalError, WrongLoop
+from aioinformer.informer.liveness import Liveness, running_loop
+
+
+async def test_begins_once() -> None:
+    live = Liveness("pods")
+    idle = repr(live)
+    live.begin()
+
+    with pytest.raises(InternalError, match="pods has been run already"):
+        live.begin()
+
+    assert live.loop is asyncio.get_running_loop()
+    assert (idle, repr(live)) == ("<Liveness pods idle>", "<Liveness pods running>")
+
+
+async def test_does_not_begin_behind_its_end() -> None:
+    live = Liveness("pods")
+    live.end()
+
+    with pytest.raises(InformerStopped, match="pods has ended"):
+        live.begin()
+
+    assert live.loop is None
+    assert repr(live) == "<Liveness pods stopped>"
+
+
+def test_its_first_failure_is_the_cause_of_what_is_raised() -> None:
+    live = Liveness("pods")
+    live.check_not_stopped()
+    failure = ValueError("first")
+
+    live.end(failure)
+    live.end(ValueError("second"))
+    live.end()
+
+    with pytest.raises(InformerStopped) as raised:
+        live.check_not_stopped()
+
+    assert raised.value.__cause__ is failure
+
+
+async def test_every_waiter_is_woken_by_a_change() -> None:
+    live = Liveness("pods")
+    waiters = [asyncio.create_task(live.wait_for_change()) for _ in range(3)]
+    await settle()
+    before = [waiter.done() for waiter in waiters]
+
+    live.tell()
+    await settle()
+
+    assert (before, [waiter.done() for waiter in waiters]) == ([False] * 3, [True] * 3)
+
+
+async def test_a_change_wakes_only_those_who_waited_before_it() -> None:
+    live = Liveness("pods")
+    live.tell()
+    waiter = asyncio.create_task(live.wait_for_change())
+    await settle()
+
+    assert not waiter.done()
+
+    live.end()
+    await waiter
+
+
+async def test_belongs_to_the_loop_in_which_it_began() -> None:
+    live = Liveness("pods")
+    before = error_in_thread(live.check_loop)
+    live.begin()
+    live.check_loop()
+
+    assert before is None
+    assert isinstance(error_in_thread(live.check_loop), WrongLoop)
+
+
+def test_no_loop_runs_outside_of_coroutines() -> None:
+    assert running_loop() is None

@@ -1,0 +1,567 @@
+"""The list-watch machine: its table row by row, and the versions of events."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import added, bookmark, deleted, error_event, modified, thing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    DecodeError,
+    Forbidden,
+    HistoryReset,
+    InternalError,
+    Invalid,
+    NotFound,
+    ResourceExpired,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from aioinformer.informer.machine import (
+    Action,
+    Commit,
+    Discard,
+    Input,
+    ListFailed,
+    Listing,
+    PageListed,
+    Phase,
+    Recovery,
+    Report,
+    Sifted,
+    WatchEnded,
+    Watching,
+    advance,
+    is_refusal,
+    list_options,
+    recovery_for,
+    sift,
+    version_number,
+)
+from aioinformer.model import KubeObject
+from aioinformer.watch import EventType, ListOptions, WatchEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKEN = TransportError("broken")
+EXPIRED = ResourceExpired("too old", status=410)
+AHEAD = ServerError(
+    "slow down",
+    status=504,
+    details={"causes": ["?", {"reason": "ResourceVersionTooLarge"}]},
+)
+GONE = NotFound("no such resource", status=404)
+
+# ---------------------------------------------------------------- advance
+
+
+@pytest.mark.parametrize(
+    ("phase", "happened", "then", "actions"),
+    [
+        pytest.param(
+            Listing(), PageListed("5", "t1"), Listing("0", "t1", "5"), [], id="page"
+        ),
+        pytest.param(
+            Listing("0", "t1", "5"),
+            PageListed("6", "t2"),
+            Listing("0", "t2", "5"),
+            [],
+            id="second-page",
+        ),
+        pytest.param(
+            Listing("0", "t2", "5"),
+            PageListed("6"),
+            Watching("5"),
+            [Commit("5")],
+            id="last-page",
+        ),
+        pytest.param(
+            Listing("7"), PageListed("9"), Watching("9"), [Commit("9")], id="only-page"
+        ),
+        pytest.param(
+            Listing("0", "t1", "5"),
+            ListFailed(EXPIRED),
+            Listing(""),
+            [Discard(), Report(EXPIRED)],
+            id="410-while-paging",
+        ),
+        pytest.param(
+            Listing("3", "t1", "5"),
+            ListFailed(BROKEN),
+            Listing("3"),
+            [Discard(), Report(BROKEN)],
+            id="broken-while-paging",
+        ),
+        pytest.param(
+            Listing("3"),
+            ListFailed(EXPIRED),
+            Listing(""),
+            [Discard(), Report(EXPIRED)],
+            id="410-on-list",
+        ),
+        pytest.param(
+            Listing("3"),
+            ListFailed(AHEAD),
+            Listing(""),
+            [Discard(), Report(AHEAD)],
+            id="version-too-large-on-list",
+        ),
+        pytest.param(
+            Listing("3"),
+            ListFailed(GONE),
+            Listing("3"),
+            [Discard(), Report(GONE)],
+            id="404-on-list",
+        ),
+        pytest.param(
+            Listing(""),
+            ListFailed(BROKEN),
+            Listing(""),
+            [Discard(), Report(BROKEN)],
+            id="newest-is-asked-for-again",
+        ),
+        pytest.param(Watching("5"), WatchEnded("8"), Watching("8"), [], id="clean-end"),
+        pytest.param(
+            Watching("5"),
+            WatchEnded("8", BROKEN),
+            Watching("8"),
+            [Report(BROKEN)],
+            id="resume",
+        ),
+        pytest.param(
+            Watching("5"),
+            WatchEnded("8", GONE, established=False),
+            Listing("8"),
+            [Report(GONE)],
+            id="relist",
+        ),
+        pytest.param(
+            Watching("5"),
+            WatchEnded("8", EXPIRED),
+            Listing(""),
+            [Report(EXPIRED)],
+            id="relist-newest",
+        ),
+    ],
+)
+def test_advance(
+    phase: Phase, happened: Input, then: Phase, actions: list[Action]
+) -> None:
+    assert advance(phase, happened) == (then, actions)
+
+
+@pytest.mark.parametrize(
+    ("phase", "happened"),
+    [
+        pytest.param(Listing(), WatchEnded("1"), id="watch-ended-while-listing"),
+        pytest.param(
+            Listing("1", "t", "1"),
+            WatchEnded("1", BROKEN),
+            id="watch-failed-while-paging",
+        ),
+        pytest.param(Watching("1"), PageListed("1"), id="page-while-watching"),
+        pytest.param(
+            Watching("1"), PageListed("1", "t"), id="page-with-token-while-watching"
+        ),
+        pytest.param(
+            Watching("1"), ListFailed(BROKEN), id="list-failed-while-watching"
+        ),
+    ],
+)
+def test_impossible_input_is_refused(phase: Phase, happened: Input) -> None:
+    before = repr(phase)
+
+    with pytest.raises(InternalError, match="cannot happen while"):
+        advance(phase, happened)
+
+    assert repr(phase) == before
+
+
+# ---------------------------------------------------------------- recovery
+
+
+@pytest.mark.parametrize(
+    ("error", "recovery"),
+    [
+        pytest.param(ApiError("?", status=405), Recovery.RESUME, id="405"),
+        pytest.param(ApiError("?", status=418), Recovery.RESUME, id="other-4xx"),
+        pytest.param(ApiError("?"), Recovery.RESUME, id="no-status"),
+        pytest.param(Invalid("?", status=400), Recovery.RELIST_NEWEST, id="400"),
+        pytest.param(Invalid("?", status=422), Recovery.RELIST_NEWEST, id="422"),
+        pytest.param(Invalid("?"), Recovery.RELIST_NEWEST, id="invalid-by-reason-only"),
+        pytest.param(Unauthorized("?", status=401), Recovery.RESUME, id="401"),
+        pytest.param(Forbidden("?", status=403), Recovery.RESUME, id="403"),
+        pytest.param(GONE, Recovery.RELIST, id="404"),
+        pytest.param(Conflict("?", status=409), Recovery.RESUME, id="409"),
+        pytest.param(AlreadyExists("?", status=409), Recovery.RESUME, id="409-exists"),
+        pytest.param(EXPIRED, Recovery.RELIST_NEWEST, id="410"),
+        pytest.param(TooManyRequests("?", status=429), Recovery.RESUME, id="429"),
+        pytest.param(ServerError("?", status=500), Recovery.RESUME, id="500"),
+        pytest.param(ServerError("?", status=503), Recovery.RESUME, id="503"),
+        pytest.param(ServerError("?", status=504), Recovery.RESUME, id="504"),
+        pytest.param(AHEAD, Recovery.RELIST_NEWEST, id="too-large-by-cause"),
+        pytest.param(
+            ServerError("Too large resource version: 9, current: 5", status=504),
+            Recovery.RELIST_NEWEST,
+            id="too-large-by-words",
+        ),
+        pytest.param(
+            ServerError("?", status=504, details={"causes": [{"reason": "Other"}]}),
+            Recovery.RESUME,
+            id="504-by-another-cause",
+        ),
+        pytest.param(BROKEN, Recovery.RESUME, id="transport"),
+        pytest.param(DecodeError("?"), Recovery.RELIST, id="unreadable"),
+        pytest.param(HistoryReset("?"), Recovery.RELIST_NEWEST, id="history-reset"),
+        pytest.param(ValueError("?"), Recovery.RESUME, id="anything-else"),
+    ],
+)
+def test_recovery(error: Exception, recovery: Recovery) -> None:
+    assert recovery_for(error) is recovery
+
+
+def test_every_kind_of_api_error_has_a_row_above() -> None:
+    def kinds(of: type[ApiError]) -> set[type[ApiError]]:
+        return {of}.union(*(kinds(kind) for kind in of.__subclasses__()))
+
+    marks = next(it for it in test_recovery.pytestmark if it.name == "parametrize")  # type: ignore[attr-defined]
+    covered = {type(row.values[0]) for row in marks.args[1]}
+
+    assert kinds(ApiError) <= covered
+
+
+@pytest.mark.parametrize(
+    ("error", "refusal"),
+    [
+        (Unauthorized("?", status=401), True),
+        (Forbidden("?", status=403), True),
+        (NotFound("?", status=404), True),
+        (ApiError("?", status=405), True),
+        (ApiError("?", status=406), False),
+        (EXPIRED, False),
+        (TooManyRequests("?", status=429), False),
+        (ServerError("?", status=500), False),
+        (BROKEN, False),
+        (DecodeError("?"), False),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, bool) else str(value),
+)
+def test_refusals_are_what_only_a_person_can_change(
+    error: Exception, refusal: bool
+) -> None:
+    assert is_refusal(error) is refusal
+
+
+# ---------------------------------------------------------------- lists
+
+
+@pytest.mark.parametrize(
+    ("phase", "page_size", "options"),
+    [
+        pytest.param(
+            Listing(), None, ListOptions(resource_version="0", limit=500), id="first"
+        ),
+        pytest.param(
+            Listing(), 7, ListOptions(resource_version="0", limit=7), id="first-sized"
+        ),
+        pytest.param(Listing(""), None, ListOptions(limit=500), id="newest"),
+        pytest.param(Listing(""), 7, ListOptions(limit=7), id="newest-sized"),
+        pytest.param(
+            Listing("5"),
+            None,
+            ListOptions(resource_version="5", resource_version_match="NotOlderThan"),
+            id="relist-whole",
+        ),
+        pytest.param(
+            Listing("5"),
+            7,
+            ListOptions(
+                resource_version="5", resource_version_match="NotOlderThan", limit=7
+            ),
+            id="relist-in-pages",
+        ),
+        pytest.param(
+            Listing("5", "t", "6"),
+            None,
+            ListOptions(limit=500, continue_token="t"),
+            id="next-page",
+        ),
+        pytest.param(
+            Listing("5", "t", "6"),
+            7,
+            ListOptions(limit=7, continue_token="t"),
+            id="next-page-sized",
+        ),
+    ],
+)
+def test_list_options(
+    phase: Listing, page_size: int | None, options: ListOptions
+) -> None:
+    assert list_options(phase, page_size) == options
+
+
+@given(
+    st.builds(
+        Listing,
+        version=st.sampled_from(["", "0", "5", "abc"]),
+        token=st.sampled_from(["", "t"]),
+        listed=st.sampled_from(["", "6"]),
+    ),
+    st.none() | st.integers(1, 5000),
+)
+def test_a_limit_never_goes_with_a_bare_version(
+    phase: Listing, page_size: int | None
+) -> None:
+    options = list_options(phase, page_size)
+
+    if options.limit and options.resource_version not in ("", "0"):
+        assert options.resource_version_match == "NotOlderThan"
+
+    if options.continue_token:
+        assert options.resource_version == ""
+
+
+# ---------------------------------------------------------------- versions
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("18446744073709551615", 2**64 - 1),
+        ("", -1),
+        ("-1", -1),
+        ("1.5", -1),
+        ("abc", -1),
+        ("²", -1),
+        ("9" * 5000, -1),
+    ],
+    ids=[
+        "zero",
+        "small",
+        "largest",
+        "none",
+        "minus",
+        "point",
+        "word",
+        "sup",
+        "endless",
+    ],
+)
+def test_only_decimal_versions_are_numbers(version: str, number: int) -> None:
+    assert version_number(version) == number
+
+
+# ---------------------------------------------------------------- sifting
+
+
+def nothing(_: str) -> None:
+    return None
+
+
+def knows(*objects: KubeObject) -> Callable[[str], KubeObject | None]:
+    return {obj.key: obj for obj in objects}.get
+
+
+def changes(result: Sifted) -> list[str]:
+    return [
+        f"{delta.type} {delta.object.name}@{delta.object.resource_version}"
+        for delta in result.deltas
+    ]
+
+
+def test_events_become_changes_in_their_order() -> None:
+    events = [
+        added(thing("a", 5)),
+        modified(thing("b", 6)),
+        deleted(thing("a", 7)),
+        bookmark(9),
+    ]
+
+    result = sift(events, "4", nothing)
+
+    assert changes(result) == ["Added a@5", "Updated b@6", "Deleted a@7"]
+    assert (result.version, result.duplicates, result.error) == ("9", 0, None)
+
+
+def test_no_events_change_nothing() -> None:
+    assert sift([], "4", nothing) == Sifted([], "4")
+
+
+def test_an_equal_bookmark_is_normal() -> None:
+    result = sift([bookmark(4), bookmark(4)], "4", nothing)
+
+    assert result == Sifted([], "4")
+
+
+def test_a_bookmark_below_the_last_version_is_broken_history() -> None:
+    result = sift([added(thing("a", 5)), bookmark(4)], "3", nothing)
+
+    assert changes(result) == ["Added a@5"]
+    assert result.version == "5"
+    assert isinstance(result.error, HistoryReset)
+    assert "BOOKMARK of version 4 after version 5" in str(result.error)
+
+
+@pytest.mark.parametrize("kind", [added, modified])
+def test_an_event_that_repeats_what_is_known_is_a_duplicate(
+    kind: Callable[[KubeObject], WatchEvent],
+) -> None:
+    known = thing("a", 3)
+
+    result = sift([kind(thing("a", 3)), added(thing("b", 6))], "5", knows(known))
+
+    assert changes(result) == ["Added b@6"]
+    assert (result.version, result.duplicates, result.error) == ("6", 1, None)
+
+
+@pytest.mark.parametrize(
+    ("known", "event"),
+    [
+        pytest.param([], added(thing("a", 5)), id="unknown-object"),
+        pytest.param([thing("a", 3)], modified(thing("a", 4)), id="newer-state"),
+        pytest.param([thing("a", 5)], modified(thing("a", 4)), id="older-state"),
+        pytest.param([thing("a", 4)], modified(thing("a", 4, "u2")), id="other-uid"),
+        pytest.param([], deleted(thing("a", 5)), id="unknown-deleted"),
+        pytest.param([thing("a", 3)], deleted(thing("a", 4)), id="deleted-in-the-past"),
+    ],
+)
+def test_any_other_event_not_above_the_last_version_is_broken_history(
+    known: list[KubeObject], event: WatchEvent
+) -> None:
+    result = sift([event, added(thing("b", 9))], "5", knows(*known))
+
+    assert not result.deltas
+    assert result.version == "5"
+    assert isinstance(result.error, HistoryReset)
+
+
+def test_a_deletion_under_the_last_version_of_its_object_is_a_deletion() -> None:
+    known = thing("a", 3)
+
+    result = sift([deleted(thing("a", 3)), bookmark(5)], "5", knows(known))
+
+    assert changes(result) == ["Deleted a@3"]
+    assert (result.version, result.duplicates, result.error) == ("5", 0, None)
+
+
+def test_what_was_deleted_cannot_be_repeated() -> None:
+    events = [deleted(thing("a", 6)), modified(thing("a", 6))]
+
+    result = sift(events, "5", knows(thing("a", 5)))
+
+    assert changes(result) == ["Deleted a@6"]
+    assert isinstance(result.error, HistoryReset)
+
+
+def test_versions_that_are_not_decimal_are_not_compared() -> None:
+    events = [
+        added(thing("a", "z9")),
+        modified(thing("a", "a1")),
+        bookmark("m"),
+        modified(thing("a", "")),
+    ]
+
+    result = sift(events, "zzz", nothing)
+
+    assert changes(result) == ["Added a@z9", "Updated a@a1", "Updated a@"]
+    assert (result.version, result.error) == ("m", None)
+
+
+def test_a_version_that_is_not_decimal_begins_the_comparison_anew() -> None:
+    events = [
+        added(thing("a", 5)),
+        added(thing("b", "x")),
+        added(thing("c", 4)),
+        added(thing("d", 3)),
+    ]
+
+    result = sift(events, "3", nothing)
+
+    assert changes(result) == ["Added a@5", "Added b@x", "Added c@4"]
+    assert isinstance(result.error, HistoryReset)
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    result = sift([added(thing("a", 10))], "9", nothing)
+
+    assert (changes(result), result.version) == (["Added a@10"], "10")
+
+
+def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
+    events = [added(thing("a", 5)), error_event(410, "Expired"), added(thing("b", 6))]
+
+    result = sift(events, "4", nothing)
+
+    assert changes(result) == ["Added a@5"]
+    assert result.version == "5"
+    assert isinstance(result.error, ResourceExpired)
+
+
+def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
+    broken = KubeObject(b"{", "", "", "", {}, thing("a").context)
+
+    with pytest.raises(DecodeError):
+        sift([WatchEvent(EventType.ERROR, broken)], "4", nothing)
+
+
+# ---------------------------------------------------------------- any split
+
+EVENTS = st.builds(
+    lambda kind, name, version: (
+        bookmark(version) if kind is bookmark else kind(thing(name, version))
+    ),
+    st.sampled_from([added, modified, deleted, bookmark]),
+    st.sampled_from("ab"),
+    st.sampled_from([1, 2, 3, 4, 5, 6, "", "x"]),
+)
+
+
+@given(st.lists(EVENTS, max_size=8), st.data())
+def test_how_events_are_cut_into_batches_makes_no_difference(
+    events: list[WatchEvent], data: st.DataObject
+) -> None:
+    cuts = data.draw(st.sets(st.integers(0, len(events))))
+
+    whole = outcome([events])
+    in_pieces = outcome(
+        [
+            events[start:end]
+            for start, end in itertools.pairwise([0, *sorted(cuts), len(events)])
+        ]
+    )
+
+    assert in_pieces == whole
+
+
+def outcome(batches: list[list[WatchEvent]]) -> tuple[object, ...]:
+    """What a store holds and knows behind a watch that brought these batches."""
+    objects = {"default/a": thing("a", 2)}
+    version, duplicates = "2", 0
+    seen: list[str] = []
+    for batch in batches:
+        result = sift(batch, version, objects.get)
+        seen += changes(result)
+        version = result.version
+        duplicates += result.duplicates
+        for delta in result.deltas:
+            if delta.type == "Deleted":
+                objects.pop(delta.object.key, None)
+            else:
+                objects[delta.object.key] = delta.object
+
+        if result.error is not None:
+            return seen, version, duplicates, str(result.error)
+
+    return seen, version, duplicates, ""

@@ -1,0 +1,208 @@
+"""`Pipeline`: between two turns of the loop all is as it was, or as it will be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_source import thing
+from informer_helpers import Recorder, Stage, running, settle
+from pipeline_helpers import Rig, add, update
+
+from aioinformer.cache import Indexer
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.processor import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model import KubeObject
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    async with running(rig.run()):
+        await settle()
+        yield rig
+
+
+A1, A2 = thing("a", 1), thing("a", 2)
+B1, B2 = thing("b", 1), thing("b", 2)
+OTHER_A = thing("a", 9, "another-uid")
+
+# ---------------------------------------------------------------- visible in one step
+
+
+MANY = 12
+
+
+@pytest.fixture
+def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loop turn several times behind each object that is worked on."""
+    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
+
+
+def state(version: int) -> list[KubeObject]:
+    """Every object of it has this version, and lives on the node of this number."""
+    node = {"nodeName": f"node-{version}"}
+    return [thing(f"p{n}", version, spec=node) for n in range(MANY)]
+
+
+@pytest.mark.usefixtures("tiny_slices")
+async def test_readers_see_a_replacement_in_one_step(rig: Rig) -> None:
+    await rig.relist(*state(1), version=1)
+    await rig.applied()
+    seen: set[tuple[Any, ...]] = set()
+
+    arriving = asyncio.create_task(rig.relist(*state(2), version=2))
+    while len(rig.events) < 2 * MANY:
+        objects = rig.indexer.list()
+        versions = tuple(sorted({obj.resource_version for obj in objects}))
+        nodes = [len(rig.indexer.by_index("node", f"node-{n}")) for n in (1, 2)]
+        seen.add((versions, *nodes, rig.indexer.resource_version))
+        await asyncio.sleep(0)
+
+    await arriving
+    assert seen == {(("1",), MANY, 0, "1"), (("2",), 0, MANY, "2")}
+
+
+class View:
+    """What a handler knows, and where it was told what cannot be."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, str] = {}
+        self.broken: list[str] = []
+
+    def __call__(self, event: Notification) -> None:
+        match event:
+            case Added(obj=obj):
+                self._check(obj.key, None)
+                self.objects[obj.key] = obj.resource_version
+            case Updated(old=old, new=new):
+                self._check(old.key, old.resource_version)
+                self.objects[new.key] = new.resource_version
+            case Deleted(obj=obj):
+                self._check(obj.key, obj.resource_version)
+                del self.objects[obj.key]
+
+    def _check(self, key: str, version: str | None) -> None:
+        if self.objects.get(key) != version:
+            self.broken.append(f"{key}: knew {self.objects.get(key)}, not {version}")
+
+
+@pytest.mark.usefixtures("tiny_slices")
+@pytest.mark.parametrize("relist", [False, True], ids=["first-list", "relist"])
+@pytest.mark.parametrize("after", range(0, 240, 6))
+async def test_a_handler_added_while_a_list_is_told_misses_nothing(
+    rig: Rig, *, relist: bool, after: int
+) -> None:
+    """Added so many turns of the loop after the list began to arrive."""
+    if relist:
+        await rig.relist(*state(1), version=1)
+        await rig.applied()
+
+    view = View()
+    arriving = asyncio.create_task(rig.relist(*state(2)[: MANY // 2], version=2))
+    for _ in range(after):
+        await asyncio.sleep(0)
+
+    # As an informer adds it.
+    listener = rig.processor.listen(view)
+    listener.put(Snapshot(rig.indexer.list()), 0.0)
+    if rig.pipeline.synced:
+        listener.mark_synced()
+
+    await arriving
+    await rig.change(update(thing("p0", 3)), version=3)
+    await rig.applied()
+
+    assert view.broken == []
+    assert view.objects == {obj.key: obj.resource_version for obj in rig.indexer.list()}
+    assert listener.synced
+
+
+@pytest.mark.usefixtures("tiny_slices")
+async def test_the_turns_above_reach_into_the_telling(rig: Rig) -> None:
+    await rig.relist(*state(1), version=1)
+    await rig.applied()
+    told_before = len(rig.events)
+
+    arriving = asyncio.create_task(rig.relist(*state(2)[: MANY // 2], version=2))
+    turns = {"staging": 0, "telling": 0}
+    while len(rig.events) == told_before:
+        visible = rig.indexer.resource_version == "2"
+        turns["telling" if visible else "staging"] += 1
+        await asyncio.sleep(0)
+
+    await arriving
+    assert turns["staging"] > 20
+    assert turns["telling"] > 20
+    assert sum(turns.values()) < 240
+
+
+@pytest.mark.usefixtures("tiny_slices")
+async def test_a_handler_that_is_removed_while_a_list_is_told_gets_nothing(
+    rig: Rig,
+) -> None:
+    await rig.relist(*state(1), version=1)
+    await rig.applied()
+    recorder = Recorder()
+    listener = rig.processor.listen(recorder)
+    await rig.relist(*state(2), version=2)
+    while rig.indexer.resource_version != "2":
+        await asyncio.sleep(0)
+
+    rig.processor.remove(listener)
+    await rig.applied()
+
+    assert recorder.record == []
+    assert len(rig.events) == 2 * MANY
+
+
+async def test_changes_in_front_of_the_first_list_are_not_initial(rig: Rig) -> None:
+    """As of a store that was filled by another reflector."""
+    await rig.change(add(A1), version=3)
+    await rig.applied()
+    first = rig.take()
+
+    await rig.relist(A2, B1, version=5)
+    await rig.applied()
+
+    assert first == [Added(A1)]
+    assert rig.take() == [Updated(A1, A2), Added(B1, True)]
+    assert rig.pipeline.synced
+
+
+# ---------------------------------------------------------------- cancellation
+
+
+@pytest.mark.usefixtures("tiny_slices")
+async def test_a_list_cancelled_while_it_is_staged_can_be_discarded(rig: Rig) -> None:
+    staging = asyncio.create_task(rig.pipeline.stage(state(1)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    staging.cancel()
+    await asyncio.wait({staging})
+    rig.pipeline.discard()
+
+    await rig.relist(A1, version=5)
+    await rig.applied()
+
+    assert staging.cancelled()
+    assert rig.holds == ["a@1"]
+
+
+async def test_needs_nobody_who_is_told_of_steps() -> None:
+    indexer: Indexer[KubeObject] = Indexer(key_func=lambda obj: obj.key)
+    pipeline = Pipeline(indexer, Stage())
+
+    async with running(pipeline.run()):
+        await pipeline.commit("5")
+        await settle()
+
+    assert indexer.resource_version == "5"

@@ -1,0 +1,258 @@
+"""Handlers that fail, cancel themselves, or will not end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import thing
+from informer_helpers import (
+    Recorder,
+    Stage,
+    events,
+    name_of,
+    running,
+    settle,
+)
+
+from aioinformer.informer import Added
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from informer_helpers import Handler
+
+    from aioinformer.informer.notifications import Notification
+
+
+@pytest.fixture
+def processor() -> Stage:
+    return Stage()
+
+
+# ---------------------------------------------------------------- failures
+
+
+def fails_plainly(_: Notification) -> None:
+    raise ValueError("no")
+
+
+async def fails_at_once(_: Notification) -> None:
+    raise ValueError("no")
+
+
+async def fails_later(_: Notification) -> None:
+    await asyncio.sleep(1)
+    raise ValueError("no")
+
+
+def ends_an_iteration(_: Notification) -> None:
+    raise StopIteration("no")
+
+
+def gives_up(_: Notification) -> None:
+    raise asyncio.CancelledError("no")
+
+
+async def gives_up_at_once(_: Notification) -> None:
+    raise asyncio.CancelledError("no")
+
+
+async def gives_up_later(_: Notification) -> None:
+    await asyncio.sleep(1)
+    raise asyncio.CancelledError("no")
+
+
+async def awaits_what_is_cancelled(_: Notification) -> None:
+    task = asyncio.create_task(asyncio.sleep(9))
+    await asyncio.sleep(0)
+    task.cancel("no")
+    await task
+
+
+async def cancels_its_task(_: Notification) -> None:
+    cancel_own_task()
+    await asyncio.sleep(1)
+
+
+async def cancels_its_task_later(_: Notification) -> None:
+    await asyncio.sleep(1)
+    cancel_own_task()
+    await asyncio.sleep(1)
+
+
+def cancel_own_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel("no")
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        fails_plainly,
+        fails_at_once,
+        fails_later,
+        ends_an_iteration,
+        gives_up,
+        gives_up_at_once,
+        gives_up_later,
+        awaits_what_is_cancelled,
+        cancels_its_task,
+        cancels_its_task_later,
+    ],
+)
+async def test_a_failure_is_reported_and_the_next_event_delivered(
+    processor: Stage,
+    fails: Handler,
+) -> None:
+    record = []
+
+    def handler(event: Notification) -> Awaitable[None] | None:
+        record.append(name_of(event))
+        return fails(event) if event.obj.name == "b" else None  # type: ignore[union-attr]
+
+    listener = processor.listen(handler)
+    other = Recorder()
+    processor.listen(other)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b", "c"))
+        processor.publish(events("d"))
+        await processor.drained()
+
+        assert not listener.ended
+
+    assert record == ["a", "b", "c", "d"]
+    assert other.record == record
+    (failure,) = processor.failures
+    assert (failure.where, failure.name) == ("handler", "pods/greet")
+    assert failure.subject == Added(thing("b"))
+    cause = failure.__cause__
+    assert isinstance(cause, ValueError | StopIteration | asyncio.CancelledError)
+
+
+async def cancels_its_task_at_its_end(_: Notification) -> None:
+    await asyncio.sleep(1)
+    cancel_own_task()
+
+
+async def cancels_its_task_twice(_: Notification) -> None:
+    cancel_own_task()
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        cancel_own_task()
+
+
+async def takes_its_cancelling_back(_: Notification) -> None:
+    cancel_own_task()
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        task.uncancel()
+
+
+async def has_a_timeout(_: Notification) -> None:
+    try:
+        async with asyncio.timeout(1):
+            await asyncio.Event().wait()
+    except TimeoutError:
+        await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda _: cancel_own_task(),
+        cancels_its_task_at_its_end,
+        cancels_its_task_twice,
+        takes_its_cancelling_back,
+        has_a_timeout,
+    ],
+    ids=["plain", "at-its-end", "twice", "taken-back", "timeout"],
+)
+async def test_a_handler_that_cancels_its_task_goes_on_being_called(
+    processor: Stage,
+    handler: Handler,
+) -> None:
+    calls = 0
+
+    def counted(event: Notification) -> Awaitable[None] | None:
+        nonlocal calls
+        calls += 1
+        return handler(event)
+
+    listener = processor.listen(counted)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b"))
+        processor.publish(events("c"))
+        await listener.wait_idle()
+
+    assert calls == 3
+    assert processor.failures == []
+    assert listener.ended
+
+
+async def test_a_handler_cannot_keep_its_own_end_for_itself(processor: Stage) -> None:
+    record = []
+
+    async def handler(event: Notification) -> None:
+        record.append(name_of(event))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            record.append("swallowed")
+
+    processor.listen(handler)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b"))
+        await settle()
+
+    assert record == ["a", "swallowed"]
+
+
+async def test_a_handler_that_fails_while_it_is_stopped_is_reported(
+    processor: Stage,
+) -> None:
+    async def handler(_: Notification) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("in clean-up")
+
+    listener = processor.listen(handler)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b"))
+        await settle()
+
+    assert [str(failure.__cause__) for failure in processor.failures] == ["in clean-up"]
+    assert listener.ended
+
+
+async def test_stopped_in_the_same_turn_in_which_a_handler_cancels_itself(
+    processor: Stage,
+) -> None:
+    handler = Recorder()
+
+    def cancels(event: Notification) -> None:
+        handler(event)
+        cancel_own_task()
+        task.cancel()
+
+    processor.listen(cancels)
+    task = asyncio.create_task(processor.run())
+    await settle()
+    processor.publish(events("a", "b"))
+
+    await asyncio.wait({task})
+
+    assert task.cancelled()
+    assert handler.record in (["a"], ["a", "b"])
