@@ -16,7 +16,7 @@ from aioinformer.errors import AioInformerError, OptionsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Supervisor", "finish", "leaf_of", "reap"]
+__all__ = ["Supervisor", "finish", "leaf_of"]
 
 T = TypeVar("T")
 
@@ -74,18 +74,6 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
         raise failure
 
     return task.result()
-
-
-async def reap(task: asyncio.Task[Any]) -> None:
-    """Cancel `task` and wait until it has really ended; its outcome is not raised.
-
-    Cancellation:
-        Deferred until the task has ended.
-    """
-    task.cancel()
-    interrupted = await _outlast(task)
-    if interrupted is not None:
-        raise interrupted
 
 
 def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,9 +8,15 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fake_source import thing
+from fake_source import FakeSource, FakeStore, Page, Silence, Stream, thing
 
-from aioinformer.informer import Added, Updated
+from aioinformer.informer import (
+    Added,
+    Reflector,
+    ReflectorOptions,
+    SharedInformer,
+    Updated,
+)
 from aioinformer.informer.handlers import Handlers
 from aioinformer.informer.processor import Listener, Processor
 from aioinformer.informer.reporting import Reporter
@@ -111,3 +117,24 @@ class Stage(Processor):
         )
         self.add(listener)
         return listener
+
+
+def pods_of(
+    *lists: Page | Exception | Silence,
+    watches: tuple[Stream | Exception | Silence, ...] = (),
+    **options: Any,
+) -> SharedInformer:
+    source = FakeSource(lists or [Page([thing("a"), thing("b")], version=5)], watches)
+    return SharedInformer(source, name="pods", rng=Even(), **options)
+
+
+def reflector_of(
+    source: FakeSource, store: FakeStore | None = None, **options: float
+) -> Reflector:
+    return Reflector(
+        source,
+        store or FakeStore(),
+        name="pods",
+        options=ReflectorOptions(**options) if options else None,  # type: ignore[arg-type]
+        rng=Even(),
+    )

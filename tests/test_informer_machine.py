@@ -243,6 +243,8 @@ def test_every_kind_of_api_error_has_a_row_above() -> None:
 @pytest.mark.parametrize(
     ("error", "refusal"),
     [
+        (Invalid("?", status=400), True),
+        (Invalid("?", status=422), True),
         (Unauthorized("?", status=401), True),
         (Forbidden("?", status=403), True),
         (NotFound("?", status=404), True),

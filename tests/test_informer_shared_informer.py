@@ -1,36 +1,30 @@
-"""`SharedInformer`: waiting for it, its status, its loop, its end."""
+"""`SharedInformer`: its handlers, what it holds, its status, its loop."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from fake_source import (
     END,
     FakeSource,
     Page,
-    Silence,
     Stream,
     added,
-    bookmark,
     deleted,
     error_event,
     modified,
     thing,
     told,
 )
-from informer_helpers import Recorder, Slow, running, settle
+from informer_helpers import Recorder, pods_of, running, settle
 from queue_helpers import error_in_thread
 
 from aioinformer.cache import index_by
 from aioinformer.errors import (
-    Forbidden,
     HandlerError,
-    HistoryReset,
     InformerStopped,
-    InternalError,
     NotFound,
     NotSynced,
     OptionsError,
@@ -52,17 +46,6 @@ if TYPE_CHECKING:
     from aioinformer.model import KubeObject
 
 BUSY = ServerError("busy", status=503)
-REFUSED = Forbidden("no", status=403)
-
-
-def pods_of(
-    *lists: Page | Exception | Silence,
-    watches: tuple[Stream | Exception | Silence, ...] = (),
-    **options: Any,
-) -> SharedInformer:
-    source = FakeSource(lists or [Page([thing("a"), thing("b")], version=5)], watches)
-    return SharedInformer(source, name="pods", rng=random.Random(1), **options)
-
 
 # ---------------------------------------------------------------- handlers
 
@@ -185,188 +168,6 @@ async def test_an_index_added_while_a_list_arrives_is_complete() -> None:
 
     assert calls > 2
     assert sizes == {3}
-
-
-# ---------------------------------------------------------------- wait_synced
-
-
-async def test_waiting_ends_when_the_first_list_is_in_the_store(
-    looptime: float,
-) -> None:
-    pods = pods_of(Page([thing("a")], version=5, seconds=3))
-    before = pods.has_synced
-
-    async with running(pods.run()):
-        await pods.wait_synced(timeout=10)
-
-        assert (before, pods.has_synced, pods.why_not_synced()) == (
-            *(False, True),
-            "synced",
-        )
-        assert looptime == 3
-        assert told(pods.lister.list()) == ["a@1"]
-
-
-async def test_waiting_may_begin_before_it_runs() -> None:
-    pods = pods_of()
-    waiter = asyncio.create_task(pods.wait_synced())
-    await settle()
-
-    async with running(pods.run()):
-        await waiter
-
-
-async def test_waiting_gives_up_when_the_time_is_over(looptime: float) -> None:
-    pods = pods_of(Silence())
-
-    async with running(pods.run()):
-        with pytest.raises(NotSynced) as raised:
-            await pods.wait_synced(timeout=7)
-
-    assert looptime == 7
-    assert str(raised.value) == "pods is not synced: listing, no error so far"
-    assert raised.value.results == {"pods": "listing, no error so far"}
-    assert raised.value.__cause__ is None
-
-
-async def test_waiting_that_gives_up_says_the_last_error() -> None:
-    pods = pods_of(BUSY)
-
-    async with running(pods.run()):
-        with pytest.raises(NotSynced) as raised:
-            await pods.wait_synced(timeout=1)
-
-    assert str(raised.value) == (
-        "pods is not synced: backing off, 1 attempts failed: 503: busy"
-    )
-    assert raised.value.__cause__ is BUSY
-
-
-async def test_waiting_gives_up_after_two_refusals(looptime: float) -> None:
-    pods = pods_of(REFUSED)
-
-    async with running(pods.run()):
-        with pytest.raises(NotSynced, match="2 attempts failed: 403: no"):
-            await pods.wait_synced(timeout=1000)
-
-        refused_at = float(looptime)
-        with pytest.raises(NotSynced):
-            await pods.wait_synced()
-
-        assert looptime == refused_at, "at once"
-        assert 0.8 <= refused_at < 1.6
-
-
-async def test_the_informer_itself_keeps_trying() -> None:
-    pods = pods_of(REFUSED, REFUSED, REFUSED, Page([thing("a")], version=5))
-
-    async with running(pods.run()):
-        with pytest.raises(NotSynced):
-            await pods.wait_synced()
-
-        await pods.wait_synced(fail_fast=False)
-
-
-async def test_refusals_must_be_in_a_row_to_give_up() -> None:
-    pods = pods_of(REFUSED, BUSY, REFUSED, BUSY, Page(version=5))
-
-    async with running(pods.run()):
-        await pods.wait_synced()
-
-
-async def test_a_busy_server_is_waited_for(looptime: float) -> None:
-    pods = pods_of(BUSY)
-
-    async with running(pods.run()):
-        with pytest.raises(NotSynced):
-            await pods.wait_synced(timeout=600)
-
-    assert looptime == 600
-
-
-async def test_waiting_ends_with_the_informer() -> None:
-    pods = pods_of(Silence())
-    waiter = asyncio.create_task(pods.wait_synced())
-
-    async with running(pods.run()):
-        await settle()
-
-    with pytest.raises(InformerStopped, match="pods has ended"):
-        await waiter
-
-    with pytest.raises(InformerStopped):
-        await pods.wait_synced()
-
-
-async def test_once_synced_waiting_is_over_for_ever() -> None:
-    pods = pods_of()
-    async with running(pods.run()):
-        await pods.wait_synced()
-
-    await pods.wait_synced()
-
-
-# ---------------------------------------------------------------- wait_for_version
-
-
-async def test_waits_until_the_store_shows_a_version(looptime: float) -> None:
-    pods = pods_of(watches=(Stream(2.0, [added(thing("c", 9))], 2.0, [bookmark(12)]),))
-
-    async with running(pods.run()):
-        await pods.wait_for_version("5")
-        await pods.wait_for_version("9", timeout=5)
-        stored = told(pods.store.list())
-        await pods.wait_for_version("11")
-
-    assert stored == ["a@1", "b@1", "c@9"]
-    assert looptime == 4
-
-
-async def test_a_version_that_does_not_come_in_time_is_a_timeout() -> None:
-    pods = pods_of()
-
-    async with running(pods.run()):
-        with pytest.raises(
-            TimeoutError, match="pods is at version 5, not at 6, after 3 s: watching"
-        ):
-            await pods.wait_for_version("6", timeout=3)
-
-
-async def test_a_version_may_never_come_behind_a_history_reset() -> None:
-    pods = pods_of(
-        Page(version=50),
-        Page(version=7),
-        watches=(Stream(2.0, [added(thing("c", 6))]),),
-    )
-
-    async with running(pods.run()):
-        with pytest.raises(HistoryReset, match="version 51 may never come"):
-            await pods.wait_for_version("51")
-
-
-async def test_waiting_for_a_version_ends_with_the_informer() -> None:
-    pods = pods_of()
-    waiter = asyncio.create_task(pods.wait_for_version("6"))
-
-    async with running(pods.run()):
-        await settle()
-
-    with pytest.raises(InformerStopped):
-        await waiter
-
-
-@pytest.mark.parametrize("version", ["", "abc", "-1", "1.5"])
-async def test_a_version_that_is_not_decimal_cannot_be_waited_for(version: str) -> None:
-    with pytest.raises(OptionsError, match="not comparable"):
-        await pods_of().wait_for_version(version)
-
-
-async def test_versions_of_a_server_that_are_not_decimal_cannot_be_waited_for() -> None:
-    pods = pods_of(Page(version="abc"))
-
-    async with running(pods.run()):
-        with pytest.raises(OptionsError, match="not comparable here: 'abc'"):
-            await pods.wait_for_version("5")
 
 
 # ---------------------------------------------------------------- status

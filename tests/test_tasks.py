@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from queue_helpers import settle
 from task_helpers import cancelled, failing, slow_to_end
 
-from aioinformer._tasks import finish, leaf_of, reap
+from aioinformer._tasks import finish, leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -156,60 +155,6 @@ async def test_a_timeout_around_finish_ends_when_the_clean_up_has_ended(
             await finish(clean_up(record), within_seconds=5)
 
     assert record == ["begun", "done"]
-
-
-# ---------------------------------------------------------------- reap
-
-
-async def test_reap_waits_until_the_task_has_ended(record: list[str]) -> None:
-    task = asyncio.create_task(slow_to_end(record))
-    await settle()
-
-    await reap(task)
-
-    assert task.cancelled()
-    assert record == ["ending", "ended"]
-
-
-async def test_reap_does_not_raise_how_the_task_ended() -> None:
-    async def fail() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raise ZeroDivisionError
-
-    task = asyncio.create_task(fail())
-    await settle()
-
-    await reap(task)
-
-    assert isinstance(task.exception(), ZeroDivisionError)
-
-
-@pytest.mark.parametrize("started", [False, True])
-async def test_reap_of_a_task_that_is_over_or_has_not_begun(started: bool) -> None:
-    task = asyncio.create_task(asyncio.sleep(0, "result"))
-    if started:
-        await task
-
-    await reap(task)
-    await reap(task)
-
-    assert task.cancelled() == (not started)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-async def test_reap_defers_a_cancellation_until_the_task_has_ended(
-    record: list[str], times: int
-) -> None:
-    task = asyncio.create_task(slow_to_end(record))
-    await settle()
-    reaper = asyncio.create_task(reap(task))
-
-    await cancelled(reaper, after=0.3, times=times)
-
-    assert reaper.cancelled()
-    assert record == ["ending", "ended"]
 
 
 # ---------------------------------------------------------------- leaf_of

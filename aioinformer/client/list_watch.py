@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from aioinformer.client.client import Client
+    from aioinformer.client.endpoint import Endpoint
     from aioinformer.client.transport import Response
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
@@ -52,7 +52,7 @@ class ListWatch:
 
     def __init__(
         self,
-        client: Client,
+        client: Endpoint,
         resource: Resource,
         *,
         namespace: str | None = None,

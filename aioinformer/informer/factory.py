@@ -163,7 +163,7 @@ class SharedInformerFactory:
 
         Args:
             timeout: Seconds for all of them; None waits as long as it takes.
-            fail_fast: Give up when one was refused twice in a row (401, 403, 404, 405).
+            fail_fast: Give up when one was refused twice in a row: see `SharedInformer.wait_synced`.
 
         Raises:
             NotSynced: Not all of them are; the text and `results` say for each why.
@@ -322,7 +322,7 @@ async def wait_for_cache_sync(
     Args:
         informers: Whom to wait for.
         timeout: Seconds for all of them together; None waits as long as it takes.
-        fail_fast: Give up when one was refused twice in a row (401, 403, 404, 405).
+        fail_fast: Give up when one was refused twice in a row: see `SharedInformer.wait_synced`.
 
     Raises:
         NotSynced: Not all of them are; the text and `results` say for each why.

@@ -239,8 +239,12 @@ def list_options(phase: Listing, page_size: int | None) -> ListOptions:
 
 
 def is_refusal(error: Exception) -> bool:
-    """True for an answer that only a person can change: 401, 403, 404, 405."""
-    return isinstance(error, Unauthorized | Forbidden | NotFound) or (
+    """True for an answer that only a person can change.
+
+    The request is wrong (400, 422: a field that cannot be selected by), or we are not
+    known (401), not allowed (403), or ask for what is not served (404, 405).
+    """
+    return isinstance(error, Invalid | Unauthorized | Forbidden | NotFound) or (
         isinstance(error, ApiError) and error.status == 405
     )
 

@@ -140,7 +140,7 @@ class Reflector:
         self._taken = ""
 
         self.last_contact: float | None = None
-        """When the server was last heard of, on the loop's clock."""
+        """When the server last kept us up to date, on the loop's clock."""
         self.last_event: float | None = None
         """When the last change came, on the loop's clock."""
         self.last_error: Exception | None = None
@@ -150,7 +150,7 @@ class Reflector:
         self.failures = 0
         """Attempts that failed in a row."""
         self.refusals = 0
-        """Attempts that ended in 401, 403, 404 or 405, in a row."""
+        """Attempts that ended in a refusal (see `is_refusal`), in a row."""
         self.duplicates = 0
         """Events that repeated what was known."""
         self.history_resets = 0

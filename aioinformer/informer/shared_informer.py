@@ -271,7 +271,8 @@ class SharedInformer:
 
         Args:
             timeout: Seconds; None waits as long as it takes.
-            fail_fast: Give up when two attempts in a row ended in 401, 403, 404 or 405.
+            fail_fast: Give up when two attempts in a row ended in a refusal that no
+                patience mends: 400, 401, 403, 404, 405 or 422.
                 The informer itself keeps trying.
 
         Raises:
@@ -345,7 +346,9 @@ class SharedInformer:
         if error is None:
             return f"{self._phase}, no error so far"
 
-        return f"{self._phase}, {self._reflector.failures} attempts failed: {error}"
+        failures = self._reflector.failures
+        attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
+        return f"{self._phase}, {attempts} failed: {error}"
 
     # ------------------------------------------------------------ its life
 
@@ -387,7 +390,8 @@ class SharedInformer:
 
     async def _run(self) -> None:
         """Two nested groups: what feeds the handlers dies first, then they drain."""
-        async with asyncio.TaskGroup() as downstream:
+        # It never ends by itself.
+        async with asyncio.TaskGroup() as downstream:  # pragma: no branch
             processor = downstream.create_task(
                 self._processor.run(), name=f"{self.name} processor"
             )

@@ -18,7 +18,8 @@ class InformerStatus:
     """The first complete list is in the store. Never becomes False again."""
 
     last_contact: float | None
-    """When the server was last heard of."""
+    """When the server last kept us up to date, by an answer or by news; a refusal or a
+    failure is none."""
 
     last_event: float | None
     """When the last change came."""

@@ -16,7 +16,13 @@ from aioinformer import (
     NotSynced,
     SharedInformerFactory,
 )
-from aioinformer.errors import Forbidden, HandlerError, NotFound, Unauthorized
+from aioinformer.errors import (
+    Forbidden,
+    HandlerError,
+    Invalid,
+    NotFound,
+    Unauthorized,
+)
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
@@ -119,7 +125,8 @@ async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on(
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(401, Unauthorized), (403, Forbidden), (404, NotFound)]
+    ("status", "kind"),
+    [(400, Invalid), (401, Unauthorized), (403, Forbidden), (404, NotFound)],
 )
 async def test_G8_a_refused_first_list_is_told_at_once_and_tried_again(
     status: int, kind: type[Exception]

@@ -1,0 +1,218 @@
+"""`Reflector`: exactly when its attempts begin, and how long its watches last."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+from fake_source import (
+    END,
+    FakeSource,
+    FakeStore,
+    Page,
+    Stream,
+    error_event,
+    thing,
+)
+from informer_helpers import reflector_of, running
+
+from aioinformer.errors import (
+    OptionsError,
+    ResourceExpired,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+)
+from aioinformer.informer import Reflector, ReflectorOptions
+from aioinformer.watch import WatchOptions
+
+BUSY = ServerError("busy", status=503)
+BROKEN = TransportError("broken")
+EXPIRED = ResourceExpired("too old", status=410)
+
+
+# ---------------------------------------------------------------- times
+
+
+def attempts(seed: int, number: int) -> list[float]:
+    """When attempts should start that all fail at once."""
+    draw, d, starts = random.Random(seed), 0.8, [0.0]
+    while len(starts) < number:
+        starts.append(starts[-1] + d * (1 + draw.random()))
+        d = min(d * 2, 30.0)
+
+    return starts
+
+
+async def test_attempts_that_fail_are_spaced_with_doubling_and_jitter() -> None:
+    source = FakeSource([BUSY])
+
+    async with running(Reflector(source, FakeStore(), rng=random.Random(7)).run()):
+        await asyncio.sleep(400)
+
+    assert source.times == pytest.approx(attempts(7, len(source.times)), abs=1e-3)
+    gaps = [after - before for before, after in pairwise(source.times)]
+    assert len(gaps) > 9
+    for d, gap in zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6], gaps, strict=False):
+        assert d <= gap < 2 * d
+
+    assert all(30 <= gap < 60 for gap in gaps[6:])
+
+
+async def test_another_seed_gives_another_jitter() -> None:
+    times = []
+    for seed in (1, 2):
+        source = FakeSource([BUSY])
+        async with running(
+            Reflector(source, FakeStore(), rng=random.Random(seed)).run()
+        ):
+            before = asyncio.get_running_loop().time()
+            await asyncio.sleep(3)
+            times.append(source.times[1] - before)
+
+    assert times[0] != pytest.approx(times[1], abs=1e-3)
+
+
+async def test_the_gap_is_counted_from_the_start_of_an_attempt() -> None:
+    slow = Page([thing("a")], seconds=1.0, error=BROKEN)
+    source = FakeSource([slow])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(5)
+
+    # Gaps of 1.2, 2.4 and 4.8 s; each attempt took one second of its gap.
+    assert source.times == pytest.approx([0, 1.2, 3.6], abs=1e-3)
+
+
+async def test_an_attempt_that_outlived_its_gap_is_followed_at_once() -> None:
+    slow = Page([thing("a")], seconds=20.0, error=BROKEN)
+    source = FakeSource([slow])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(65)
+
+    assert source.times == pytest.approx([0, 20, 40, 60], abs=1e-3)
+
+
+async def test_a_watch_that_outlived_its_gap_leaves_the_spacing_as_it_is() -> None:
+    watches: list[Stream | Exception] = [Stream(10.0, END) for _ in range(4)]
+    watches.append(BUSY)
+    source = FakeSource([Page(version=7)], watches)
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(41.3)
+
+    # At 40 s the first failure: the gap behind it is still the first one, 1.2 s.
+    assert source.times == pytest.approx([0, 0, 10, 20, 30, 40, 41.2], abs=1e-3)
+
+
+async def test_short_watches_are_spaced_like_failures() -> None:
+    source = FakeSource([Page(version=7)], [Stream(END) for _ in range(9)])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(20)
+
+    assert source.times == pytest.approx([0, 0, 1.2, 3.6, 8.4, 18], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "next_gap"),
+    [pytest.param(119.0, 9.6, id="not-yet"), pytest.param(120.0, 1.2, id="useful")],
+)
+async def test_a_watch_of_two_minutes_resets_the_spacing(
+    seconds: float, next_gap: float
+) -> None:
+    # Three failures double the gap to 9.6 s, before it is drawn for the last watch.
+    watches: list[Stream | Exception] = [BUSY, BUSY, BUSY, Stream(seconds, END), BUSY]
+    source = FakeSource([Page(version=7)], watches)
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(160)
+
+    started, failed, after = source.times[4:7]
+    assert failed - started == pytest.approx(seconds, abs=1e-3)
+    assert after - failed == pytest.approx(next_gap, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [
+        pytest.param(None, 1.2, id="none"),
+        pytest.param(0.5, 1.2, id="shorter-than-the-gap"),
+        pytest.param(50.0, 50.0, id="longer"),
+        pytest.param(3600.0, 120.0, id="at-most-two-minutes"),
+    ],
+)
+@pytest.mark.parametrize("where", ["list", "watch"])
+async def test_retry_after_is_a_lower_bound(
+    asked: float | None, waited: float, where: str
+) -> None:
+    error = TooManyRequests("patience", status=429, retry_after=asked)
+    source = (
+        FakeSource([error, Page()])
+        if where == "list"
+        else FakeSource([Page()], [error])
+    )
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(200)
+
+    failed, after = [it.time for it in source.requests if it.verb == where][:2]
+    assert after - failed == pytest.approx(waited, abs=1e-3)
+
+
+async def test_an_error_event_can_ask_for_patience() -> None:
+    event = error_event(429, "TooManyRequests", details={"retryAfterSeconds": 7})
+    source = FakeSource([Page()], [Stream(5.0, [event])])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(30)
+
+    assert source.times == pytest.approx([0, 0, 12], abs=1e-3)
+
+
+async def test_a_loop_of_good_lists_and_bad_watches_is_no_hot_loop() -> None:
+    source = FakeSource([Page()], [EXPIRED for _ in range(50)])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(60)
+
+    assert len(source.requests) < 20
+
+
+# ---------------------------------------------------------------- watch seconds
+
+
+async def test_watch_seconds_are_drawn_between_once_and_twice() -> None:
+    source = FakeSource([Page()], [Stream(200.0, END) for _ in range(60)])
+    reflector = Reflector(
+        source,
+        FakeStore(),
+        options=ReflectorOptions(watch_seconds=100),
+        rng=random.Random(3),
+    )
+
+    async with running(reflector.run()):
+        await asyncio.sleep(200 * 60)
+
+    drawn = [
+        it.options.timeout_seconds
+        for it in source.requests
+        if isinstance(it.options, WatchOptions)
+    ]
+    assert all(seconds is not None and 100 <= seconds < 200 for seconds in drawn)
+    assert len(set(drawn)) > 20
+
+
+@pytest.mark.parametrize("seconds", [0, 0.99, -1, float("inf"), float("nan")])
+def test_watch_seconds_must_make_sense(seconds: float) -> None:
+    with pytest.raises(OptionsError, match="watch_seconds"):
+        ReflectorOptions(watch_seconds=seconds)
+
+
+@pytest.mark.parametrize("size", [0, -5])
+def test_page_size_must_make_sense(size: int) -> None:
+    with pytest.raises(OptionsError, match="page_size"):
+        ReflectorOptions(page_size=size)

@@ -1,0 +1,281 @@
+"""`SharedInformer`: it runs once, drains when it is stopped, and dies of bugs alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import FakeSource, Page, Silence, Stream, added, thing
+from informer_helpers import Recorder, Slow, pods_of, running, settle
+
+from aioinformer.errors import InformerStopped, InternalError
+from aioinformer.informer import SharedInformer
+from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.processor import Processor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.informer.notifications import Notification
+
+# ---------------------------------------------------------------- once
+
+
+async def test_runs_once() -> None:
+    pods = pods_of()
+
+    async with running(pods.run()):
+        await settle()
+        with pytest.raises(InternalError, match="pods has been run already"):
+            await pods.run()
+
+        assert pods.has_synced
+        assert pods.status.phase == "watching", "the second call did no harm"
+
+    with pytest.raises(InternalError):
+        await pods.run()
+
+
+async def test_one_that_was_abandoned_does_not_run() -> None:
+    pods = pods_of()
+    registration = pods.add_event_handler(on_event=Recorder())
+    waiters = [
+        asyncio.create_task(pods.wait_synced()),
+        asyncio.create_task(registration.wait_synced()),
+    ]
+    await settle()
+
+    pods.abandon()
+    pods.abandon()
+
+    for waiter in waiters:
+        with pytest.raises(InformerStopped):
+            await waiter
+
+    with pytest.raises(InformerStopped):
+        await pods.run()
+
+    assert pods.status.phase == "stopped"
+
+
+# ---------------------------------------------------------------- drain
+
+
+async def test_handlers_finish_what_waits_when_it_is_stopped(looptime: float) -> None:
+    pods = pods_of()
+    handler = Slow(2)
+    pods.add_event_handler(on_event=handler)
+
+    async with running(pods.run()) as task:
+        await asyncio.sleep(1)
+
+    assert task.cancelled()
+    assert handler.record == ["a", "b"]
+    assert looptime == 4
+
+
+async def test_handlers_have_5_seconds_to_finish(looptime: float) -> None:
+    pods = pods_of()
+    slow, stuck = Slow(3), Slow(1000)
+    pods.add_event_handler(on_event=slow)
+    pods.add_event_handler(on_event=stuck)
+
+    async with running(pods.run()):
+        await asyncio.sleep(1)
+
+    assert looptime == 6
+    assert (slow.record, slow.running) == (["a", "b"], 0)
+    assert (stuck.record, stuck.running) == ([], 0)
+
+
+async def test_its_connection_is_closed_before_handlers_finish() -> None:
+    source = FakeSource([Page([thing("a")], version=5)])
+    pods = SharedInformer(source)
+    pods.add_event_handler(on_event=Slow(2))
+    open_at = []
+
+    async with running(pods.run()) as task:
+        await asyncio.sleep(1)
+        open_at.append(source.open)
+        task.cancel()
+        await settle()
+        open_at.append(source.open)
+
+        assert not task.done()
+
+    assert open_at == [1, 0]
+
+
+async def test_handlers_can_read_while_they_finish() -> None:
+    pods = pods_of()
+    found = []
+
+    async def handler(event: Notification) -> None:
+        await asyncio.sleep(1)
+        found.append(len(pods.lister.list()))
+
+    pods.add_event_handler(on_event=handler)
+
+    async with running(pods.run()):
+        await settle()
+
+    assert found == [2, 2]
+
+
+async def test_a_second_cancellation_ends_it_at_once(looptime: float) -> None:
+    pods = pods_of()
+    stuck = Slow(1000)
+    registration = pods.add_event_handler(on_event=stuck)
+
+    async with running(pods.run()) as task:
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.sleep(2)
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait({task})
+
+    assert task.cancelled()
+    assert looptime == 3
+    assert stuck.running == 0
+    with pytest.raises(InformerStopped):
+        await registration.wait_synced()
+
+
+async def test_stopped_before_anything_came(looptime: float) -> None:
+    pods = pods_of(Silence())
+    pods.add_event_handler(on_event=Slow())
+
+    async with running(pods.run()) as task:
+        await settle()
+
+    assert task.cancelled()
+    assert looptime == 0
+
+
+async def test_a_handler_added_behind_the_end_is_refused() -> None:
+    pods = pods_of()
+    async with running(pods.run()):
+        await settle()
+
+    with pytest.raises(InformerStopped, match="pods has ended"):
+        pods.add_event_handler(on_event=Recorder())
+
+    with pytest.raises(InformerStopped):
+        pods.add_indexers({})
+
+
+# ---------------------------------------------------------------- bugs
+
+
+class Bug(Exception):
+    """Not one of ours, really."""
+
+
+async def dies(*_: object) -> None:
+    await asyncio.sleep(1)
+    raise Bug("broken invariant") from KeyError("why")
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [(Pipeline, "run"), (Pipeline, "stage"), (Pipeline, "commit"), (Processor, "run")],
+    ids=["pipeline", "staging", "commit", "processor"],
+)
+async def test_dies_of_a_bug_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str
+) -> None:
+    monkeypatch.setattr(owner, method, dies)
+    pods = pods_of()
+    registration = pods.add_event_handler(on_event=Recorder())
+    waiters = [
+        asyncio.create_task(registration.wait_synced()),
+        asyncio.create_task(pods.wait_for_version("99")),
+    ]
+
+    with pytest.raises(Bug) as raised:
+        await pods.run()
+
+    assert isinstance(raised.value.__cause__, KeyError), "its cause is not lost"
+    for waiter in waiters:
+        with pytest.raises(InformerStopped):
+            await waiter
+
+    assert pods.status.phase == "stopped"
+    for use in (
+        pods.lister.list,
+        lambda: pods.add_event_handler(on_event=Recorder()),
+    ):
+        with pytest.raises(InformerStopped) as stopped:
+            use()
+
+        assert stopped.value.__cause__ is raised.value
+
+
+async def test_waiting_to_be_synced_ends_when_it_dies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Pipeline, "stage", dies)
+    pods = pods_of()
+    waiter = asyncio.create_task(pods.wait_synced())
+
+    with pytest.raises(Bug):
+        await pods.run()
+
+    with pytest.raises(InformerStopped) as stopped:
+        await waiter
+
+    assert isinstance(stopped.value.__cause__, Bug)
+
+
+async def test_handlers_finish_what_waits_when_it_dies(
+    monkeypatch: pytest.MonkeyPatch, looptime: float
+) -> None:
+    monkeypatch.setattr(Pipeline, "feed", dies)
+    pods = pods_of(watches=(Stream([added(thing("c", 9))]),))
+    handler = Slow(2)
+    pods.add_event_handler(on_event=handler)
+
+    with pytest.raises(Bug):
+        await pods.run()
+
+    assert handler.record == ["a", "b"]
+    assert looptime == 4
+
+
+async def test_several_bugs_at_once_come_as_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for method in ("run", "stage"):
+        monkeypatch.setattr(Pipeline, method, dies)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await pods_of().run()
+
+    assert raised.group_contains(Bug, depth=2)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(lambda: FakeSource([Silence()]), id="listing"),
+        pytest.param(lambda: FakeSource([Page([thing("a")])]), id="watching"),
+        pytest.param(lambda: FakeSource([OSError()]), id="dead"),
+    ],
+)
+async def test_leaves_nothing_behind(source: Callable[[], FakeSource]) -> None:
+    answers = source()
+    pods = SharedInformer(answers)
+    pods.add_event_handler(on_event=Slow(1000))
+    tasks = asyncio.all_tasks()
+
+    task = asyncio.create_task(pods.run())
+    await settle()
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert asyncio.all_tasks() == tasks
+    assert answers.open == 0
+    if not task.cancelled():
+        assert isinstance(task.exception(), OSError)
