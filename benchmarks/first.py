@@ -92,7 +92,11 @@ def pod(rng: random.Random, number: int, version: int) -> dict[str, Any]:
             "uid": f"{hexadecimal(rng, 8)}-{hexadecimal(rng, 4)}-{number:012x}",
             "resourceVersion": str(version),
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"app": app, "tier": f"t{number // 12 % 5}", "pod-template-hash": app},
+            "labels": {
+                "app": app,
+                "tier": f"t{number // 12 % 5}",
+                "pod-template-hash": app,
+            },
             "annotations": {"example.com/checksum": hexadecimal(rng, 64)},
             "ownerReferences": [
                 {
@@ -163,9 +167,7 @@ def event_chunks(pods: list[dict[str, Any]], events: int) -> Iterator[bytes]:
         yield b"%x\r\n%s\r\n" % (len(text), text)
 
 
-def serve(
-    listener: socket.socket, pods_wanted: int, events: int, ready: Event
-) -> None:
+def serve(listener: socket.socket, pods_wanted: int, events: int, ready: Event) -> None:
     """Answer lists with one body and watches with one stream; then stay silent."""
     rng = random.Random(1)
     pods = [pod(rng, number, 1_000_000 + number) for number in range(pods_wanted)]

@@ -9,6 +9,7 @@ from fake_source import told
 from informer_helpers import Stage
 
 from aioinformer.cache import Delta, DeltaType, Indexer, index_by
+from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.informer.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -73,3 +74,29 @@ def update(obj: KubeObject) -> Delta[KubeObject]:
 
 def delete(obj: KubeObject) -> Delta[KubeObject]:
     return Delta(DeltaType.DELETED, obj)
+
+
+class View:
+    """What a handler knows, and where it was told what cannot be."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, str] = {}
+        self.broken: list[str] = []
+
+    def __call__(self, event: Notification) -> None:
+        match event:
+            case Added(obj=obj):
+                self._check(obj.key, None)
+                self.objects[obj.key] = obj.resource_version
+            case Updated(old=old, new=new):
+                self._check(old.key, old.resource_version)
+                self.objects[new.key] = new.resource_version
+            case Deleted(obj=obj, final_state_unknown=unknown):
+                if unknown or obj.key not in self.objects:
+                    self._check(obj.key, obj.resource_version)
+
+                self.objects.pop(obj.key, None)
+
+    def _check(self, key: str, version: str | None) -> None:
+        if self.objects.get(key) != version:
+            self.broken.append(f"{key}: knew {self.objects.get(key)}, not {version}")

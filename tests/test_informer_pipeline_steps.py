@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_source import thing
 from informer_helpers import Recorder, Stage, running, settle
-from pipeline_helpers import Rig, add, update
+from pipeline_helpers import Rig, View, add, update
 
 from aioinformer.cache import Indexer
-from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.informer import Added, Updated
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.informer.processor import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
 
 
@@ -68,30 +67,6 @@ async def test_readers_see_a_replacement_in_one_step(rig: Rig) -> None:
 
     await arriving
     assert seen == {(("1",), MANY, 0, "1"), (("2",), 0, MANY, "2")}
-
-
-class View:
-    """What a handler knows, and where it was told what cannot be."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, str] = {}
-        self.broken: list[str] = []
-
-    def __call__(self, event: Notification) -> None:
-        match event:
-            case Added(obj=obj):
-                self._check(obj.key, None)
-                self.objects[obj.key] = obj.resource_version
-            case Updated(old=old, new=new):
-                self._check(old.key, old.resource_version)
-                self.objects[new.key] = new.resource_version
-            case Deleted(obj=obj):
-                self._check(obj.key, obj.resource_version)
-                del self.objects[obj.key]
-
-    def _check(self, key: str, version: str | None) -> None:
-        if self.objects.get(key) != version:
-            self.broken.append(f"{key}: knew {self.objects.get(key)}, not {version}")
 
 
 @pytest.mark.usefixtures("tiny_slices")

@@ -163,7 +163,8 @@ class SharedInformerFactory:
 
         Args:
             timeout: Seconds for all of them; None waits as long as it takes.
-            fail_fast: Give up when one was refused twice in a row: see `SharedInformer.wait_synced`.
+            fail_fast: Give up when one was refused twice in a row, as
+                `SharedInformer.wait_synced` says.
 
         Raises:
             NotSynced: Not all of them are; the text and `results` say for each why.
@@ -322,7 +323,8 @@ async def wait_for_cache_sync(
     Args:
         informers: Whom to wait for.
         timeout: Seconds for all of them together; None waits as long as it takes.
-        fail_fast: Give up when one was refused twice in a row: see `SharedInformer.wait_synced`.
+        fail_fast: Give up when one was refused twice in a row, as
+            `SharedInformer.wait_synced` says.
 
     Raises:
         NotSynced: Not all of them are; the text and `results` say for each why.

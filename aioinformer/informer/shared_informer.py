@@ -272,8 +272,8 @@ class SharedInformer:
         Args:
             timeout: Seconds; None waits as long as it takes.
             fail_fast: Give up when two attempts in a row ended in a refusal that no
-                patience mends: 400, 401, 403, 404, 405 or 422.
-                The informer itself keeps trying.
+                patience mends: 400, 401, 403, 404, 405 or 422. The informer itself
+                keeps trying.
 
         Raises:
             NotSynced: The time is over, or two attempts were refused; the text and
@@ -289,7 +289,8 @@ class SharedInformer:
             async with asyncio.timeout(timeout):
                 while not self.has_synced:
                     self._live.check_not_stopped()
-                    if fail_fast and self._refused:
+                    refusals = self._reflector.refusals
+                    if fail_fast and refusals >= REFUSALS_TO_FAIL_FAST:
                         break
 
                     await self._live.wait_for_change()
@@ -376,7 +377,7 @@ class SharedInformer:
             self._processor.end()
             self._live.end(failure)
 
-        if failure is not None:
+        if failure is not None:  # pragma: no branch - `_run()` never ends by itself
             raise failure
 
     def abandon(self) -> None:
@@ -390,8 +391,7 @@ class SharedInformer:
 
     async def _run(self) -> None:
         """Two nested groups: what feeds the handlers dies first, then they drain."""
-        # It never ends by itself.
-        async with asyncio.TaskGroup() as downstream:  # pragma: no branch
+        async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above
             processor = downstream.create_task(
                 self._processor.run(), name=f"{self.name} processor"
             )
@@ -419,10 +419,6 @@ class SharedInformer:
             return "stopped"
 
         return "idle" if self._live.loop is None else self._reflector.phase
-
-    @property
-    def _refused(self) -> bool:
-        return self._reflector.refusals >= REFUSALS_TO_FAIL_FAST
 
     def _not_synced(self) -> NotSynced:
         reason = self.why_not_synced()

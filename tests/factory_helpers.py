@@ -1,0 +1,78 @@
+"""Clients and servers for the tests of factories."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from canned import CannedServer, list_body
+
+from aioinformer.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+NO_NODES = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}'
+
+
+class FakeClient(Client):
+    """Can be entered and left, and is never answered."""
+
+    def __init__(self, *, broken: Exception | None = None) -> None:
+        super().__init__(lambda: NotImplemented)
+        self.record: list[str] = []
+        self.broken = broken
+        self._up = False
+
+    @property
+    def entered(self) -> bool:
+        return self._up
+
+    async def start(self) -> None:
+        await asyncio.sleep(0)
+        if self.broken is not None:
+            raise self.broken
+
+        self._up = True
+        self.record.append("entered")
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self._up = False
+        self.record.append("left")
+
+    @asynccontextmanager
+    async def stream(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        assert self._up
+        self.record.append("asked")
+        await asyncio.Event().wait()
+        yield
+
+
+class API(CannedServer):
+    """Has two pods and no nodes; every watch is silent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer(self._answer)
+
+    @staticmethod
+    async def _answer(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            pods = request.path.endswith("/pods")
+            body = list_body("a", "b") if pods else NO_NODES
+            return web.Response(body=body, content_type="application/json")
+
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[API]:
+    async with API() as api:
+        yield api

@@ -1,0 +1,377 @@
+"""`SharedInformerFactory`: which informers it makes, and waiting for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from factory_helpers import API, FakeClient, served
+from fake_source import Page, Silence
+from informer_helpers import Recorder, pods_of, running, settle
+from queue_helpers import error_in_thread
+
+from aioinformer.cache import index_by
+from aioinformer.client import Client
+from aioinformer.errors import (
+    Forbidden,
+    InformerStopped,
+    NotSynced,
+    OptionsError,
+    SelectorSyntaxError,
+    ServerError,
+    WrongLoop,
+)
+from aioinformer.informer import (
+    ReflectorOptions,
+    SharedInformer,
+    SharedInformerFactory,
+    wait_for_cache_sync,
+)
+from aioinformer.model import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+REFUSED = Forbidden("no", status=403)
+BUSY = ServerError("busy", status=503)
+
+
+@pytest.fixture
+def factory() -> SharedInformerFactory:
+    """One that is never entered, or whose server never answers."""
+    return SharedInformerFactory(FakeClient())
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[API]:
+    async with served() as api:
+        yield api
+
+
+# ---------------------------------------------------------------- the same question
+
+
+def test_the_same_question_gives_the_same_informer(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods", namespace="shop", label_selector="app=web")
+
+    again = factory.informer(
+        "v1",
+        "pods",
+        namespace="shop",
+        label_selector="app=web",
+        indexers={"node": index_by("spec.nodeName")},
+    )
+
+    assert again is pods
+    assert factory.informers == (pods,)
+    assert sorted(pods.indexer.indexers) == ["namespace", "node"]
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        pytest.param(("v1", "nodes"), "nodes", id="resource"),
+        pytest.param(("apps/v1", "deployments"), "deployments.apps", id="group"),
+        pytest.param((WIDGETS,), "widgets.example.com", id="custom"),
+        pytest.param(
+            (Resource("", "v2", "pods", "Pod"),), "pods.v2", id="another-version"
+        ),
+        pytest.param(
+            (Resource("example.com", "v1beta1", "widgets"),),
+            "widgets.v1beta1.example.com",
+            id="version-and-group",
+        ),
+    ],
+)
+def test_another_resource_is_another_informer(
+    factory: SharedInformerFactory, question: tuple[Any, ...], name: str
+) -> None:
+    pods = factory.informer("v1", "pods")
+    other = factory.informer(*question)
+
+    assert other is not pods
+    assert (pods.name, other.name) == ("pods", name)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"namespace": "shop"}, "pods in shop"),
+        ({"label_selector": "app=web"}, "pods where app=web"),
+        ({"field_selector": "app=web"}, "pods having app=web"),
+        ({"name": "mine"}, "mine"),
+        (
+            {"namespace": "a", "label_selector": "b", "field_selector": "c=d"},
+            "pods in a where b having c=d",
+        ),
+    ],
+    ids=["namespace", "labels", "fields", "name", "all"],
+)
+def test_another_selection_is_another_informer(
+    factory: SharedInformerFactory, options: dict[str, str], name: str
+) -> None:
+    pods = factory.informer("v1", "pods")
+    other = factory.informer("v1", "pods", **options)  # type: ignore[arg-type]
+
+    assert other is not pods
+    assert other.name == name
+    assert factory.informers == (pods, other)
+
+
+def test_no_namespace_is_all_namespaces(factory: SharedInformerFactory) -> None:
+    pods = factory.informer("v1", "pods")
+
+    assert factory.informer("v1", "pods", namespace="") is pods
+
+
+def test_a_resource_that_is_built_in_may_be_given_as_such(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+
+    assert factory.informer(Resource.of("v1", "pods", "Pod")) is pods
+
+
+def test_options_that_contradict_earlier_ones_are_refused(
+    factory: SharedInformerFactory,
+) -> None:
+    factory.informer("v1", "pods", page_size=10)
+
+    with pytest.raises(OptionsError) as raised:
+        factory.informer("v1", "pods", watch_seconds=60)
+
+    text = str(raised.value)
+    assert "'pods'" in text
+    assert str(ReflectorOptions(page_size=10)) in text
+    assert str(ReflectorOptions(watch_seconds=60)) in text
+    assert "name=" in text
+    other = factory.informer("v1", "pods", watch_seconds=60, name="short")
+    assert other.options == ReflectorOptions(watch_seconds=60)
+
+
+def test_an_index_of_another_function_is_refused(
+    factory: SharedInformerFactory,
+) -> None:
+    factory.informer("v1", "pods", indexers={"node": index_by("spec.nodeName")})
+
+    with pytest.raises(OptionsError, match="'node'"):
+        factory.informer("v1", "pods", indexers={"node": index_by("spec.other")})
+
+
+@pytest.mark.parametrize(
+    ("question", "complaint"),
+    [
+        (("v1", "widgets"), r"Resource\.of\('v1', 'widgets', Kind\)"),
+        (("v1", "Pod"), "'Pod' of 'v1' is not a built-in resource"),
+        (("v1",), "'' of 'v1' is not"),
+        ((WIDGETS, "widgets"), "not also 'widgets'"),
+    ],
+    ids=["custom", "kind", "nothing", "both"],
+)
+def test_an_unknown_resource_is_refused(
+    factory: SharedInformerFactory, question: tuple[Any, ...], complaint: str
+) -> None:
+    with pytest.raises(OptionsError, match=complaint):
+        factory.informer(*question)
+
+    assert factory.informers == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"label_selector": "a in b"},
+        {"field_selector": "nonsense"},
+        {"page_size": 0},
+        {"watch_seconds": 0},
+    ],
+    ids=str,
+)
+def test_options_that_cannot_work_are_refused(
+    factory: SharedInformerFactory, options: dict[str, Any]
+) -> None:
+    with pytest.raises((OptionsError, SelectorSyntaxError)):
+        factory.informer("v1", "pods", **options)
+
+    assert factory.informers == ()
+
+
+def test_repr_names_its_informers(factory: SharedInformerFactory) -> None:
+    empty = repr(factory)
+    factory.informer("v1", "pods")
+    factory.informer("v1", "nodes")
+
+    assert empty == "<SharedInformerFactory without informers>"
+    assert repr(factory) == "<SharedInformerFactory pods, nodes>"
+
+
+# ---------------------------------------------------------------- while it runs
+
+
+async def test_informers_are_synced_from_the_server(api: API) -> None:
+    factory = SharedInformerFactory(Client.from_url(api.url))
+    pods = factory.informer("v1", "pods")
+    nodes = factory.informer("v1", "nodes")
+
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=10)
+        names = [obj.name for obj in pods.lister.list()]
+
+        assert nodes.has_synced
+
+    assert names == ["a", "b"]
+
+
+async def test_an_informer_added_to_a_running_factory_starts_at_once(api: API) -> None:
+    async with SharedInformerFactory(Client.from_url(api.url)) as factory:
+        pods = factory.informer("v1", "pods")
+        recorder = Recorder()
+        registration = pods.add_event_handler(on_event=recorder)
+        await registration.wait_synced()
+
+    assert recorder.record == ["a", "b"]
+
+
+async def test_failures_of_handlers_go_to_its_on_error(api: API) -> None:
+    failures: list[Exception] = []
+    factory = SharedInformerFactory(Client.from_url(api.url), on_error=failures.append)
+    pods = factory.informer("v1", "pods")
+
+    @pods.on_add
+    def fail(obj: object) -> None:
+        raise ValueError(obj)
+
+    async with factory:
+        await factory.wait_for_cache_sync()
+
+    assert len(failures) == 2
+
+
+async def test_belongs_to_its_loop() -> None:
+    factory = SharedInformerFactory(FakeClient())
+
+    async with factory:
+        errors = [
+            error_in_thread(lambda: factory.informer("v1", "pods")),
+            error_in_thread(lambda: asyncio.run(factory.shutdown())),
+            error_in_thread(lambda: asyncio.run(factory.start())),
+        ]
+        assert factory.informers == ()
+
+        factory.informer("v1", "pods")  # it is not harmed
+
+    assert [type(error) for error in errors] == [WrongLoop, WrongLoop, OptionsError]
+
+
+async def test_makes_no_informers_behind_its_end(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+    async with factory:
+        await settle()
+
+    for resource in ("pods", "nodes"):
+        with pytest.raises(InformerStopped, match="factory has been left already"):
+            factory.informer("v1", resource)
+
+    assert factory.informers == (pods,)
+
+
+async def test_makes_no_informers_while_it_ends(
+    factory: SharedInformerFactory,
+) -> None:
+    refused: list[Exception] = []
+
+    async with factory:
+        stopping = asyncio.create_task(factory.shutdown())
+        for number in range(20):
+            try:
+                factory.informer("v1", "pods", name=f"late {number}")
+            except InformerStopped as exc:
+                refused.append(exc)
+
+            await asyncio.sleep(0)
+
+        await stopping
+
+    assert len(refused) >= 19
+    assert all(it.status.phase == "stopped" for it in factory.informers)
+
+
+# ---------------------------------------------------------------- waiting for all
+
+
+def informer_of(answer: Page | Exception | Silence, name: str) -> SharedInformer:
+    pods = pods_of(answer)
+    pods.name = name
+    return pods
+
+
+async def test_waiting_names_each_that_is_not_synced(looptime: float) -> None:
+    good = informer_of(Page(version=5), "good")
+    slow = informer_of(Silence(), "slow")
+    bad = informer_of(BUSY, "bad")
+
+    async with running(good.run()), running(slow.run()), running(bad.run()):
+        with pytest.raises(NotSynced) as raised:
+            await wait_for_cache_sync(good, slow, bad, timeout=0.5)
+
+    assert looptime == 0.5
+    assert raised.value.results == {
+        "good": "synced",
+        "slow": "listing, no error so far",
+        "bad": "backing off, 1 attempt failed: 503: busy",
+    }
+    assert str(raised.value) == (
+        "not synced: slow: listing, no error so far; "
+        "bad: backing off, 1 attempt failed: 503: busy"
+    )
+
+
+async def test_one_that_is_refused_ends_the_waiting_for_all(looptime: float) -> None:
+    slow, refused = informer_of(Silence(), "slow"), informer_of(REFUSED, "refused")
+
+    async with running(slow.run()), running(refused.run()):
+        with pytest.raises(NotSynced, match="403: no") as raised:
+            await wait_for_cache_sync(slow, refused)
+
+        assert looptime < 3
+        assert raised.value.__cause__ is REFUSED
+        with pytest.raises(NotSynced):
+            await wait_for_cache_sync(slow, refused, timeout=60, fail_fast=False)
+
+    assert looptime > 60
+
+
+async def test_one_that_ends_ends_the_waiting_for_all() -> None:
+    slow, dead = informer_of(Silence(), "slow"), informer_of(ValueError("?"), "dead")
+
+    async with running(slow.run()):
+        waiter = asyncio.create_task(wait_for_cache_sync(slow, dead, timeout=60))
+        await settle()
+        with pytest.raises(ValueError, match=r"\?") as died:
+            await dead.run()
+
+        with pytest.raises(InformerStopped) as raised:
+            await waiter
+
+    assert raised.value.__cause__ is died.value
+
+
+async def test_two_of_one_name_do_not_hide_each_other() -> None:
+    good, slow = pods_of(Page(version=5)), pods_of(Silence())
+
+    async with running(good.run()), running(slow.run()):
+        for pair in ((good, slow), (slow, good)):
+            with pytest.raises(NotSynced, match="pods: listing"):
+                await wait_for_cache_sync(*pair, timeout=1)
+
+
+async def test_waiting_for_none_is_over_at_once(
+    factory: SharedInformerFactory,
+) -> None:
+    await factory.wait_for_cache_sync()

@@ -1,0 +1,372 @@
+"""`SharedInformerFactory`: started and stopped by hosts of all kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from factory_helpers import API, FakeClient, served
+from informer_helpers import Slow, settle
+
+from aioinformer.client import Client
+from aioinformer.errors import (
+    InformerStopped,
+    NotSynced,
+    OptionsError,
+)
+from aioinformer.informer import SharedInformerFactory
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from aioinformer.informer import SharedInformer
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[API]:
+    async with served() as api:
+        yield api
+
+
+@pytest.fixture
+async def factory(api: API) -> SharedInformerFactory:
+    return SharedInformerFactory(Client.from_url(api.url))
+
+
+# ---------------------------------------------------------------- its client
+
+
+async def test_a_client_that_nobody_has_entered_is_entered_and_left() -> None:
+    client = FakeClient()
+    factory = SharedInformerFactory(client)
+    factory.informer("v1", "pods")
+
+    async with factory:
+        await settle()
+        record = list(client.record)
+
+    assert record == ["entered", "asked"]
+    assert client.record == ["entered", "asked", "left"]
+
+
+async def test_a_client_that_was_entered_is_left_to_its_owner() -> None:
+    client = FakeClient()
+    async with client:
+        async with SharedInformerFactory(client) as factory:
+            factory.informer("v1", "pods")
+            await settle()
+
+        assert client.record == ["entered", "asked"]
+
+
+async def test_connections_end_before_its_client_does(
+    api: API, factory: SharedInformerFactory
+) -> None:
+    factory.informer("v1", "pods")
+
+    async with factory:
+        await factory.wait_for_cache_sync()
+
+    await api.gone.wait()
+
+
+async def test_a_client_that_cannot_start_is_an_error_of_starting() -> None:
+    client = FakeClient(broken=OptionsError("no configuration"))
+    factory = SharedInformerFactory(client)
+    pods = factory.informer("v1", "pods")
+
+    with pytest.raises(OptionsError, match="no configuration"):
+        await factory.start()
+
+    assert pods.status.phase == "idle"
+    client.broken = None
+    async with factory:
+        assert client.entered
+
+
+# ---------------------------------------------------------------- once
+
+
+async def test_runs_once(factory: SharedInformerFactory) -> None:
+    async with factory:
+        with pytest.raises(OptionsError, match="runs already"):
+            await factory.start()
+
+    with pytest.raises(InformerStopped, match="runs once"):
+        await factory.start()
+
+
+async def test_stopping_is_idempotent(factory: SharedInformerFactory) -> None:
+    pods = factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync()
+
+    await factory.shutdown()
+    await factory.shutdown()
+
+    assert pods.status.phase == "stopped"
+
+
+async def test_one_that_is_stopped_before_it_began_tells_who_waits() -> None:
+    factory = SharedInformerFactory(FakeClient())
+    factory.informer("v1", "pods")
+    waiter = asyncio.create_task(factory.wait_for_cache_sync())
+    await settle()
+
+    await factory.shutdown()
+
+    with pytest.raises(InformerStopped, match="pods has ended"):
+        await waiter
+
+
+async def test_an_informer_whose_task_never_began_tells_who_waits() -> None:
+    factory = SharedInformerFactory(FakeClient())
+    await factory.start()
+    stopping = asyncio.create_task(factory.shutdown())
+    pods = factory.informer("v1", "pods")
+    waiter = asyncio.create_task(pods.wait_synced())
+
+    await stopping
+
+    with pytest.raises(InformerStopped):
+        await waiter
+
+    with pytest.raises(InformerStopped):
+        pods.lister.list()
+
+
+async def test_one_that_is_ended_by_its_loop_tells_who_waits() -> None:
+    factory = SharedInformerFactory(FakeClient())
+    await factory.start()
+    (life,) = [it for it in asyncio.all_tasks() if it.get_name() == "informer factory"]
+
+    life.cancel()
+    pods = factory.informer("v1", "pods")  # its task is cancelled unbegun
+    with pytest.raises(InformerStopped):
+        await pods.wait_synced()
+
+    await factory.shutdown()
+
+
+async def test_handlers_have_5_seconds_when_it_is_left(
+    factory: SharedInformerFactory,
+) -> None:
+    loop = asyncio.get_running_loop()
+    handler = Slow(2)
+    pods = factory.informer("v1", "pods")
+    pods.add_event_handler(on_event=handler)
+
+    async with factory:
+        await factory.wait_for_cache_sync()
+        await settle()
+        before = loop.time()
+
+    assert handler.record == ["a", "b"]
+    assert loop.time() - before == pytest.approx(4, abs=0.2)
+
+
+# ---------------------------------------------------------------- hosts
+
+
+async def test_entered_in_one_task_and_left_in_another(
+    factory: SharedInformerFactory,
+) -> None:
+    factory.informer("v1", "pods")
+    tasks = asyncio.all_tasks()
+
+    await asyncio.create_task(factory.__aenter__())
+    await asyncio.create_task(factory.wait_for_cache_sync())
+    await asyncio.create_task(factory.__aexit__(None, None, None))
+
+    assert asyncio.all_tasks() == tasks
+
+
+async def test_lifespan_serves_at_once(factory: SharedInformerFactory) -> None:
+    pods = factory.informer("v1", "pods")
+
+    async with factory.lifespan(object()):
+        at_once = pods.has_synced
+        await pods.wait_synced()
+
+    assert not at_once
+    assert pods.status.phase == "stopped"
+
+
+async def test_lifespan_synced_serves_when_it_is_synced(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+
+    async with factory.lifespan_synced(timeout=60)(object()):
+        assert pods.has_synced
+
+    assert pods.status.phase == "stopped"
+
+
+async def test_lifespan_synced_fails_when_the_time_is_over(looptime: float) -> None:
+    client = FakeClient()
+    factory = SharedInformerFactory(client)
+    pods = factory.informer("v1", "pods")
+
+    with pytest.raises(NotSynced, match="pods: listing"):
+        async with factory.lifespan_synced(timeout=30)(None):
+            raise AssertionError("it does not serve")
+
+    assert looptime == 30
+    assert pods.status.phase == "stopped"
+    assert not client.entered
+
+
+async def test_cleanup_ctx_runs_with_an_aiohttp_app(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+    app = web.Application()
+    app.cleanup_ctx.append(factory.cleanup_ctx)
+    runner = web.AppRunner(app)
+
+    await runner.setup()
+    await pods.wait_synced()
+    await runner.cleanup()
+
+    assert pods.status.phase == "stopped"
+
+
+async def test_cleanup_ctx_that_is_closed_stops_it() -> None:
+    client = FakeClient()
+    context: Any = SharedInformerFactory(client).cleanup_ctx()
+    await anext(context)
+
+    await context.aclose()
+
+    assert client.record == ["entered", "left"]
+
+
+@asynccontextmanager
+async def by_hand(factory: SharedInformerFactory) -> AsyncIterator[None]:
+    await factory.start()
+    try:
+        yield
+    finally:
+        await factory.shutdown()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        lambda factory: factory,
+        by_hand,
+        lambda factory: factory.lifespan(None),
+        lambda factory: factory.lifespan_synced()(None),
+        lambda factory: asynccontextmanager(factory.cleanup_ctx)(None),
+    ],
+    ids=["async-with", "start-shutdown", "lifespan", "lifespan-synced", "cleanup-ctx"],
+)
+async def test_leaves_nothing_behind_an_error_of_its_host(
+    factory: SharedInformerFactory,
+    host: Callable[[SharedInformerFactory], AbstractAsyncContextManager[object]],
+) -> None:
+    factory.informer("v1", "pods")
+    tasks = asyncio.all_tasks()
+
+    async def run() -> None:
+        async with host(factory):
+            await factory.wait_for_cache_sync()
+            raise KeyError("the host")
+
+    with pytest.raises(KeyError, match="the host"):
+        await run()
+
+    # The server's own tasks need a turn to see that a client went away.
+    ours = [it for it in asyncio.all_tasks() - tasks if "informer" in it.get_name()]
+    assert ours == []
+    await settle()
+    assert asyncio.all_tasks() <= tasks
+
+
+# ---------------------------------------------------------------- bugs
+
+
+class Bug(Exception):
+    """Not one of ours, really."""
+
+
+def break_it(informer: SharedInformer, after: float) -> None:
+    async def dies(*_: object) -> None:
+        await asyncio.sleep(after)
+        raise Bug(informer.name)
+
+    informer._pipeline.commit = dies  # type: ignore[assignment, method-assign]
+
+
+async def test_an_informer_that_dies_ends_alone(
+    factory: SharedInformerFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    pods, nodes = factory.informer("v1", "pods"), factory.informer("v1", "nodes")
+    break_it(pods, after=0.0)
+
+    await factory.start()
+    failure = await factory.failed()
+    await nodes.wait_synced()
+    phases = (pods.status.phase, nodes.status.phase)
+    with pytest.raises(InformerStopped) as stopped:
+        pods.lister.list()
+
+    with pytest.raises(InformerStopped):
+        factory.informer("v1", "pods")
+
+    with pytest.raises(InformerStopped):
+        await factory.wait_for_cache_sync()
+
+    with pytest.raises(Bug, match="pods"):
+        await factory.shutdown()
+
+    assert isinstance(failure, Bug)
+    assert stopped.value.__cause__ is failure
+    assert phases == ("stopped", "watching")
+    (record,) = [it for it in caplog.records if it.levelno == logging.CRITICAL]
+    assert record.getMessage() == "informer pods died"
+
+
+async def test_its_failure_is_raised_once(factory: SharedInformerFactory) -> None:
+    break_it(factory.informer("v1", "pods"), after=0.0)
+    await factory.start()
+    await factory.failed()
+
+    with pytest.raises(Bug):
+        await factory.shutdown()
+
+    await factory.shutdown()
+    assert isinstance(await factory.failed(), Bug), "it is still known"
+
+
+async def test_the_first_failure_counts(factory: SharedInformerFactory) -> None:
+    break_it(factory.informer("v1", "pods"), after=2.0)
+    break_it(factory.informer("v1", "nodes"), after=1.0)
+
+    await factory.start()
+    await asyncio.sleep(5)
+
+    with pytest.raises(Bug, match="nodes"):
+        await factory.shutdown()
+
+
+async def test_who_waits_for_a_failure_learns_it_while_it_is_stopped(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+    break_it(pods, after=1.0)
+    await factory.start()
+    waiter = asyncio.create_task(factory.failed())
+    while pods.status.phase != "stopped":
+        await asyncio.sleep(0.01)
+
+    with pytest.raises(Bug):
+        await factory.shutdown()
+
+    assert isinstance(await waiter, Bug)

@@ -1,0 +1,262 @@
+"""The events of a watch: duplicates, broken history, versions of all kinds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import added, bookmark, deleted, error_event, modified, thing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.errors import (
+    DecodeError,
+    HistoryReset,
+    ResourceExpired,
+)
+from aioinformer.informer.machine import (
+    Sifted,
+    sift,
+    version_number,
+)
+from aioinformer.model import KubeObject
+from aioinformer.watch import EventType, WatchEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# ---------------------------------------------------------------- versions
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("18446744073709551615", 2**64 - 1),
+        ("", -1),
+        ("-1", -1),
+        ("1.5", -1),
+        ("abc", -1),
+        ("²", -1),
+        ("9" * 5000, -1),
+    ],
+    ids=[
+        "zero",
+        "small",
+        "largest",
+        "none",
+        "minus",
+        "point",
+        "word",
+        "sup",
+        "endless",
+    ],
+)
+def test_only_decimal_versions_are_numbers(version: str, number: int) -> None:
+    assert version_number(version) == number
+
+
+# ---------------------------------------------------------------- sifting
+
+
+def nothing(_: str) -> None:
+    return None
+
+
+def knows(*objects: KubeObject) -> Callable[[str], KubeObject | None]:
+    return {obj.key: obj for obj in objects}.get
+
+
+def changes(result: Sifted) -> list[str]:
+    return [
+        f"{delta.type} {delta.object.name}@{delta.object.resource_version}"
+        for delta in result.deltas
+    ]
+
+
+def test_events_become_changes_in_their_order() -> None:
+    events = [
+        added(thing("a", 5)),
+        modified(thing("b", 6)),
+        deleted(thing("a", 7)),
+        bookmark(9),
+    ]
+
+    result = sift(events, "4", nothing)
+
+    assert changes(result) == ["Added a@5", "Updated b@6", "Deleted a@7"]
+    assert (result.version, result.duplicates, result.error) == ("9", 0, None)
+
+
+def test_no_events_change_nothing() -> None:
+    assert sift([], "4", nothing) == Sifted([], "4")
+
+
+def test_an_equal_bookmark_is_normal() -> None:
+    result = sift([bookmark(4), bookmark(4)], "4", nothing)
+
+    assert result == Sifted([], "4")
+
+
+def test_a_bookmark_below_the_last_version_is_broken_history() -> None:
+    result = sift([added(thing("a", 5)), bookmark(4)], "3", nothing)
+
+    assert changes(result) == ["Added a@5"]
+    assert result.version == "5"
+    assert isinstance(result.error, HistoryReset)
+    assert "BOOKMARK of version 4 after version 5" in str(result.error)
+
+
+@pytest.mark.parametrize("kind", [added, modified])
+def test_an_event_that_repeats_what_is_known_is_a_duplicate(
+    kind: Callable[[KubeObject], WatchEvent],
+) -> None:
+    known = thing("a", 3)
+
+    result = sift([kind(thing("a", 3)), added(thing("b", 6))], "5", knows(known))
+
+    assert changes(result) == ["Added b@6"]
+    assert (result.version, result.duplicates, result.error) == ("6", 1, None)
+
+
+@pytest.mark.parametrize(
+    ("known", "event"),
+    [
+        pytest.param([], added(thing("a", 5)), id="unknown-object"),
+        pytest.param([thing("a", 3)], modified(thing("a", 4)), id="newer-state"),
+        pytest.param([thing("a", 5)], modified(thing("a", 4)), id="older-state"),
+        pytest.param([thing("a", 4)], modified(thing("a", 4, "u2")), id="other-uid"),
+        pytest.param([], deleted(thing("a", 5)), id="unknown-deleted"),
+        pytest.param([thing("a", 3)], deleted(thing("a", 4)), id="deleted-in-the-past"),
+    ],
+)
+def test_any_other_event_not_above_the_last_version_is_broken_history(
+    known: list[KubeObject], event: WatchEvent
+) -> None:
+    result = sift([event, added(thing("b", 9))], "5", knows(*known))
+
+    assert not result.deltas
+    assert result.version == "5"
+    assert isinstance(result.error, HistoryReset)
+
+
+def test_a_deletion_under_the_last_version_of_its_object_is_a_deletion() -> None:
+    known = thing("a", 3)
+
+    result = sift([deleted(thing("a", 3)), bookmark(5)], "5", knows(known))
+
+    assert changes(result) == ["Deleted a@3"]
+    assert (result.version, result.duplicates, result.error) == ("5", 0, None)
+
+
+def test_what_was_deleted_cannot_be_repeated() -> None:
+    events = [deleted(thing("a", 6)), modified(thing("a", 6))]
+
+    result = sift(events, "5", knows(thing("a", 5)))
+
+    assert changes(result) == ["Deleted a@6"]
+    assert isinstance(result.error, HistoryReset)
+
+
+def test_versions_that_are_not_decimal_are_not_compared() -> None:
+    events = [
+        added(thing("a", "z9")),
+        modified(thing("a", "a1")),
+        bookmark("m"),
+        modified(thing("a", "")),
+    ]
+
+    result = sift(events, "zzz", nothing)
+
+    assert changes(result) == ["Added a@z9", "Updated a@a1", "Updated a@"]
+    assert (result.version, result.error) == ("m", None)
+
+
+def test_a_version_that_is_not_decimal_begins_the_comparison_anew() -> None:
+    events = [
+        added(thing("a", 5)),
+        added(thing("b", "x")),
+        added(thing("c", 4)),
+        added(thing("d", 3)),
+    ]
+
+    result = sift(events, "3", nothing)
+
+    assert changes(result) == ["Added a@5", "Added b@x", "Added c@4"]
+    assert isinstance(result.error, HistoryReset)
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    result = sift([added(thing("a", 10))], "9", nothing)
+
+    assert (changes(result), result.version) == (["Added a@10"], "10")
+
+
+def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
+    events = [added(thing("a", 5)), error_event(410, "Expired"), added(thing("b", 6))]
+
+    result = sift(events, "4", nothing)
+
+    assert changes(result) == ["Added a@5"]
+    assert result.version == "5"
+    assert isinstance(result.error, ResourceExpired)
+
+
+def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
+    broken = KubeObject(b"{", "", "", "", {}, thing("a").context)
+
+    with pytest.raises(DecodeError):
+        sift([WatchEvent(EventType.ERROR, broken)], "4", nothing)
+
+
+# ---------------------------------------------------------------- any split
+
+EVENTS = st.builds(
+    lambda kind, name, version: (
+        bookmark(version) if kind is bookmark else kind(thing(name, version))
+    ),
+    st.sampled_from([added, modified, deleted, bookmark]),
+    st.sampled_from("ab"),
+    st.sampled_from([1, 2, 3, 4, 5, 6, "", "x"]),
+)
+
+
+@given(st.lists(EVENTS, max_size=8), st.data())
+def test_how_events_are_cut_into_batches_makes_no_difference(
+    events: list[WatchEvent], data: st.DataObject
+) -> None:
+    cuts = data.draw(st.sets(st.integers(0, len(events))))
+
+    whole = outcome([events])
+    in_pieces = outcome(
+        [
+            events[start:end]
+            for start, end in itertools.pairwise([0, *sorted(cuts), len(events)])
+        ]
+    )
+
+    assert in_pieces == whole
+
+
+def outcome(batches: list[list[WatchEvent]]) -> tuple[object, ...]:
+    """What a store holds and knows behind a watch that brought these batches."""
+    objects = {"default/a": thing("a", 2)}
+    version, duplicates = "2", 0
+    seen: list[str] = []
+    for batch in batches:
+        result = sift(batch, version, objects.get)
+        seen += changes(result)
+        version = result.version
+        duplicates += result.duplicates
+        for delta in result.deltas:
+            if delta.type == "Deleted":
+                objects.pop(delta.object.key, None)
+            else:
+                objects[delta.object.key] = delta.object
+
+        if result.error is not None:
+            return seen, version, duplicates, str(result.error)
+
+    return seen, version, duplicates, ""
