@@ -9,6 +9,8 @@ its TaskGroup inside one `Supervisor` task instead.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioinformer.errors import AioInformerError, OptionsError
@@ -16,7 +18,7 @@ from aioinformer.errors import AioInformerError, OptionsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Supervisor", "finish", "leaf_of"]
+__all__ = ["Bell", "Supervisor", "finish", "leaf_of"]
 
 T = TypeVar("T")
 
@@ -85,6 +87,27 @@ def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group if isinstance(exc, BaseExceptionGroup) else exc
 
 
+class Bell:
+    """Wakes all who wait at the moment when it rings; remembers no ring."""
+
+    def __init__(self) -> None:
+        # One-shot: each ring has an event of its own, so that nobody misses it.
+        self._next = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake everybody who waits now."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next ring. Cancellation: safe."""
+        await self._next.wait()
+
+
+# Whose lives the running code is part of: tasks inherit it from those that start them.
+_LIVES: ContextVar[tuple[Supervisor, ...]] = ContextVar("lives", default=())
+
+
 class Supervisor:
     """One task that runs a component's whole life, for hosts that enter and leave it.
 
@@ -130,7 +153,9 @@ class Supervisor:
             if not ready.done():
                 ready.set_result(None)
 
-        task = asyncio.create_task(self._life(tell), name=self._name)
+        inside = contextvars.copy_context()
+        inside.run(_LIVES.set, (*_LIVES.get(), self))
+        task = asyncio.create_task(self._life(tell), name=self._name, context=inside)
         self._task, self._stopping = task, False
         try:
             await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -152,6 +177,9 @@ class Supervisor:
     async def stop(self) -> None:
         """End the life, wait for it, and raise what it failed with; idempotent.
 
+        Called from inside of that life, it asks for the end and does not wait: the life
+        would wait for the caller, and the caller for the life.
+
         Raises:
             BaseException: What the life ended with, other than its cancellation; a
                 group with a single leaf is unwrapped. Raised once: not if `start()` or
@@ -165,19 +193,29 @@ class Supervisor:
         if task is None:
             return
 
+        if self.contains_caller():
+            self._ask_to_end(task)
+            return
+
         interrupted = await self._end(task)
         if interrupted is not None:
             raise interrupted
 
         self._raise_failure(task)
 
+    def contains_caller(self) -> bool:
+        """True inside of this life: in its task, or in one started below it."""
+        return self in _LIVES.get()
+
     async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
+        self._ask_to_end(task)
+        return await _outlast(task)
+
+    def _ask_to_end(self, task: asyncio.Task[None]) -> None:
         if not self._stopping:
             # Once, whoever calls: a second cancellation would tear its clean-up.
             self._stopping = True
             task.cancel()
-
-        return await _outlast(task)
 
     def _raise_failure(self, task: asyncio.Task[None]) -> None:
         failure = self._take_failure(task)

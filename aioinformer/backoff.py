@@ -43,6 +43,10 @@ class Backoff:
         self._started = now
         self._gap = self._d * (1.0 + self._rng.random())
 
+    def outlived(self, now: float) -> bool:
+        """True if the attempt has lasted longer than its gap."""
+        return now - self._started >= self._gap
+
     def end(
         self, now: float, *, failed: bool, retry_after: float | None = None
     ) -> float:
@@ -61,7 +65,7 @@ class Backoff:
         wait = max(self._gap - lasted, 0.0)
         if lasted >= USEFUL_SECONDS and not failed:
             self._d = FIRST_SECONDS
-        elif failed or lasted < self._gap:
+        elif failed or not self.outlived(now):
             self._d = min(self._d * 2.0, LONGEST_SECONDS)
 
         return max(wait, min(retry_after or 0.0, RETRY_AFTER_LIMIT_SECONDS))

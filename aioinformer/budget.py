@@ -14,9 +14,10 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["BudgetStatistics", "LoopBudget"]
+__all__ = ["BudgetStatistics", "LoopBudget", "release"]
 
 SLICE_SECONDS = 0.002
 """How long heavy work may run before it gives way. A check costs 0.1 us, a slice ends
@@ -185,3 +186,22 @@ class LoopBudget:
 
 
 _BUDGETS: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget] = WeakKeyDictionary()
+
+
+async def release(objects: list[Any]) -> None:
+    """Let go of many objects within the budget: freed all at once they are a stall.
+
+    Args:
+        objects: The last references to them; empty afterwards.
+
+    Cancellation:
+        Safe: what is left goes with the list.
+    """
+    budget = LoopBudget.current()
+    await budget.start()
+    while objects:
+        objects.pop()
+        if budget.over():
+            await budget.start()
+
+    budget.end()

@@ -62,6 +62,7 @@ class Page:
     version: int | str = 1
     token: str = ""
     skipped: int = 0
+    unreadable: list[str] = field(default_factory=list)
     error: Exception | None = None
     """Raised behind the objects, in the place of the end."""
 
@@ -229,6 +230,10 @@ class FakePage:
     def skipped(self) -> int:
         return self._page.skipped
 
+    @property
+    def unreadable(self) -> list[str]:
+        return self._page.unreadable
+
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
         page = self._page
         await asyncio.sleep(page.seconds)
@@ -252,14 +257,20 @@ class FakeStore:
         self.fed: list[tuple[list[Delta[KubeObject]], str]] = []
         self.commits: list[str] = []
         self.discards = 0
+        self.anew: list[bool] = []
+        self.unreadable: list[str] = []
 
     def known(self, key: str) -> KubeObject | None:
         return self.objects.get(key)
 
-    async def stage(self, objects: list[KubeObject]) -> None:
+    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
         self.staged = [*(self.staged or ()), *objects]
+        self.anew.append(anew)
 
-    def discard(self) -> None:
+    async def stage_unreadable(self, keys: list[str]) -> None:
+        self.unreadable += keys
+
+    async def discard(self) -> None:
         self.discards += 1
         self.staged = None
 

@@ -22,7 +22,6 @@ from aioinformer.model.keys import meta_namespace_key
         (DeltaType.ADDED, "Added"),
         (DeltaType.UPDATED, "Updated"),
         (DeltaType.DELETED, "Deleted"),
-        (DeltaType.REPLACED_ALL, "ReplacedAll"),
     ],
 )
 def test_types_are_written_as_client_go_writes_them(
@@ -49,12 +48,11 @@ def test_a_delta_is_not_tracked_by_the_garbage_collector() -> None:
     assert not gc.is_tracked(Delta(DeltaType.ADDED, "a"))
 
 
-def test_a_replacement_has_a_type_as_every_entry_of_the_queue() -> None:
+def test_a_replacement_holds_a_complete_list_and_its_version() -> None:
     contents = Contents[str]({}, print)
 
     replacement = Replacement(contents, "7")
 
-    assert replacement.type is DeltaType.REPLACED_ALL
     assert replacement.contents is contents
     assert replacement.resource_version == "7"
 

@@ -297,11 +297,11 @@ class Bug(Exception):
 
 
 def break_it(informer: SharedInformer, after: float) -> None:
-    async def dies(*_: object) -> None:
+    async def dies(*_: object, **__: object) -> None:
         await asyncio.sleep(after)
         raise Bug(informer.name)
 
-    informer._pipeline.commit = dies  # type: ignore[assignment, method-assign]
+    informer._pipeline.commit = dies  # type: ignore[method-assign]
 
 
 async def test_an_informer_that_dies_ends_alone(

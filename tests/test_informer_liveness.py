@@ -8,7 +8,7 @@ import pytest
 from informer_helpers import settle
 from queue_helpers import error_in_thread
 
-from aioinformer.errors import InformerStopped, InternalError, WrongLoop
+from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.liveness import Liveness, running_loop
 
 
@@ -17,7 +17,7 @@ async def test_begins_once() -> None:
     idle = repr(live)
     live.begin()
 
-    with pytest.raises(InternalError, match="pods has been run already"):
+    with pytest.raises(OptionsError, match="pods has been run already"):
         live.begin()
 
     assert live.loop is asyncio.get_running_loop()

@@ -43,6 +43,7 @@ from aioinformer.informer.machine import (
 from aioinformer.watch import ListOptions
 
 BROKEN = TransportError("broken")
+BACKWARDS = HistoryReset("backwards")
 EXPIRED = ResourceExpired("too old", status=410)
 AHEAD = ServerError(
     "slow down",
@@ -130,16 +131,51 @@ GONE = NotFound("no such resource", status=404)
         pytest.param(
             Watching("5"),
             WatchEnded("8", GONE, established=False),
-            Listing("8"),
+            Listing("8", known="8"),
             [Report(GONE)],
             id="relist",
         ),
         pytest.param(
             Watching("5"),
             WatchEnded("8", EXPIRED),
-            Listing(""),
+            Listing("", known="8"),
             [Report(EXPIRED)],
             id="relist-newest",
+        ),
+        pytest.param(
+            Watching("5"),
+            WatchEnded("8", BACKWARDS),
+            Listing("", known="8", anew=True),
+            [Report(BACKWARDS)],
+            id="broken-history",
+        ),
+        pytest.param(
+            Listing("", known="8"),
+            ListFailed(BROKEN),
+            Listing("", known="8"),
+            [Discard(), Report(BROKEN)],
+            id="what-is-known-is-remembered",
+        ),
+        pytest.param(
+            Listing("", known="8"),
+            PageListed("8"),
+            Watching("8"),
+            [Commit("8")],
+            id="nothing-new",
+        ),
+        pytest.param(
+            Listing("", known="8", anew=True),
+            PageListed("3"),
+            Watching("3"),
+            [Commit("3")],
+            id="taken-as-it-is",
+        ),
+        pytest.param(
+            Listing("", known="8"),
+            PageListed("abc"),
+            Watching("abc"),
+            [Commit("abc")],
+            id="versions-that-cannot-be-compared",
         ),
     ],
 )
@@ -211,12 +247,40 @@ def test_impossible_input_is_refused(phase: Phase, happened: Input) -> None:
         ),
         pytest.param(BROKEN, Recovery.RESUME, id="transport"),
         pytest.param(DecodeError("?"), Recovery.RELIST, id="unreadable"),
-        pytest.param(HistoryReset("?"), Recovery.RELIST_NEWEST, id="history-reset"),
+        pytest.param(HistoryReset("?"), Recovery.RELIST_ANEW, id="history-reset"),
         pytest.param(ValueError("?"), Recovery.RESUME, id="anything-else"),
     ],
 )
 def test_recovery(error: Exception, recovery: Recovery) -> None:
     assert recovery_for(error) is recovery
+
+
+def test_a_list_older_than_what_is_known_is_broken_history() -> None:
+    phase, actions = advance(Listing("", "t1", "3", known="8"), PageListed("3"))
+
+    assert phase == Listing("", known="8", anew=True)
+    discard, report = actions
+    assert discard == Discard()
+    assert isinstance(report, Report)
+    assert isinstance(report.error, HistoryReset)
+    assert "version 3" in str(report.error)
+    assert "version 8" in str(report.error)
+
+
+def test_a_page_that_names_itself_as_the_next_one_fails_the_list() -> None:
+    phase, actions = advance(Listing("7", "t1", "9"), PageListed("9", "t1"))
+
+    assert phase == Listing("7")
+    discard, report = actions
+    assert discard == Discard()
+    assert isinstance(report, Report)
+    assert isinstance(report.error, DecodeError)
+
+
+def test_causes_that_are_no_list_are_no_cause() -> None:
+    error = ServerError("?", status=504, details={"causes": 5})
+
+    assert recovery_for(error) is Recovery.RESUME
 
 
 def test_every_kind_of_api_error_has_a_row_above() -> None:

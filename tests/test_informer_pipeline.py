@@ -135,7 +135,7 @@ async def test_a_list_that_names_an_object_twice_holds_its_last_state(
 
 async def test_a_discarded_list_leaves_no_trace(rig: Rig) -> None:
     await rig.pipeline.stage([A1])
-    rig.pipeline.discard()
+    await rig.pipeline.discard()
     await rig.relist(B1, version=5)
     await rig.applied()
 

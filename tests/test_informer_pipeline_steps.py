@@ -163,7 +163,7 @@ async def test_a_list_cancelled_while_it_is_staged_can_be_discarded(rig: Rig) ->
 
     staging.cancel()
     await asyncio.wait({staging})
-    rig.pipeline.discard()
+    await rig.pipeline.discard()
 
     await rig.relist(A1, version=5)
     await rig.applied()

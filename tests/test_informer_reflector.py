@@ -215,7 +215,7 @@ class StuckStore(FakeStore):
         self.stuck = asyncio.Event()
         setattr(self, where, self._wait)
 
-    async def _wait(self, *_: object) -> None:
+    async def _wait(self, *_: object, **__: object) -> None:
         self.stuck.set()
         await asyncio.Event().wait()
 

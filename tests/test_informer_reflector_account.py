@@ -29,6 +29,7 @@ from aioinformer.errors import (
     Unauthorized,
 )
 from aioinformer.informer import Reflector
+from aioinformer.informer.machine import Listing
 
 BUSY = ServerError("busy", status=503)
 BROKEN = TransportError("broken")
@@ -54,6 +55,38 @@ async def test_failures_are_logged_at_growing_intervals(
         )
         for n in (1, 2, 4, 8)
     ]
+
+
+async def test_watches_that_are_accepted_and_then_always_fail_are_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "aioinformer")
+    source = FakeSource([Page()], [Stream([error_event(500)]) for _ in range(20)])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(200)
+
+    lines = [
+        (it.levelname, it.getMessage().partition(" in a row")[0])
+        for it in caplog.records
+        if "listed" not in it.getMessage()
+    ]
+    assert lines[0][0] == "INFO"
+    assert lines[1:4] == [("WARNING", f"pods: attempt failed ({n}") for n in (2, 4, 8)]
+
+
+async def test_what_a_list_cannot_read_is_named_and_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = FakeStore()
+    page = Page([thing("a")], version=5, skipped=2, unreadable=["default/bad"])
+
+    async with running(reflector_of(FakeSource([page]), store).run()):
+        await settle()
+
+    assert store.unreadable == ["default/bad"]
+    assert "2 objects of a list cannot be read" in caplog.text
+    assert "default/bad" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -216,7 +249,7 @@ async def test_tells_its_phase_and_when_it_changes() -> None:
 
     assert idle == (
         "listing",
-        "<Reflector pods phase=Listing(version='0', token='', listed='') failures=0>",
+        f"<Reflector pods phase={Listing()!r} failures=0>",
     )
     assert listing == "listing"
     assert list(dict.fromkeys(phases)) == ["listing", "backing off", "watching"]

@@ -208,7 +208,7 @@ async def test_watch_seconds_are_drawn_between_once_and_twice() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 0.99, -1, float("inf"), float("nan")])
 def test_watch_seconds_must_make_sense(seconds: float) -> None:
-    with pytest.raises(OptionsError, match="watch_seconds"):
+    with pytest.raises(OptionsError, match=r"watch_seconds|duration"):
         ReflectorOptions(watch_seconds=seconds)
 
 

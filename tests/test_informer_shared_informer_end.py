@@ -9,7 +9,7 @@ import pytest
 from fake_source import FakeSource, Page, Silence, Stream, added, thing
 from informer_helpers import Recorder, Slow, pods_of, running, settle
 
-from aioinformer.errors import InformerStopped, InternalError
+from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer import SharedInformer
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.informer.processor import Processor
@@ -27,13 +27,13 @@ async def test_runs_once() -> None:
 
     async with running(pods.run()):
         await settle()
-        with pytest.raises(InternalError, match="pods has been run already"):
+        with pytest.raises(OptionsError, match="pods has been run already"):
             await pods.run()
 
         assert pods.has_synced
         assert pods.status.phase == "watching", "the second call did no harm"
 
-    with pytest.raises(InternalError):
+    with pytest.raises(OptionsError):
         await pods.run()
 
 
@@ -173,7 +173,7 @@ class Bug(Exception):
     """Not one of ours, really."""
 
 
-async def dies(*_: object) -> None:
+async def dies(*_: object, **__: object) -> None:
     await asyncio.sleep(1)
     raise Bug("broken invariant") from KeyError("why")
 

@@ -139,12 +139,18 @@ async def test_waiting_ends_with_the_informer() -> None:
         await pods.wait_synced()
 
 
-async def test_once_synced_waiting_is_over_for_ever() -> None:
+async def test_waiting_for_a_dead_informer_fails_even_if_it_was_synced() -> None:
     pods = pods_of()
     async with running(pods.run()):
         await pods.wait_synced()
+        await pods.wait_synced()
+        await pods.wait_for_version("1")
 
-    await pods.wait_synced()
+    with pytest.raises(InformerStopped):
+        await pods.wait_synced()
+
+    with pytest.raises(InformerStopped):
+        await pods.wait_for_version("1")
 
 
 # ---------------------------------------------------------------- wait_for_version

@@ -17,10 +17,11 @@ from aioinformer.cache.index import (
     index_by,
     index_by_label,
 )
-from aioinformer.cache.store import Indexer, Store
+from aioinformer.cache.store import Contents, Indexer, Store
 
 __all__ = [
     "NAMESPACE_INDEX",
+    "Contents",
     "DeletedFinalStateUnknown",
     "Delta",
     "DeltaFIFO",

@@ -21,8 +21,6 @@ class DeltaType(enum.StrEnum):
     ADDED = "Added"
     UPDATED = "Updated"
     DELETED = "Deleted"
-    REPLACED_ALL = "ReplacedAll"
-    """Everything was replaced by a new list."""
 
 
 class Delta(msgspec.Struct, Generic[T], gc=False):
@@ -49,7 +47,6 @@ class Replacement(msgspec.Struct, Generic[T], frozen=True):
 
     contents: Contents[T]
     resource_version: str
-    type: DeltaType = DeltaType.REPLACED_ALL
 
 
 class DeletedFinalStateUnknown(msgspec.Struct, Generic[T], frozen=True):

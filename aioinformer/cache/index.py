@@ -8,7 +8,8 @@ namespace and by label, which ask the object at no cost.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -44,16 +45,7 @@ def index_by(path: Path) -> IndexFunction[KubeObject]:
         informer.add_indexers({"node": index_by("spec.nodeName")})
         informer.indexer.by_index("node", "node-7")
     """
-    read = path_reader(path)
-
-    def values(obj: KubeObject) -> Iterable[str]:
-        value = read(obj.raw)
-        if type(value) is str:
-            return (value,)
-
-        return [] if value is None else _texts(value)
-
-    return values
+    return _ByPath(path)
 
 
 def index_by_label(name: str) -> IndexFunction[KubeObject]:
@@ -63,21 +55,57 @@ def index_by_label(name: str) -> IndexFunction[KubeObject]:
 
         informer.add_indexers({"app": index_by_label("app.kubernetes.io/name")})
     """
-    return _recomputable(lambda obj: _label(obj, name))
+    return _ByLabel(name)
 
 
-def _label(obj: KubeObject, name: str) -> Iterable[str]:
-    value = obj.label_set.get(name)
-    return () if value is None else (value,)
+class _ByPath:
+    """Equal to another one of the same path: both may be asked for as one index."""
+
+    __slots__ = ("_path", "_read")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = path_reader(path)
+
+    def __call__(self, obj: KubeObject) -> Iterable[str]:
+        value = self._read(obj.raw)
+        if type(value) is str:
+            return (value,)
+
+        return () if value is None else _texts(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByPath) and self._path == other._path
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def __repr__(self) -> str:
+        return f"index_by({self._path!r})"
 
 
-def _recomputable(function: IndexFunction[KubeObject]) -> IndexFunction[KubeObject]:
-    """Mark an index function as cheaper to call again than to remember its answer."""
-    function.recomputable = True  # type: ignore[attr-defined]
-    return function
+@dataclass(frozen=True, slots=True)
+class _ByLabel:
+    name: str
+
+    recomputable: ClassVar = True
+    """Cheaper to call again than to remember its answer."""
+
+    def __call__(self, obj: KubeObject) -> Iterable[str]:
+        value = obj.label_set.get(self.name)
+        return () if value is None else (value,)
 
 
-by_namespace: IndexFunction[KubeObject] = _recomputable(lambda obj: (obj.namespace,))
+@dataclass(frozen=True, slots=True)
+class _ByNamespace:
+    recomputable: ClassVar = True
+    """Cheaper to call again than to remember its answer."""
+
+    def __call__(self, obj: KubeObject) -> Iterable[str]:
+        return (obj.namespace,)
+
+
+by_namespace: IndexFunction[KubeObject] = _ByNamespace()
 
 
 def _texts(value: Any) -> list[str]:
@@ -200,12 +228,14 @@ def _pack(values: Iterable[str]) -> Packed:
         return values[0]
 
     unique = sorted(set(values))
-    if not unique:
-        return None
+    for value in unique:
+        if not isinstance(value, str):
+            raise TypeError(f"an index value must be a string, not {value!r}")
 
-    packed = msgspec.json.encode(unique)
-    strings = _several.decode(packed)
-    return packed if len(strings) > 1 else strings[0]
+    if len(unique) > 1:
+        return msgspec.json.encode(unique)
+
+    return unique[0] if unique else None
 
 
 def _unpack(packed: Packed) -> Iterable[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from aioinformer.client.endpoint import Endpoint
-    from aioinformer.client.transport import Response
+    from aioinformer.client.exchange import Response
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.watch.events import WatchEvent
@@ -132,34 +132,42 @@ class ListWatch:
     async def read_all(self, options: ListOptions) -> builtins.list[KubeObject]:
         """List all pages, from the one that `options` name on.
 
-        If the server forgets the list between two pages, all is read again at once.
+        If the server forgets the list between two pages, all is read again, once and
+        without pages; not where `options` begin in the middle of a list.
 
         Raises:
             ApiError: If the server refused.
             TransportError: If the network failed.
-            DecodeError: If the answer cannot be read.
+            DecodeError: If the answer cannot be read, or leads to itself.
 
         Cancellation:
             Safe: the connection is closed.
         """
-        try:
-            return await self._pages(options)
-        except ResourceExpired:
-            if not options.limit:
-                raise
-
-        return await self._pages(ListOptions())
-
-    async def _pages(self, options: ListOptions) -> builtins.list[KubeObject]:
+        first, may_restart = options, not options.continue_token
         objects: builtins.list[KubeObject] = []
         while True:
-            async with self.list(options) as page:
-                async for batch in page:
-                    objects += batch
+            try:
+                async with self.list(options) as page:
+                    async for batch in page:
+                        objects += batch
+            except ResourceExpired:
+                # On the first page it is what the caller asked for that is too old.
+                if options is first or not may_restart:
+                    raise
+
+                objects, first, may_restart = [], ListOptions(), False
+                options = first
+                continue
 
             token = page.continue_token
             if not token:
                 return objects
+
+            if token == options.continue_token:
+                raise DecodeError(
+                    f"the list of {self._path} does not get on: its next page is the "
+                    "same again"
+                )
 
             options = ListOptions(limit=options.limit, continue_token=token)
 
@@ -195,6 +203,11 @@ class HTTPListPage:
     def skipped(self) -> int:
         """Objects left out so far, because they cannot be read."""
         return self._splitter.skipped
+
+    @property
+    def unreadable(self) -> list[str]:
+        """The keys of those of them whose names could be read."""
+        return self._splitter.unreadable
 
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
         budget = LoopBudget.current()

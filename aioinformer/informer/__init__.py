@@ -8,7 +8,11 @@ machine and processor know the `ListerWatcher` protocol, not the client.
 from aioinformer.informer.factory import SharedInformerFactory, wait_for_cache_sync
 from aioinformer.informer.lister import Lister
 from aioinformer.informer.notifications import Added, Deleted, Updated
-from aioinformer.informer.reflector import Reflector, ReflectorOptions
+from aioinformer.informer.reflector import (
+    Reflector,
+    ReflectorOptions,
+    ReflectorStore,
+)
 from aioinformer.informer.registration import Registration
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.informer.status import InformerStatus
@@ -20,6 +24,7 @@ __all__ = [
     "Lister",
     "Reflector",
     "ReflectorOptions",
+    "ReflectorStore",
     "Registration",
     "SharedInformer",
     "SharedInformerFactory",

@@ -7,8 +7,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
-from aioinformer._tasks import Supervisor
+from aioinformer._tasks import Bell, Supervisor
 from aioinformer.client.list_watch import ListWatch
+from aioinformer.client.sharing import entered_together
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
 from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.reflector import WATCH_SECONDS, ReflectorOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.errors import HandlerError
     from aioinformer.metrics import MetricsSink
+    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["SharedInformerFactory", "wait_for_cache_sync"]
@@ -71,7 +73,7 @@ class SharedInformerFactory:
         # The first informer's that died; and whether somebody has been raised it.
         self._failure: BaseException | None = None
         self._raised = False
-        self._failed = asyncio.Event()
+        self._news = Bell()
 
     def __repr__(self) -> str:
         names = ", ".join(informer.name for informer in self._informers.values())
@@ -89,7 +91,7 @@ class SharedInformerFactory:
         field_selector: str = "",
         indexers: Mapping[str, IndexFunction[KubeObject]] | None = None,
         page_size: int | None = None,
-        watch_seconds: float = WATCH_SECONDS,
+        watch_seconds: Duration = WATCH_SECONDS,
         name: str | None = None,
     ) -> SharedInformer:
         """The informer of a resource: a new one, or the one there is already.
@@ -157,18 +159,19 @@ class SharedInformerFactory:
         return tuple(self._informers.values())
 
     async def wait_for_cache_sync(
-        self, timeout: float | None = None, *, fail_fast: bool = True
+        self, timeout: Duration | None = None, *, fail_fast: bool = True
     ) -> None:
         """Wait until the first complete lists of all informers are in their stores.
 
         Args:
-            timeout: Seconds for all of them; None waits as long as it takes.
+            timeout: Seconds, or a timedelta, for all of them; None waits as long as it
+                takes.
             fail_fast: Give up when one was refused twice in a row, as
                 `SharedInformer.wait_synced` says.
 
         Raises:
             NotSynced: Not all of them are; the text and `results` say for each why.
-            InformerStopped: One ended before it was synced.
+            InformerStopped: One has ended, synced or not.
 
         Cancellation:
             Safe.
@@ -178,11 +181,18 @@ class SharedInformerFactory:
     async def failed(self) -> BaseException:
         """Wait until an informer dies of a bug of ours; returns its error.
 
+        Raises:
+            InformerStopped: The factory was left, and none had died.
+
         Cancellation:
             Safe.
         """
-        await self._failed.wait()
-        assert self._failure is not None
+        while self._failure is None:
+            if self._ended:
+                raise InformerStopped("the factory was left; no informer has died")
+
+            await self._news.wait()
+
         return self._failure
 
     # ------------------------------------------------------------ its life
@@ -206,7 +216,9 @@ class SharedInformerFactory:
     async def shutdown(self) -> None:
         """Stop the informers: connections first, then handlers may go on for up to 5 s.
 
-        Idempotent. Nothing of it is left afterwards, but the data in the stores.
+        Idempotent. Nothing of it is left afterwards, but the data in the stores. Called
+        from one of its handlers it asks for all that and does not wait, as the handlers
+        are waited for themselves.
 
         Raises:
             Exception: If an informer had died of a bug of ours: its error, once.
@@ -217,6 +229,10 @@ class SharedInformerFactory:
         """
         self._check_loop()
         self._ended = True
+        if self._supervisor.contains_caller():
+            await self._supervisor.stop()
+            return
+
         try:
             await self._supervisor.stop()
         finally:
@@ -236,24 +252,31 @@ class SharedInformerFactory:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.shutdown()
+        try:
+            await self.shutdown()
+        except Exception as failure:
+            if error is None:
+                raise
+
+            # The reason for leaving is more than what was found on the way out.
+            error.add_note(f"an informer had died, too: {failure!r}")
 
     def lifespan(self, app: Any = None) -> AbstractAsyncContextManager[None]:
         """Run with an ASGI app that serves at once: `FastAPI(lifespan=factory.lifespan)`.
 
         Until the caches are synced, reads through listers raise `NotSynced`.
         """
-        return self._lifespan(None)
+        return self._lifespan(synced=False)
 
     def lifespan_synced(
-        self, timeout: float | None = 60.0
+        self, timeout: Duration | None = 60.0
     ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
         """The same, but the app serves when the caches are synced.
 
         Args:
             timeout: Seconds after which starting fails with `NotSynced`.
         """
-        return lambda app: self._lifespan((timeout,))
+        return lambda app: self._lifespan(synced=True, timeout=timeout)
 
     async def cleanup_ctx(self, app: Any = None) -> AsyncIterator[None]:
         """Run with an aiohttp app: `app.cleanup_ctx.append(factory.cleanup_ctx)`."""
@@ -264,36 +287,39 @@ class SharedInformerFactory:
             await self.shutdown()
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, wait: tuple[float | None] | None) -> AsyncIterator[None]:
+    async def _lifespan(
+        self, *, synced: bool, timeout: Duration | None = None
+    ) -> AsyncIterator[None]:
         async with self:
-            if wait is not None:
-                await self.wait_for_cache_sync(timeout=wait[0])
+            if synced:
+                await self.wait_for_cache_sync(timeout)
 
             yield
 
     async def _life(self, ready: Callable[[], None]) -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            if not self._client.entered:
-                await stack.enter_async_context(self._client)
-
-            stack.callback(self._abandon_all)
+        async with entered_together(self._client):
             self._loop = asyncio.get_running_loop()
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                for informer in self._informers.values():
-                    self._start(group, informer)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    self._group = group
+                    for informer in self._informers.values():
+                        self._start(group, informer)
 
-                try:
-                    ready()
-                    await asyncio.Event().wait()  # until cancelled
-                finally:
-                    self._group = None
-                    self._ended = True
+                    try:
+                        ready()
+                        await asyncio.Event().wait()  # until cancelled
+                    finally:
+                        self._group = None
+                        self._ended = True
+            finally:
+                self._abandon_all()
 
     def _abandon_all(self) -> None:
         """Nothing runs any more, and those that were never begun never will."""
         for informer in self._informers.values():
             informer.abandon()
+
+        self._news.ring()
 
     def _check_loop(self) -> None:
         if self._group is not None and self._loop is not running_loop():
@@ -310,25 +336,26 @@ class SharedInformerFactory:
             logger.critical("informer %s died", informer.name, exc_info=exc)
             if self._failure is None:
                 self._failure = exc
-                self._failed.set()
+                self._news.ring()
 
 
 async def wait_for_cache_sync(
     *informers: SharedInformer,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     fail_fast: bool = True,
 ) -> None:
     """Wait until the first complete lists of all these informers are in their stores.
 
     Args:
         informers: Whom to wait for.
-        timeout: Seconds for all of them together; None waits as long as it takes.
+        timeout: Seconds, or a timedelta, for all of them together; None waits as long
+            as it takes.
         fail_fast: Give up when one was refused twice in a row, as
             `SharedInformer.wait_synced` says.
 
     Raises:
         NotSynced: Not all of them are; the text and `results` say for each why.
-        InformerStopped: One ended before it was synced.
+        InformerStopped: One has ended, synced or not.
 
     Cancellation:
         Safe.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from aioinformer.errors import InformerStopped, InternalError, WrongLoop
+from aioinformer._tasks import Bell
+from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 
 __all__ = ["Liveness", "running_loop"]
 
@@ -14,15 +15,18 @@ class Liveness:
 
     Attributes:
         loop: The loop it lives in; None before it has begun.
+        stopping: Nothing new comes any more; handlers may still be at work.
         stopped: It has ended, or will never begin.
+        failure: What it died of, if it did.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.stopping = False
         self.stopped = False
-        self._failure: BaseException | None = None
-        self._changed = asyncio.Event()
+        self.failure: BaseException | None = None
+        self._changed = Bell()
 
     def __repr__(self) -> str:
         begun = "idle" if self.loop is None else "running"
@@ -32,11 +36,11 @@ class Liveness:
         """It begins, in the running loop.
 
         Raises:
-            InternalError: If it has begun already.
+            OptionsError: If it has begun already.
             InformerStopped: If it has been given up before.
         """
         if self.loop is not None:
-            raise InternalError(f"{self._name} has been run already")
+            raise OptionsError(f"{self._name} has been run already")
 
         self.check_not_stopped()
         self.loop = asyncio.get_running_loop()
@@ -44,13 +48,12 @@ class Liveness:
     def end(self, failure: BaseException | None = None) -> None:
         """It has ended, perhaps by a failure; whoever waits is told. Idempotent."""
         self.stopped = True
-        self._failure = self._failure or failure
+        self.failure = self.failure or failure
         self.tell()
 
     def tell(self) -> None:
         """Wake everybody who waits for a change."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._changed.ring()
 
     async def wait_for_change(self) -> None:
         """Wait until something has changed since this was called. Cancellation: safe."""
@@ -59,7 +62,7 @@ class Liveness:
     def check_not_stopped(self) -> None:
         """Raise `InformerStopped`, caused by the failure, if it has ended."""
         if self.stopped:
-            raise InformerStopped(f"{self._name} has ended") from self._failure
+            raise InformerStopped(f"{self._name} has ended") from self.failure
 
     def check_loop(self) -> None:
         """Raise `WrongLoop` unless this is the loop it lives in, or it has none yet."""

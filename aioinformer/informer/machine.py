@@ -9,23 +9,29 @@ Theory of operation. A phase holds just what is meaningful in it:
 phase              input                       next phase            actions
 =================  ==========================  ====================  =================
 Listing(v)         page with a token           Listing(v, token)
+Listing(v, token)  page with the same token    Listing(v)            Discard, Report
 Listing(v)         last page, version r        Watching(r)           Commit(r)
+Listing(v)         last page, older than what  Listing("", anew)     Discard, Report
+                   is known
 Listing(v, token)  any failure                 Listing("" or v)      Discard, Report
 Listing(v)         410, version too large      Listing("")           Discard, Report
 Listing(v)         other failure               Listing(v)            Discard, Report
 Watching(v)        end of stream at r          Watching(r)
-Watching(v)        failure at r                what `recovery_for`   Report
+Watching(v)        broken history at r         Listing("", anew)     Report
+Watching(v)        other failure at r          what `recovery_for`   Report
                                                says, from r
 =================  ==========================  ====================  =================
 
 `Listing("")` asks for the newest state, `Listing("0")` for any that the server has at
-hand, `Listing(v)` for one not older than v.
+hand, `Listing(v)` for one not older than v. Each remembers what is known, to notice that
+a server's history went backwards (restored from a backup); `anew` takes its list as it
+is, because then the same version may mean another state.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from aioinformer.cache.deltas import Delta, DeltaType
@@ -67,6 +73,7 @@ __all__ = [
     "is_refusal",
     "list_options",
     "recovery_for",
+    "same_state",
     "sift",
     "version_number",
 ]
@@ -90,6 +97,20 @@ class Listing:
 
     listed: str = ""
     """The version of the pages so far."""
+
+    known: str = ""
+    """The version up to which everything was known before."""
+
+    anew: bool = False
+    """The server's history is another one: what was known means nothing any more."""
+
+    def again(self) -> Listing:
+        """The same list from its first page."""
+        return replace(self, token="", listed="")
+
+    def newest(self) -> Listing:
+        """A list of the newest state instead."""
+        return replace(self.again(), version="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +187,8 @@ class Recovery(enum.Enum):
 
     RESUME = "watch again from the last version"
     RELIST = "list again, not older than the last version"
-    RELIST_NEWEST = "list again, the newest state, whatever was known"
+    RELIST_NEWEST = "list again, the newest state"
+    RELIST_ANEW = "list again, the newest state, and believe nothing known before"
 
 
 def recovery_for(error: Exception) -> Recovery:
@@ -176,7 +198,9 @@ def recovery_for(error: Exception) -> Recovery:
     kinds come back while it runs.
     """
     match error:
-        case ResourceExpired() | HistoryReset():
+        case HistoryReset():
+            return Recovery.RELIST_ANEW
+        case ResourceExpired():
             return Recovery.RELIST_NEWEST
         case ApiError() if isinstance(error, Invalid) or _too_large(error):
             # A version that the server has not reached, or does not understand.
@@ -197,15 +221,11 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
         InternalError: The input cannot happen in this phase; nothing is decided.
     """
     match phase, happened:
-        case Listing(), PageListed(version=version, token=token) if token:
-            listed = phase.listed or version
-            return Listing(phase.version, token, listed), []
-        case Listing(), PageListed(version=version):
-            listed = phase.listed or version
-            return Watching(listed), [Commit(listed)]
+        case Listing(), PageListed(version=version, token=token):
+            return _listed(phase, phase.listed or version, token)
         case Listing(), ListFailed(error=error):
             newest = recovery_for(error) is Recovery.RELIST_NEWEST
-            again = Listing("" if newest else phase.version)
+            again = phase.newest() if newest else phase.again()
             return again, [Discard(), Report(error)]
         case Watching(), WatchEnded(version=version, error=None):
             return Watching(version), []
@@ -249,14 +269,39 @@ def is_refusal(error: Exception) -> bool:
     )
 
 
+def _listed(phase: Listing, listed: str, token: str) -> tuple[Phase, list[Action]]:
+    """After a page: the next one, the watch, or the list again if it cannot be."""
+    if token and token == phase.token:
+        error: Exception = DecodeError("the next page of a list is the page itself")
+        return phase.again(), [Discard(), Report(error)]
+
+    if token:
+        return replace(phase, token=token, listed=listed), []
+
+    number = version_number(listed)
+    if not phase.anew and 0 <= number < version_number(phase.known):
+        error = _reset(f"a list of version {listed}", phase.known)
+        return _after(Recovery.RELIST_ANEW, phase.known), [Discard(), Report(error)]
+
+    return Watching(listed), [Commit(listed)]
+
+
+def _reset(what: str, known: str | int) -> HistoryReset:
+    return HistoryReset(
+        f"{what} after version {known}: the server's history is not the one known so far"
+    )
+
+
 def _after(recovery: Recovery, version: str) -> Phase:
     match recovery:
         case Recovery.RESUME:
             return Watching(version)
         case Recovery.RELIST:
-            return Listing(version)
+            return Listing(version, known=version)
         case Recovery.RELIST_NEWEST:
-            return Listing("")
+            return Listing("", known=version)
+        case Recovery.RELIST_ANEW:
+            return Listing("", known=version, anew=True)
         case _:
             assert_never(recovery)
 
@@ -266,7 +311,8 @@ def _too_large(error: ApiError) -> bool:
 
     Current servers say so in a cause of the Status; those before 1.19 only in words.
     """
-    causes = error.details.get("causes") or ()
+    causes = error.details.get("causes")
+    causes = causes if isinstance(causes, list) else ()
     reasons = [cause.get("reason") for cause in causes if isinstance(cause, dict)]
     return (
         "ResourceVersionTooLarge" in reasons
@@ -331,11 +377,8 @@ def sift(
                 continue
 
             before = told[key] if key in told else known(key)
-            if before is None or not _same_state(before, obj):
-                result.error = HistoryReset(
-                    f"{event.type} of version {number} after version {last}: "
-                    "the server's history is not the one known so far"
-                )
+            if before is None or not same_state(before, obj):
+                result.error = _reset(f"{event.type} of version {number}", last)
                 break
 
             if event.type is not EventType.DELETED:
@@ -372,5 +415,10 @@ _DELTAS = {
 }
 
 
-def _same_state(one: KubeObject, other: KubeObject) -> bool:
-    return one.resource_version == other.resource_version and one.uid == other.uid
+def same_state(one: KubeObject, other: KubeObject) -> bool:
+    """True for the same version of the same object; an empty version is no version."""
+    return (
+        one.resource_version == other.resource_version
+        and one.uid == other.uid
+        and bool(one.resource_version)
+    )

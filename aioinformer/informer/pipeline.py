@@ -11,24 +11,29 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from aioinformer.budget import LoopBudget
+from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
+from aioinformer.informer.machine import same_state
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
 from aioinformer.informer.processor import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
     from aioinformer.cache.store import Contents, Indexer
-    from aioinformer.informer.processor import Processor
+    from aioinformer.informer.processor import Listener, Processor
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Pipeline"]
 
-# Between two looks at the budget; an entry takes about a microsecond.
-_ENTRIES_BETWEEN_CHECKS = 8
+# Between two looks at the budget; a change takes about two microseconds.
+_CHANGES_BETWEEN_CHECKS = 8
+
+# Notifications in one batch of what a relist changed. A listener keeps a batch until it
+# has delivered all of it, and with it the objects that were replaced.
+_BATCH = 512
 
 
 class Pipeline:
@@ -57,6 +62,8 @@ class Pipeline:
         self._committed: Contents[KubeObject] | None = None
         self.synced = False
         """The first complete list is in the store and in the listeners' queues."""
+        self.duplicates = 0
+        """Changes that repeated what the store holds, and were told to nobody."""
 
     @property
     def waiting(self) -> int:
@@ -77,26 +84,27 @@ class Pipeline:
         contents = self._committed or self._indexer.contents
         return contents.objects.get(key)
 
-    async def stage(self, objects: list[KubeObject]) -> None:
+    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
         """Take some objects of the list under way.
 
         What is in the store already, with the same uid and version, is kept: then the
         new bytes are let go at once, and a relist needs no second copy of everything.
 
+        Args:
+            objects: As the server gave them.
+            anew: The same version may be another state: keep only what is equal.
+
         Cancellation:
             Leaves the list incomplete: `discard()` it.
         """
-        if self._staged is None:
-            self._staged = self._indexer.replacement()
-
-        staged = self._staged
+        staged = self._begin_staging()
         current = self._indexer.contents
         budget = LoopBudget.current()
         await budget.start()
         for obj in objects:
             key = obj.key
             old = current.objects.get(key)
-            if old is not None and _same_state(old, obj):
+            if old is not None and same_state(old, obj) and (not anew or old == obj):
                 staged.keep(key, old, current)
             else:
                 staged.put(key, obj)
@@ -106,9 +114,36 @@ class Pipeline:
 
         budget.end()
 
-    def discard(self) -> None:
-        """The list under way failed: forget what was staged."""
-        self._staged = None
+    async def stage_unreadable(self, keys: list[str]) -> None:
+        """Of the list under way, objects that are there but cannot be read.
+
+        What the store holds of them stays, rather than seeming deleted.
+
+        Cancellation:
+            Leaves the list incomplete: `discard()` it.
+        """
+        staged = self._begin_staging()
+        current = self._indexer.contents
+        for key in keys:
+            old = current.objects.get(key)
+            if old is not None:
+                staged.keep(key, old, current)
+
+    async def discard(self) -> None:
+        """The list under way failed: forget what was staged.
+
+        Cancellation:
+            Safe: it is forgotten.
+        """
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            await release(list(staged.objects.values()))
+
+    def _begin_staging(self) -> Contents[KubeObject]:
+        if self._staged is None:
+            self._staged = self._indexer.replacement()
+
+        return self._staged
 
     async def commit(self, resource_version: str) -> None:
         """The list is complete: what was staged is everything there is.
@@ -116,7 +151,7 @@ class Pipeline:
         Cancellation:
             Safe: it is queued, or it is not.
         """
-        staged = self._staged or self._indexer.replacement()
+        staged = self._begin_staging()
         self._staged = None
         self._committed = staged
         await self._fifo.feed_replacement(staged, resource_version)
@@ -146,7 +181,7 @@ class Pipeline:
             replacement = self._apply_changes(budget)
             budget.end()
             if replacement is not None:
-                await self._apply_replacement(replacement, budget)
+                await self._apply_replacement(replacement)
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.
@@ -157,7 +192,7 @@ class Pipeline:
         replacement: Replacement[KubeObject] | None = None
         fifo = self._fifo
         contents = self._indexer.contents
-        until_check = _ENTRIES_BETWEEN_CHECKS
+        until_check = _CHANGES_BETWEEN_CHECKS
         while len(fifo):
             entry = fifo.take()
             if isinstance(entry, Replacement):
@@ -165,17 +200,18 @@ class Pipeline:
                 break
 
             if entry.older is None:
-                _apply(entry, contents, notifications)
+                self._apply(entry, contents, notifications)
+                until_check -= 1
             else:
                 for delta in entry.oldest_first():
-                    _apply(delta, contents, notifications)
+                    self._apply(delta, contents, notifications)
+                    until_check -= 1
 
-            until_check -= 1
-            if not until_check:
+            if until_check <= 0:
                 if budget.over():
                     break
 
-                until_check = _ENTRIES_BETWEEN_CHECKS
+                until_check = _CHANGES_BETWEEN_CHECKS
 
         if notifications:
             self._processor.publish(notifications)
@@ -186,9 +222,40 @@ class Pipeline:
         self._on_applied()
         return replacement
 
-    async def _apply_replacement(
-        self, replacement: Replacement[KubeObject], budget: LoopBudget
+    def _apply(
+        self,
+        delta: Delta[KubeObject],
+        contents: Contents[KubeObject],
+        notifications: list[Notification],
     ) -> None:
+        """Change the store by one change, and note what is to be told."""
+        obj = delta.object
+        key = obj.key
+        old = contents.objects.get(key)
+        if delta.type is DeltaType.DELETED:
+            if old is not None:
+                contents.remove(key)
+                seen = old.uid == obj.uid
+                notifications.append(Deleted(obj if seen else old, not seen))
+
+            return
+
+        if old is not None and same_state(old, obj):
+            # As when the page of a list is newer than the version of the list.
+            self.duplicates += 1
+            return
+
+        contents.put(key, obj)
+        if old is None:
+            notifications.append(Added(obj))
+        elif old.uid == obj.uid:
+            notifications.append(Updated(old, obj))
+        else:
+            # Its end was not seen: another object of that name is there now.
+            notifications.append(Deleted(old, True))
+            notifications.append(Added(obj))
+
+    async def _apply_replacement(self, replacement: Replacement[KubeObject]) -> None:
         """Put a complete list in place of everything, then tell what changed.
 
         The store changes in one step. Listeners added after it have seen the new
@@ -205,70 +272,52 @@ class Pipeline:
         self._on_applied()
 
         first = not self.synced
-        batch: list[Notification] | Snapshot
-        if first and not old.objects:
-            batch = Snapshot(list(new.objects.values()))
+        if old.objects:
+            await self._tell_difference(old, new, targets, initial=first)
         else:
-            batch = await _difference(old, new, budget, initial=first)
+            self._tell_content(new, targets, initial=first)
 
-        self._processor.publish(batch, targets)
         if first:
             self.synced = True
             self._processor.mark_synced()
 
         self._on_applied()
 
-        # Free what was replaced in slices: all at once it would be a stall of its own.
         # The old maps themselves stay whole, as a reader in another thread may be just
         # about to look into them.
         replaced = list(old.objects.values())
-        del old, batch
-        await budget.start()
-        while replaced:
-            replaced.pop()
-            if budget.over():
-                await budget.start()
+        del old
+        await release(replaced)
 
-        budget.end()
+    def _tell_content(
+        self, new: Contents[KubeObject], to: Sequence[Listener], *, initial: bool
+    ) -> None:
+        """Tell all objects, where there were none."""
+        objects = list(new.objects.values())
+        self._processor.publish(Snapshot(objects, initial=initial), to)
 
+    async def _tell_difference(
+        self,
+        old: Contents[KubeObject],
+        new: Contents[KubeObject],
+        to: Sequence[Listener],
+        *,
+        initial: bool,
+    ) -> None:
+        """Tell what changed: all at once, in batches that go as they are delivered."""
+        changes = await _difference(old, new, initial=initial) if to else []
+        for start in range(0, len(changes), _BATCH):
+            self._processor.publish(changes[start : start + _BATCH], to)
 
-def _apply(
-    delta: Delta[KubeObject],
-    contents: Contents[KubeObject],
-    notifications: list[Notification],
-) -> None:
-    """Change the store by one change, and note what is to be told."""
-    obj = delta.object
-    key = obj.key
-    old = contents.objects.get(key)
-    if delta.type is DeltaType.DELETED:
-        if old is not None:
-            contents.remove(key)
-            seen = old.uid == obj.uid
-            notifications.append(Deleted(obj if seen else old, not seen))
-
-        return
-
-    contents.put(key, obj)
-    if old is None:
-        notifications.append(Added(obj))
-    elif old.uid == obj.uid:
-        notifications.append(Updated(old, obj))
-    else:
-        # Its end was not seen: another object of that name is there now.
-        notifications.append(Deleted(old, True))
-        notifications.append(Added(obj))
+        await release(changes)
 
 
 async def _difference(
-    old: Contents[KubeObject],
-    new: Contents[KubeObject],
-    budget: LoopBudget,
-    *,
-    initial: bool,
+    old: Contents[KubeObject], new: Contents[KubeObject], *, initial: bool
 ) -> list[Notification]:
     """What changed between two complete states: deletions first, then in list order."""
     changes: list[Notification] = []
+    budget = LoopBudget.current()
     await budget.start()
     for key, before in old.objects.items():
         now = new.objects.get(key)
@@ -279,22 +328,14 @@ async def _difference(
             await budget.start()
 
     for key, now in new.objects.items():
-        before_or_none = old.objects.get(key)
-        if before_or_none is None or before_or_none.uid != now.uid:
+        was = old.objects.get(key)
+        if was is None or was.uid != now.uid:
             changes.append(Added(now, initial))
-        elif before_or_none is not now and not _same_state(before_or_none, now):
-            changes.append(Updated(before_or_none, now))
+        elif was is not now and not (same_state(was, now) and was == now):
+            changes.append(Updated(was, now))
 
         if budget.over():
             await budget.start()
 
     budget.end()
     return changes
-
-
-def _same_state(one: KubeObject, other: KubeObject) -> bool:
-    return (
-        one.resource_version == other.resource_version
-        and one.uid == other.uid
-        and bool(one.resource_version)
-    )

@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
+from aioinformer._tasks import Bell
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import InformerStopped
 from aioinformer.informer.handlers import first_step
-from aioinformer.informer.notifications import Added, Notification
+from aioinformer.informer.notifications import Added
 from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.informer.handlers import Handlers, Outcome, RestOfCall
+    from aioinformer.informer.notifications import Notification
     from aioinformer.informer.reporting import Reporter
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
@@ -43,26 +44,29 @@ if they have been waiting for longer than a first list takes."""
 HIGH_WATER_SECONDS = 10.0
 
 
-class Snapshot(Sequence[Notification]):
-    """Objects that are told as `Added(initial=True)`, made one by one."""
+class Batch(Protocol):
+    """Notifications that several listeners share; nobody may change it."""
 
-    __slots__ = ("_objects",)
+    def __len__(self) -> int: ...
 
-    def __init__(self, objects: list[KubeObject]) -> None:
+    def __iter__(self) -> Iterator[Notification]: ...
+
+
+class Snapshot:
+    """Objects that are told as `Added`, made one by one."""
+
+    __slots__ = ("_initial", "_objects")
+
+    def __init__(self, objects: list[KubeObject], *, initial: bool = True) -> None:
         self._objects = objects
+        self._initial = initial
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __getitem__(self, index: Any) -> Any:
-        return Added(self._objects[index], True)
-
     def __iter__(self) -> Iterator[Notification]:
         for obj in self._objects:
-            yield Added(obj, True)
-
-
-Batch: TypeAlias = Sequence[Notification]
+            yield Added(obj, self._initial)
 
 
 class Listener:
@@ -97,7 +101,7 @@ class Listener:
         self._ended = False
         self.removed = False
         """No further notification is to be delivered."""
-        self._progress = asyncio.Event()
+        self._progress = Bell()
 
     def __repr__(self) -> str:
         return f"<Listener {self.name} waiting={self.depth}>"
@@ -111,6 +115,7 @@ class Listener:
 
         if not self.depth:
             self._oldest = now
+            self._high_water = HIGH_WATER
 
         self._queue.put_nowait((now, batch))
         self._queued += len(batch)
@@ -127,7 +132,7 @@ class Listener:
         """What is queued now is all of the initial state."""
         if self._in_sync_at is None:
             self._in_sync_at = self._queued
-            self._tell()
+            self._progress.ring()
 
     def remove(self) -> None:
         """Deliver nothing more: what waits is dropped. A running call finishes."""
@@ -136,7 +141,7 @@ class Listener:
             self._queue.get_nowait()  # or whoever holds a registration would keep it
 
         self._queue.put_nowait(None)
-        self._tell()
+        self._progress.ring()
 
     # ------------------------------------------------------------ how it is doing
 
@@ -200,11 +205,7 @@ class Listener:
     def end(self) -> None:
         """Nothing will be delivered any more; whoever waits is told."""
         self._ended = True
-        self._tell()
-
-    def _tell(self) -> None:
-        self._progress.set()
-        self._progress = asyncio.Event()
+        self._progress.ring()
 
     # ------------------------------------------------------------ its life
 
@@ -222,7 +223,9 @@ class Listener:
                 if entry is not None:
                     self._oldest = entry[0]
                     await self._deliver(entry[1], task)
-                    self._tell()
+                    # Kept while it waits, it would keep the objects that it replaced.
+                    del entry
+                    self._progress.ring()
         finally:
             self._task = None
             self.end()

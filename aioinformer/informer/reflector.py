@@ -41,6 +41,7 @@ from aioinformer.informer.machine import (
     list_options,
     sift,
 )
+from aioinformer.model.durations import Duration, seconds_of
 from aioinformer.watch.interface import WatchOptions
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.deltas import Delta
     from aioinformer.model.objects import KubeObject
     from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher, Watch
+    from aioinformer.watch.interface import ListerWatcher, ListPage, Watch
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 
@@ -64,10 +65,18 @@ class ReflectorStore(Protocol):
     def known(self, key: str) -> KubeObject | None:
         """The newest state that this store was given for `key`; None if it is gone."""
 
-    async def stage(self, objects: list[KubeObject]) -> None:
-        """Take some objects of the list under way."""
+    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+        """Take some objects of the list under way.
 
-    def discard(self) -> None:
+        Args:
+            objects: As the server gave them.
+            anew: Versions known before mean nothing: the same one may be another state.
+        """
+
+    async def stage_unreadable(self, keys: list[str]) -> None:
+        """Of the list under way, objects that are there but cannot be read."""
+
+    async def discard(self) -> None:
         """The list under way failed: forget what was staged."""
 
     async def commit(self, resource_version: str) -> None:
@@ -87,17 +96,17 @@ class ReflectorOptions:
     """Objects in a page; None for 500 where pages make sense. A server with a watch
     cache answers the first list whole, whatever this says."""
 
-    watch_seconds: float = WATCH_SECONDS
+    watch_seconds: Duration = WATCH_SECONDS
     """How long the server should keep one watch open: drawn from [w, 2w) for each,
-    so that many informers do not come back together. At least 1."""
+    so that many informers do not come back together. At least 1 s; whole seconds."""
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
             raise OptionsError(f"page_size must be at least 1, not {self.page_size}")
 
-        if not 1 <= self.watch_seconds < math.inf:
+        if seconds_of(self.watch_seconds) < 1:
             raise OptionsError(
-                f"watch_seconds must be at least 1, and finite, not {self.watch_seconds}"
+                f"watch_seconds must be at least 1, not {self.watch_seconds}"
             )
 
 
@@ -138,6 +147,8 @@ class Reflector:
         self._pausing = False
         # The version up to which the current watch has been fed to the store.
         self._taken = ""
+        # Watches in a row that were accepted, and then failed within their gap.
+        self._short_watches = 0
 
         self.last_contact: float | None = None
         """When the server last kept us up to date, on the loop's clock."""
@@ -157,6 +168,8 @@ class Reflector:
         """How often the server's versions went backwards."""
         self.skipped = 0
         """Objects and events that could not be read."""
+        self.not_served = False
+        """The server says that it has no such resource, and nothing else since."""
 
     def __repr__(self) -> str:
         return f"<Reflector {self.name} phase={self._phase!r} failures={self.failures}>"
@@ -168,11 +181,6 @@ class Reflector:
             return "backing off"
 
         return "listing" if isinstance(self._phase, Listing) else "watching"
-
-    @property
-    def not_served(self) -> bool:
-        """True while the server says that it has no such resource."""
-        return isinstance(self.last_error, NotFound)
 
     async def run(self) -> NoReturn:
         """Keep the store in step, for ever.
@@ -190,7 +198,8 @@ class Reflector:
                 await self._perform(action, outcome)
 
             self._on_change()
-            await self._pause(outcome)
+            if not isinstance(outcome, PageListed) or actions[:1] == [Discard()]:
+                await self._pause(outcome)  # else what follows is the same attempt
 
     # ------------------------------------------------------------ attempts
 
@@ -213,13 +222,26 @@ class Reflector:
                 async with aclosing(aiter(page)) as pieces:
                     async for objects in pieces:
                         self.last_contact = self._now()
-                        await self._store.stage(objects)
+                        await self._store.stage(objects, anew=phase.anew)
 
                 self.last_contact = self._now()
-                self.skipped += page.skipped
+                await self._note_unreadable(page)
                 return PageListed(page.resource_version, page.continue_token)
         except (ApiError, TransportError, DecodeError) as exc:
             return ListFailed(exc)
+
+    async def _note_unreadable(self, page: ListPage) -> None:
+        if not page.skipped:
+            return
+
+        self.skipped += page.skipped
+        await self._store.stage_unreadable(page.unreadable)
+        logger.warning(
+            "%s: %d objects of a list cannot be read; what is known of them stays: %s",
+            self.name,
+            page.skipped,
+            ", ".join(page.unreadable[:5]) or "not even their names",
+        )
 
     async def _watch(self, version: str) -> WatchEnded:
         self._taken = version
@@ -264,8 +286,9 @@ class Reflector:
         return sifted.error
 
     def _watch_options(self, version: str) -> WatchOptions:
-        seconds = self._options.watch_seconds * (1.0 + self._rng.random())
-        return WatchOptions(resource_version=version, timeout_seconds=int(seconds))
+        least = seconds_of(self._options.watch_seconds)
+        seconds = max(int(least * (1.0 + self._rng.random())), math.ceil(least))
+        return WatchOptions(resource_version=version, timeout_seconds=seconds)
 
     # ------------------------------------------------------------ between attempts
 
@@ -276,7 +299,7 @@ class Reflector:
                 self._succeeded()
                 logger.info("%s: listed at version %s", self.name, version)
             case Discard():
-                self._store.discard()
+                await self._store.discard()
             case Report(error=error):
                 self._failed(error, outcome)
             case _:
@@ -284,13 +307,10 @@ class Reflector:
 
     async def _pause(self, outcome: Input) -> None:
         """Wait until the next attempt may begin."""
-        if isinstance(outcome, PageListed):
-            return  # what follows a list belongs to the same attempt
-
-        error = outcome.error
+        error = None if isinstance(outcome, PageListed) else outcome.error
         wait = self._backoff.end(
             self._now(),
-            failed=isinstance(outcome, ListFailed) or not outcome.established,
+            failed=not _accepted(outcome),
             retry_after=error.retry_after if isinstance(error, ApiError) else None,
         )
         if wait > 0:
@@ -306,6 +326,7 @@ class Reflector:
         self.last_error = None
         self.failures = 0
         self.refusals = 0
+        self.not_served = False
         self._on_change()
 
     def _failed(self, error: Exception, outcome: Input) -> None:
@@ -316,19 +337,32 @@ class Reflector:
         if isinstance(error, HistoryReset):
             self.history_resets += 1
 
-        established = isinstance(outcome, WatchEnded) and outcome.established
-        if isinstance(error, ResourceExpired) or established:
+        if isinstance(error, NotFound):
+            self.not_served = True
+
+        row = self.failures
+        if _accepted(outcome):
+            outlived = self._backoff.outlived(self._now())
+            self._short_watches = 0 if outlived else self._short_watches + 1
+            row = self._short_watches
+
+        if row <= 1 and (_accepted(outcome) or isinstance(error, ResourceExpired)):
             # Part of normal life: a history that moved on, a connection that broke.
             logger.info("%s: watch ended, going on: %s", self.name, error)
-        elif self.failures & (self.failures - 1) == 0:
+        elif row & (row - 1) == 0:
             # The 1st, 2nd, 4th, 8th ... of a row: it may last for days.
             logger.warning(
                 "%s: attempt failed (%d in a row), will try again: %s",
                 self.name,
-                self.failures,
+                row,
                 error,
             )
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _accepted(outcome: Input) -> bool:
+    """True for a watch that the server accepted, however it went on."""
+    return isinstance(outcome, WatchEnded) and outcome.established

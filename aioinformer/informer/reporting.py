@@ -50,9 +50,16 @@ class Reporter:
         logger.error(
             "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
         )
-        self._metrics.count(
-            "aioinformer_user_errors_total", 1.0, informer=self._name, at=failure.where
-        )
+        try:
+            self._metrics.count(
+                "aioinformer_user_errors_total",
+                1.0,
+                informer=self._name,
+                at=failure.where,
+            )
+        except Exception:  # the user's sink: logged and dropped
+            logger.exception("%s: the metrics sink failed", self._name)
+
         if self._on_error is None:
             return
 

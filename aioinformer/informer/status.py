@@ -12,7 +12,8 @@ class InformerStatus:
     """How an informer is doing, at one moment. Times are seconds of the loop's clock."""
 
     phase: str
-    """`"idle"`, `"listing"`, `"watching"`, `"backing off"` or `"stopped"`."""
+    """`"idle"`, `"listing"`, `"watching"`, `"backing off"`, `"stopping"` (handlers go on
+    with what waits for them) or `"stopped"`."""
 
     synced: bool
     """The first complete list is in the store. Never becomes False again."""
@@ -45,8 +46,9 @@ class InformerStatus:
     not_served: bool
     """The server says that it has no such resource."""
 
-    last_error: Exception | None
-    """The last failure of a list or watch, until the next success."""
+    last_error: BaseException | None
+    """The last failure of a list or watch, until the next success; of an informer that
+    died, what it died of."""
 
     failures: int
     """How many attempts have failed in a row."""

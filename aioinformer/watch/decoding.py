@@ -14,6 +14,7 @@ import msgspec
 from aioinformer.errors import DecodeError
 from aioinformer.model.head import LabelTable, read_head
 from aioinformer.model.objects import KubeObject
+from aioinformer.model.paths import path_reader
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.framing import ItemFramer, LineFramer, split_deep
@@ -212,6 +213,10 @@ _ITEMS_REACH: Final = 64
 _HEAD_LIMIT: Final = 64 * 1024
 
 
+_read_name: Final = path_reader("metadata.name")
+_read_namespace: Final = path_reader("metadata.namespace")
+
+
 class ListSplitter:
     """Turns the bytes of a list body, cut anywhere, into objects as they arrive.
 
@@ -232,6 +237,8 @@ class ListSplitter:
         """Where the next page begins; empty on the last one."""
         self.skipped = 0
         """Items left out so far, because they cannot be read."""
+        self.unreadable: list[str] = []
+        """The keys of those of them whose names could be read."""
 
     def feed(self, chunk: bytes) -> list[KubeObject]:
         """Take the next bytes; return the objects that are complete, in order.
@@ -303,6 +310,7 @@ class ListSplitter:
                 found = self._decoder.decode(self._complete(item))
             except DecodeError:
                 self.skipped += 1
+                self._note_unreadable(bytes(item))
                 continue
 
             if found.key:
@@ -311,6 +319,17 @@ class ListSplitter:
                 self.skipped += 1
 
         return objects
+
+    def _note_unreadable(self, body: bytes) -> None:
+        """Find out at least which object it is that cannot be read."""
+        try:
+            name, namespace = _read_name(body), _read_namespace(body)
+        except (DecodeError, RecursionError):
+            return
+
+        if name and isinstance(name, str):
+            inside = namespace and isinstance(namespace, str)
+            self.unreadable.append(f"{namespace}/{name}" if inside else name)
 
     def _complete(self, item: msgspec.Raw) -> bytes:
         """A copy of the item, with `apiVersion` and `kind` in front if it has none."""

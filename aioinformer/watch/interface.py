@@ -72,6 +72,10 @@ class ListPage(Protocol):
     def skipped(self) -> int:
         """Objects left out so far, because they cannot be read."""
 
+    @property
+    def unreadable(self) -> list[str]:
+        """The keys of those of them whose names could be read."""
+
     def __aiter__(  # noqa: PYI058 - it has to have an aclose()
         self,
     ) -> AsyncGenerator[list[KubeObject], None]: ...

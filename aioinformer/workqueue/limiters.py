@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.workqueue.durations import seconds_of
+from aioinformer.model.durations import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -1,4 +1,4 @@
-"""Durations as the queues take them: `float` seconds, or a `timedelta`."""
+"""Durations as users give them: `float` seconds, or a `timedelta`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from datetime import timedelta
 
 from aioinformer.errors import OptionsError
 
-__all__ = ["seconds_of"]
+__all__ = ["Duration", "seconds_of", "timeout_of"]
+
+Duration = float | timedelta
 
 
-def seconds_of(duration: float | timedelta) -> float:
+def seconds_of(duration: Duration) -> float:
     """Turn a duration into seconds; negative ones stay negative.
 
     Raises:
@@ -23,3 +25,12 @@ def seconds_of(duration: float | timedelta) -> float:
         raise OptionsError(f"a duration cannot be {duration!r} seconds")
 
     return float(duration)
+
+
+def timeout_of(timeout: Duration | None) -> float | None:
+    """The same for a timeout, where None stands for no limit.
+
+    Raises:
+        OptionsError: If it is not finite: None is how to wait for ever.
+    """
+    return None if timeout is None else seconds_of(timeout)

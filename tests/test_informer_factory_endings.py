@@ -1,0 +1,229 @@
+"""`SharedInformerFactory`: endings from inside, beside an error, and of a shared client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from factory_helpers import API, FakeClient, served
+from informer_helpers import settle
+
+from aioinformer import index_by
+from aioinformer.cache import index_by_label
+from aioinformer.client import Client
+from aioinformer.errors import InformerStopped, OptionsError
+from aioinformer.informer import SharedInformerFactory
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer.informer import SharedInformer
+    from aioinformer.model import KubeObject
+
+
+class Bug(Exception):
+    """Not one of ours, really."""
+
+
+def break_it(informer: SharedInformer) -> None:
+    async def dies(*_: object, **__: object) -> None:
+        raise Bug(informer.name)
+
+    informer._pipeline.commit = dies  # type: ignore[method-assign]
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[API]:
+    async with served() as api:
+        yield api
+
+
+@pytest.fixture
+async def factory(api: API) -> SharedInformerFactory:
+    return SharedInformerFactory(Client.from_url(api.url))
+
+
+# ---------------------------------------------------------------- from inside
+
+
+async def test_a_handler_may_shut_the_factory_down(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+    returned: list[str] = []
+
+    @pods.on_add
+    async def stop(obj: KubeObject) -> None:
+        await factory.shutdown()
+        returned.append(obj.name)
+
+    async with asyncio.timeout(60):
+        async with factory:
+            while pods.status.phase != "stopped":
+                await asyncio.sleep(0.1)
+
+    assert "a" in returned
+    with pytest.raises(InformerStopped):
+        pods.lister.list()
+
+
+async def test_a_task_of_a_handler_may_shut_the_factory_down(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+
+    @pods.on_add
+    async def stop(obj: KubeObject) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(factory.shutdown())
+
+    async with asyncio.timeout(60):
+        await factory.start()
+        while pods.status.phase != "stopped":
+            await asyncio.sleep(0.1)
+
+        await factory.shutdown()
+
+
+# ---------------------------------------------------------------- waiting for a failure
+
+
+async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
+    factory: SharedInformerFactory,
+) -> None:
+    factory.informer("v1", "pods")
+    await factory.start()
+    waiting = asyncio.create_task(factory.failed())
+    await settle()
+    await factory.shutdown()
+
+    with pytest.raises(InformerStopped):
+        await waiting
+
+    with pytest.raises(InformerStopped):
+        await factory.failed()
+
+
+# ---------------------------------------------------------------- beside an error
+
+
+async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
+    factory: SharedInformerFactory,
+) -> None:
+    break_it(factory.informer("v1", "pods"))
+
+    async def host() -> None:
+        async with factory:
+            await factory.failed()
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError) as caught:
+        await host()
+
+    assert any("Bug('pods')" in note for note in caught.value.__notes__)
+
+
+async def test_a_cancellation_is_more_than_the_error_of_an_informer(
+    factory: SharedInformerFactory,
+) -> None:
+    break_it(factory.informer("v1", "pods"))
+
+    async def host() -> None:
+        async with factory:
+            await factory.failed()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(host())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert task.cancelled()
+
+
+async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
+    factory: SharedInformerFactory,
+) -> None:
+    pods = factory.informer("v1", "pods")
+    seen: list[tuple[str, str]] = []
+
+    async def dies(*_: object, **__: object) -> None:
+        await asyncio.sleep(1)
+        raise Bug("feed")
+
+    pods._reflector._watch = dies  # type: ignore[assignment, method-assign]
+
+    @pods.on_add
+    async def slow(obj: KubeObject) -> None:
+        await asyncio.sleep(2)
+        seen.append((pods.status.phase, repr(pods.status.last_error)))
+
+    await factory.start()
+    await factory.failed()
+    with pytest.raises(Bug):
+        await factory.shutdown()
+
+    assert seen == [("stopped", "Bug('feed')")] * 2
+
+
+# ---------------------------------------------------------------- one client for several
+
+
+@pytest.mark.parametrize("first_leaves_first", [True, False])
+async def test_the_last_factory_leaves_the_client(first_leaves_first: bool) -> None:
+    client = FakeClient()
+    factories = [SharedInformerFactory(client) for _ in range(2)]
+    for factory in factories:
+        factory.informer("v1", "pods")
+
+    async with asyncio.TaskGroup() as group:
+        for factory in factories:
+            group.create_task(factory.start())
+
+    await settle()
+    assert client.record == ["entered", "asked", "asked"]
+
+    one, other = factories if first_leaves_first else factories[::-1]
+    await one.shutdown()
+    assert client.record[-1] != "left"
+    await other.shutdown()
+
+    assert client.record == ["entered", "asked", "asked", "left"]
+
+
+async def test_a_client_that_cannot_be_entered_can_be_tried_again() -> None:
+    client = FakeClient(broken=OptionsError("no configuration"))
+    factory = SharedInformerFactory(client)
+    with pytest.raises(OptionsError, match="no configuration"):
+        await factory.start()
+
+    client.broken = None
+    async with factory:
+        assert client.entered
+
+    assert not client.entered
+
+
+# ---------------------------------------------------------------- the same indexes twice
+
+
+async def test_the_same_index_may_be_asked_for_twice(
+    factory: SharedInformerFactory,
+) -> None:
+    first, second = (
+        factory.informer(
+            "v1",
+            "pods",
+            indexers={"node": index_by("spec.nodeName"), "app": index_by_label("app")},
+        )
+        for _ in range(2)
+    )
+
+    assert first is second
+    assert set(first.indexer.indexers) == {"namespace", "node", "app"}
+    with pytest.raises(OptionsError, match="node"):
+        factory.informer("v1", "pods", indexers={"node": index_by("spec.other")})
+
+    with pytest.raises(OptionsError, match="app"):
+        factory.informer("v1", "pods", indexers={"app": index_by_label("other")})

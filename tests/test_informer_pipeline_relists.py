@@ -1,0 +1,115 @@
+"""`Pipeline`: relists that must not trust what is known, or cannot be read in full."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import thing
+from informer_helpers import running
+from pipeline_helpers import Rig, add, update
+
+from aioinformer.informer import Added, Updated
+from aioinformer.model import KubeObject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    made = Rig()
+    async with running(made.run()):
+        yield made
+
+
+def state(name: str, version: int, phase: str) -> KubeObject:
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "resourceVersion": str(version),
+    }
+    return KubeObject.of({"metadata": metadata, "status": {"phase": phase}})
+
+
+async def test_a_list_after_broken_history_is_taken_as_it_is(rig: Rig) -> None:
+    """A restored server hands out the same versions again, for other states."""
+    old, same = state("a", 105, "Old"), state("b", 7, "Same")
+    await rig.relist(old, same, version=105)
+    await rig.applied()
+    rig.take()
+
+    new = state("a", 105, "New")
+    await rig.pipeline.stage([new, state("b", 7, "Same")], anew=True)
+    await rig.pipeline.commit("105")
+    await rig.applied()
+
+    assert rig.take() == [Updated(old, new)]
+    assert rig.indexer.get_by_key("default/a") is new
+    assert rig.indexer.get_by_key("default/b") is same
+
+
+async def test_an_ordinary_relist_keeps_what_has_the_same_version(rig: Rig) -> None:
+    old = state("a", 105, "Old")
+    await rig.relist(old, version=105)
+    await rig.applied()
+    await rig.relist(state("a", 105, "New"), version=106)
+    await rig.applied()
+
+    assert rig.indexer.get_by_key("default/a") is old
+
+
+async def test_what_a_list_cannot_read_stays_as_it_is_known(rig: Rig) -> None:
+    a, b = thing("a"), thing("b")
+    await rig.relist(a, b, version=5)
+    await rig.applied()
+    rig.take()
+
+    await rig.pipeline.stage([b])
+    await rig.pipeline.stage_unreadable([a.key, "default/never-seen"])
+    await rig.pipeline.commit("9")
+    await rig.applied()
+
+    assert rig.take() == []
+    assert rig.indexer.get_by_key(a.key) is a
+    assert len(rig.indexer) == 2
+
+
+async def test_a_change_that_repeats_what_is_stored_is_told_to_nobody(
+    rig: Rig,
+) -> None:
+    """As when the second page of a list is newer than the version of the list."""
+    listed = thing("a", 7)
+    await rig.relist(listed, version=5)
+    await rig.change(add(thing("a", 7)), update(thing("a", 8)), version=8)
+    await rig.applied()
+
+    assert [type(event) for event in rig.take()] == [Added, Updated]
+    assert rig.pipeline.duplicates == 1
+
+
+async def test_an_idle_handler_keeps_nothing_of_what_a_relist_replaced(
+    rig: Rig,
+) -> None:
+    class Marked(dict[str, str]):
+        """A label set that can be watched."""
+
+    labels = Marked()
+    first = thing("a", 1)
+    marked = KubeObject(first.body, first.key, first.uid, "1", labels, first.context)
+    gone = weakref.ref(labels)
+    await rig.relist(marked, version=1)
+    await rig.applied()
+    await rig.relist(thing("a", 2), version=2)
+    await rig.applied()
+
+    rig.take()
+    del marked, labels
+    await asyncio.sleep(1)
+    gc.collect()
+
+    assert gone() is None
