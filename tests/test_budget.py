@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinformer import budget as budget_module
-from aioinformer.budget import EMPTY_TURNS, SLICE_SECONDS, BudgetStatistics, LoopBudget
+from aioinformer.budget import (
+    EMPTY_TURNS,
+    SLICE_SECONDS,
+    BudgetStatistics,
+    LoopBudget,
+    release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -328,3 +334,29 @@ async def test_real_time_counts_although_the_loop_has_a_virtual_clock() -> None:
     assert took > SLICE_SECONDS * 0.9
     assert loop.time() == virtual
     assert budget.statistics().slices == 1
+
+
+async def test_many_objects_are_let_go_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("aioinformer.budget.perf_counter", clock)
+
+    class Costly:
+        def __del__(self) -> None:
+            clock.work(0.9)
+
+    objects = [Costly() for _ in range(9)]
+    left: list[int] = []
+
+    async def watch() -> None:
+        while objects:
+            left.append(len(objects))
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        group.create_task(release(objects))
+
+    assert list(dict.fromkeys(left)) == [9, 6, 3]
+    assert LoopBudget.current().statistics().longest < 0.003

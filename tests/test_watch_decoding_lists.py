@@ -321,3 +321,19 @@ def test_listed_object_refers_to_its_own_bytes_only() -> None:
         assert type(obj.raw) is bytes
         assert len(obj.raw) < len(body) / 2
         assert orjson.loads(obj.raw) == obj.to_dict()
+
+
+def test_what_cannot_be_read_is_named_where_its_name_can() -> None:
+    bad = [
+        {"metadata": {"name": "labels", "namespace": "shop", "labels": {"x": 1}}},
+        {"metadata": {"name": "cluster-wide", "labels": 7}},
+        {"metadata": {"name": 7, "labels": 7}},
+        {"metadata": "nothing"},
+    ]
+    body = written(pod_list(items=[pod_list()["items"][0], *bad]))
+
+    objects, splitter = split(body)
+
+    assert objects == [pod("a")]
+    assert splitter.skipped == 4
+    assert splitter.unreadable == ["shop/labels", "cluster-wide"]
