@@ -213,13 +213,11 @@ class DecodeError(AioInformerError):
 
     Attributes:
         offset: Where in the data, in bytes from its start; -1 if unknown.
-        excerpt: The first 200 bytes of what could not be read; empty for Secrets.
     """
 
-    def __init__(self, message: str, *, offset: int = -1, excerpt: bytes = b"") -> None:
+    def __init__(self, message: str, *, offset: int = -1) -> None:
         super().__init__(message)
         self.offset = offset
-        self.excerpt = excerpt[:200]
 
 
 class SelectorSyntaxError(AioInformerError, ValueError):

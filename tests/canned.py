@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections import deque
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from conftest import pod
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
     from typing import Self, TypeAlias
 
@@ -95,6 +96,26 @@ class CannedServer:
         except (asyncio.CancelledError, ConnectionError):
             self.gone.set()
             raise
+
+
+@asynccontextmanager
+async def bytes_server(
+    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """A server that speaks below HTTP; gives its `host:port`."""
+    writers = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await talk(reader, writer)
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield "127.0.0.1:{1}".format(*listener.sockets[0].getsockname())
+    finally:
+        listener.close()
+        for writer in writers:
+            writer.transport.abort()
 
 
 class Stream:

@@ -15,7 +15,7 @@ from aioinformer.cli.commands import aioinformer
 from aioinformer.cli.explain import CommandError
 from aioinformer.cli.main import main
 from aioinformer.cli.running import pause, run
-from aioinformer.errors import InternalError, TransportError
+from aioinformer.errors import InformerStopped, InternalError, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +57,19 @@ def test_finds_the_error_in_nested_groups(capsys: pytest.CaptureFixture[str]) ->
 
     assert ending(ExceptionGroup("outer", [inner])) == 2
     assert capsys.readouterr().err == "aioinformer: no.\n"
+
+
+def test_an_informer_that_died_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    died = InformerStopped("an informer died")
+    died.__cause__ = RuntimeError("ours")
+    # What happened to the others because of it.
+    others = [InformerStopped("pods has ended"), ValueError("no cache")]
+
+    assert ending(ExceptionGroup("all", [died, *others])) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "aioinformer: an informer died of RuntimeError('ours'). This"
+    )
 
 
 @pytest.mark.parametrize("error", [InternalError("ours"), RuntimeError("ours")])

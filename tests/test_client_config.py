@@ -112,6 +112,37 @@ def test_a_refused_proxy_does_not_show_its_password() -> None:
     assert "pw" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        pytest.param("http://me:pw/x@proxy.example", id="slash-in-password"),
+        pytest.param("http://me:pw\u2100@proxy.example", id="not-normal"),
+        pytest.param("http://me:pw@proxy.example:x", id="port"),
+    ],
+)
+def test_a_proxy_that_is_no_url_does_not_show_its_password(proxy: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        ClientConfig(server="https://api.example", proxy=proxy)
+
+    assert "pw" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    "host", ["foo..bar", ".bar", "a" * 64 + ".example", "\u00e9." + "x" * 64]
+)
+def test_refuses_a_host_that_no_name_can_be(host: str) -> None:
+    with pytest.raises(OptionsError, match="1 to 63 characters"):
+        ClientConfig(server=f"http://{host}:1")
+
+    with pytest.raises(OptionsError, match="1 to 63 characters"):
+        ClientConfig(server="http://api.example", proxy=f"http://{host}:1")
+
+
+@pytest.mark.parametrize("host", ["api.example.", "a" * 63, "[::1]", "10.0.0.1"])
+def test_accepts_a_host_that_may_exist(host: str) -> None:
+    assert ClientConfig(server=f"http://{host}:1").server == f"http://{host}:1"
+
+
 # ---------------------------------------------------------------- kubeconfig
 
 

@@ -56,6 +56,25 @@ def test_refuses_a_token_that_no_header_can_carry(token: str) -> None:
     assert token not in str(caught.value)
 
 
+@pytest.mark.realtime
+def test_serves_one_loop_after_another(tmp_path: Path) -> None:
+    """Also where many wait for one read: that is what binds a lock to its loop."""
+    file = written(tmp_path / "token", "first")
+    credentials = Credentials(token_file=file)
+
+    async def headers() -> set[str]:
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(credentials.header()) for _ in range(5)]
+
+        return {await task for task in asked}
+
+    seen = [asyncio.run(headers())]
+    written(file, "second")
+    seen.append(asyncio.run(headers()))
+
+    assert seen == [{"Bearer first"}, {"Bearer second"}]
+
+
 async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first\n")
     credentials = Credentials(token_file=file)

@@ -13,19 +13,18 @@ import pytest
 from canned import CannedServer
 from conftest import pod
 
-from aioinformer.client import Client, ClientConfig
+from aioinformer.client import Client, ClientConfig, ListWatch
 from aioinformer.errors import (
     OptionsError,
     TransportError,
     WrongLoop,
 )
 from aioinformer.model.resources import PODS
+from aioinformer.watch import WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from aiohttp import web
 
 POD = pod("a", "x")
 
@@ -138,8 +137,12 @@ async def test_says_that_it_was_left(server: CannedServer) -> None:
     async with Client.from_url(server.url) as client:
         pass
 
-    with pytest.raises(OptionsError, match="not entered"):
+    with pytest.raises(TransportError, match="was closed"):
         await client.list(PODS)
+
+    with pytest.raises(TransportError, match="was closed"):
+        async with ListWatch(client, PODS).watch(WatchOptions()):
+            pass
 
 
 async def test_cannot_be_entered_twice(server: CannedServer) -> None:
@@ -193,26 +196,6 @@ async def test_a_cancelled_start_can_be_repeated(server: CannedServer) -> None:
 
     async with client:
         assert client.entered
-
-
-async def test_closing_it_ends_requests_under_way(server: CannedServer) -> None:
-    asked = asyncio.Event()
-
-    async def answer(_: web.Request) -> web.StreamResponse:
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    server.answer(answer)
-    client = Client.from_url(server.url)
-    await client.start()
-    request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
-    await asked.wait()
-
-    await client.close()
-
-    with pytest.raises(TransportError):
-        await request
 
 
 @pytest.mark.realtime

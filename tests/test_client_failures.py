@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
-from canned import CannedServer
+from canned import CannedServer, bytes_server
 from multidict import CIMultiDict
 
 from aioinformer.client import Client
@@ -47,26 +46,6 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace":
 async def server() -> AsyncIterator[CannedServer]:
     async with CannedServer() as server:
         yield server
-
-
-@asynccontextmanager
-async def bytes_server(
-    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[str]:
-    """A server that speaks below HTTP; gives its `host:port`."""
-    writers = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await talk(reader, writer)
-
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield "127.0.0.1:{1}".format(*listener.sockets[0].getsockname())
-    finally:
-        listener.close()
-        for writer in writers:
-            writer.transport.abort()
 
 
 async def failure(client: Client) -> str:
@@ -140,7 +119,15 @@ def test_a_redirect_says_where_to() -> None:
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("7", 7.0), (" 120 ", 120.0), ("", None), ("soon", None), ("-3", None)],
+    [
+        ("7", 7.0),
+        (" 120 ", 120.0),
+        ("", None),
+        ("soon", None),
+        ("-3", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", None),
+        ("Mon, 01 Jan 99999 00:00:00 GMT", None),
+    ],
 )
 def test_reads_retry_after_in_seconds(value: str, seconds: float | None) -> None:
     assert retry_after_seconds(value) == seconds
@@ -189,6 +176,26 @@ async def test_a_web_page_is_no_answer(server: CannedServer) -> None:
     async with Client.from_url(server.url) as client:
         with pytest.raises(DecodeError, match="answered with a web page"):
             await client.list(PODS)
+
+
+async def got(head: str, body: str) -> str:
+    """The name of the pod in an answer."""
+    answer = f"HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    async with (
+        bytes_server(speaking(answer.encode())) as address,
+        Client.from_url(f"http://{address}") as client,
+    ):
+        return (await client.get(PODS, "a", namespace="x")).name
+
+
+@pytest.mark.parametrize("kind", ["application/json; x*", "; charset*", 'a/b;c="'])
+async def test_a_strange_content_type_is_no_obstacle(kind: str) -> None:
+    assert await got(f"Content-Type: {kind}", '{"metadata":{"name":"a"}}') == "a"
+
+
+async def test_a_web_page_of_a_strange_type_is_no_answer() -> None:
+    with pytest.raises(DecodeError, match="answered with a web page"):
+        await got("Content-Type: Text/HTML ; x*", "<h1>Please log in</h1>")
 
 
 async def test_an_error_body_that_is_cut_off_is_still_an_error(
@@ -266,6 +273,35 @@ def test_names_what_failed(exc: Exception, words: str) -> None:
 
     assert said.startswith("https://api ")
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("exc", "words"),
+    [
+        pytest.param(
+            aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")),
+            "a proxy whose name cannot be looked up: [Errno -2] Name not known",
+            id="dns",
+        ),
+        pytest.param(
+            aiohttp.ConnectionTimeoutError(),
+            "a proxy, and one of the two does not answer",
+            id="silence",
+        ),
+    ],
+)
+def test_names_the_proxy_where_it_is_what_failed(exc: Exception, words: str) -> None:
+    said = str(transport_error(exc, "https://api", proxied=True))
+
+    assert f"https://api is behind {words}" in said
+    assert "proxy-url" in said
+
+
+@pytest.mark.parametrize("host", ["xn--zzzz-\u00ff.example", "*.xn--\u00ff"])
+async def test_a_name_that_cannot_be_encoded_is_a_transport_error(host: str) -> None:
+    said = await failure(Client.from_url(f"http://{host}:1"))
+
+    assert "a name that cannot be looked up" in said
 
 
 async def test_gives_up_connecting_after_30_seconds() -> None:

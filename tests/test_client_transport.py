@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import shutil
 import socket
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from canned import CannedServer, Certificates, make_certificates
+from canned import CannedServer, Certificates, bytes_server, make_certificates
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.errors import (
+    ApiError,
     TransportError,
     Unauthorized,
 )
@@ -106,6 +108,64 @@ async def test_goes_through_the_configured_proxy(server: CannedServer) -> None:
         assert (await client.get(PODS, "a", namespace="x")).name == "a"
 
     assert server.seen[0].headers["Host"] == "api.example"
+
+
+PASSWORD = "s3cr3t-of-pr0xy"
+PAIR = "Basic " + base64.b64encode(f"me:{PASSWORD}/@".encode()).decode()
+
+
+async def test_tells_the_proxy_who_we_are(server: CannedServer) -> None:
+    server.json(POD)
+    proxy = server.url.replace("//", f"//me:{PASSWORD}%2F%40@")
+
+    async with Client(ClientConfig(server="http://api.test", proxy=proxy)) as client:
+        await client.get(PODS, "a", namespace="x")
+
+    assert server.seen[0].headers["Proxy-Authorization"] == PAIR
+
+
+@pytest.mark.parametrize("target", ["http", "https"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            "HTTP/1.1 407 Who are you?\r\nContent-Length: 0\r\n\r\n", id="407"
+        ),
+        pytest.param("garbage\r\n\r\n", id="garbage"),
+    ],
+)
+async def test_no_error_shows_the_password_of_the_proxy(
+    target: str, answer: str
+) -> None:
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer.encode())
+        writer.close()
+
+    async with bytes_server(talk) as address:
+        proxy = f"http://me:{PASSWORD}%2F%40@{address}"
+        config = ClientConfig(server=f"{target}://api.test", proxy=proxy)
+        async with Client(config) as client:
+            with pytest.raises((TransportError, ApiError)) as caught:
+                await client.get(PODS, "a", namespace="x")
+
+    assert f"Proxy-Authorization: {PAIR}".encode() in asked[0]
+    exc: BaseException | None = caught.value
+    while exc is not None:
+        shown = f"{exc} {exc!r} {exc.args} {vars(exc)}"
+        assert PASSWORD not in shown
+        assert PAIR not in shown
+        exc = exc.__cause__ or exc.__context__
+
+
+async def test_says_that_the_proxy_has_no_such_name() -> None:
+    proxy = "http://nobody.invalid:1"
+
+    said = await failure(Client(ClientConfig(server="http://api.test", proxy=proxy)))
+
+    assert "http://api.test is behind a proxy whose name cannot be looked up" in said
 
 
 async def test_probes_silent_connections(server: CannedServer) -> None:

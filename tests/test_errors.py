@@ -169,18 +169,9 @@ def test_a_handler_error_names_what_failed() -> None:
     assert (error.where, error.name, error.subject) == ("filter", "mine", {"a": 1})
 
 
-@pytest.mark.parametrize("length", [0, 200, 201])
-def test_a_decode_error_shows_at_most_200_bytes(length: int) -> None:
-    error = DecodeError("not JSON", offset=7, excerpt=b"x" * length)
-
-    assert error.excerpt == b"x" * min(length, 200)
-    assert error.offset == 7
-
-
-def test_what_is_not_known_of_a_decode_error_is_left_out() -> None:
-    error = DecodeError("not JSON")
-
-    assert (error.offset, error.excerpt) == (-1, b"")
+def test_a_decode_error_says_where() -> None:
+    assert DecodeError("not JSON", offset=7).offset == 7
+    assert DecodeError("not JSON").offset == -1
 
 
 def test_not_synced_says_for_each_informer_why() -> None:
@@ -248,7 +239,7 @@ SAMPLES: list[AioInformerError] = [
         "why", status=418, reason="Teapot", retry_after=2.0, details={"causes": [1]}
     ),
     AlreadyExists("why", status=409),
-    DecodeError("not JSON", offset=7, excerpt=b"abc"),
+    DecodeError("not JSON", offset=7),
     SelectorSyntaxError("unexpected ','", text="a,,b", position=2),
     NotSynced("too early", results={"pods": "listing"}),
     HandlerError("filter", "mine", {"a": 1}),

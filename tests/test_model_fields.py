@@ -100,6 +100,12 @@ def test_refuses_an_impossible_field(field: str) -> None:
         FieldRequirement(field, "=", "x")
 
 
+@pytest.mark.parametrize("operator", ["==", "in", ""])
+def test_refuses_an_unknown_operator(operator: Any) -> None:
+    with pytest.raises(OptionsError, match="no operator"):
+        FieldRequirement("spec.nodeName", operator, "x")
+
+
 field_requirements = st.builds(
     FieldRequirement,
     st.from_regex(r"[a-z.]{1,8}", fullmatch=True),

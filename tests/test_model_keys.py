@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.keys import meta_namespace_key, split_key
+from aioinformer.model.objects import KubeObject
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
 
@@ -56,6 +57,11 @@ def test_makes_the_key_of_an_object(obj: Any, key: str) -> None:
     "obj",
     [
         pytest.param({}, id="no-metadata"),
+        pytest.param(KubeObject.of({}), id="object-without-name"),
+        pytest.param(
+            KubeObject.of({"metadata": {"namespace": "x", "generateName": "a-"}}),
+            id="object-to-be-named",
+        ),
         pytest.param({"metadata": None}, id="null-metadata"),
         pytest.param({"metadata": {}}, id="no-name"),
         pytest.param({"metadata": {"name": ""}}, id="empty-name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
@@ -116,6 +116,38 @@ def test_result_is_fresh(kind: type[Any]) -> None:
 
     assert obj.into(kind) is not obj.into(kind)
     assert len(obj.context._decoded) == 0
+
+
+def test_its_reader_is_made_once() -> None:
+    looked: list[str] = []
+
+    class Watched(type):
+        @property
+        def model_validate_json(cls) -> Any:
+            looked.append(cls.__name__)
+            return lambda raw: raw
+
+    class Model(metaclass=Watched):
+        pass
+
+    first = sample().into(Model)
+    before = len(looked)
+
+    assert sample().into(Model) == first
+    assert len(looked) == before
+
+
+def test_reads_into_a_type_that_is_not_hashable() -> None:
+    kind: Any = Annotated[dict[str, Any], ["notes"]]
+
+    assert sample().into(kind) == sample().to_dict()
+
+
+def test_what_is_no_type_is_refused() -> None:
+    kind: Any = "V1Pod | None"
+
+    with pytest.raises(TypeError):
+        sample().into(kind)
 
 
 # ---------------------------------------------------------------- what does not fit

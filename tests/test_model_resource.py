@@ -50,8 +50,8 @@ WIDGETS = Resource("example.com", "v1beta1", "widgets", "Widget")
         ),
         pytest.param(
             resources.NODES,
-            (None, "a/b?c d"),
-            "/api/v1/nodes/a%2Fb%3Fc%20d",
+            (None, "a:b?c d"),
+            "/api/v1/nodes/a%3Ab%3Fc%20d",
             id="quoted",
         ),
     ],
@@ -60,6 +60,20 @@ def test_path_on_the_server(
     resource: Resource, arguments: tuple[str, ...], path: str
 ) -> None:
     assert resource.path(*arguments) == path
+
+
+@pytest.mark.parametrize("part", [".", "..", "a/b", "/", "a%2Fb"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("{0}", id="namespace"),
+        pytest.param("shop {0}", id="name"),
+        pytest.param("shop web {0}", id="subresource"),
+    ],
+)
+def test_refuses_what_would_lead_to_another_path(part: str, place: str) -> None:
+    with pytest.raises(OptionsError, match="cannot name anything"):
+        resources.PODS.path(*place.format(part).split())
 
 
 def test_cluster_scoped_resource_refuses_a_namespace() -> None:

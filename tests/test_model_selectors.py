@@ -246,6 +246,7 @@ def test_requirements_can_be_read_and_given() -> None:
         pytest.param(("a", "in", ("b", "c d")), id="value"),
         pytest.param(("a", "=", (1,)), id="value-is-a-number"),
         pytest.param((1, "exists"), id="key-is-a-number"),
+        pytest.param(("a", "==", ("b",)), id="operator"),
     ],
 )
 def test_refuses_an_impossible_requirement(arguments: tuple[Any, ...]) -> None:

@@ -15,8 +15,8 @@ __all__ = ["aioinformer"]
 
 _EXIT_STATUS = """
 \b
-Exit status: 0 if all went well, 1 if a check failed, 2 if something is wrong with
-the input, the cluster or the way to it, 130 after Ctrl-C.
+Exit status: 0 if all went well, 1 if a check failed or an informer died of a bug, 2 if
+something is wrong with the input, the cluster or the way to it, 130 after Ctrl-C.
 """
 
 

@@ -20,6 +20,7 @@ from aioinformer.cli.screen import (
     draw_table,
     draw_verdict,
 )
+from aioinformer.cli.vigil import keep_vigil
 from aioinformer.cli.workload import NAMESPACES, Workload
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
@@ -56,6 +57,7 @@ async def demo(options: DemoOptions) -> int:
 
     Raises:
         NotSynced: The caches did not get their lists within 30 s.
+        InformerStopped: An informer died of a bug; perhaps in a group.
 
     Cancellation:
         The way to stop it, where it has no end: it then tells what it has done, and
@@ -107,6 +109,9 @@ class _Stage:
                 showing = group.create_task(show(), name="screen")
                 changing = group.create_task(self._workload.run(), name="workload")
                 working = group.create_task(self._counter.run(), name="controller")
+                vigil = group.create_task(
+                    keep_vigil(self._counter.factory), name="vigil"
+                )
                 await pause(options.seconds)
                 changing.cancel()
                 await self._settle()
@@ -114,6 +119,7 @@ class _Stage:
                 # Nothing is in work any more, or it hangs: then the verdict says so.
                 working.cancel()
                 showing.cancel()
+                vigil.cancel()
         except asyncio.CancelledError:
             _say(f"Interrupted after {self._done()}.")
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aioinformer.errors import (
     ApiError,
     Forbidden,
+    InformerStopped,
     Invalid,
     NotFound,
     NotSynced,
@@ -30,7 +31,11 @@ def explain(error: BaseException) -> str:
     if isinstance(error, NotSynced) and error.__cause__ is not None:
         error = error.__cause__
 
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = str(error)
+    if isinstance(error, InformerStopped) and error.__cause__ is not None:
+        text += f" of {error.__cause__!r}"
+
+    text = " ".join(text.split()) or type(error).__name__
     for python, typed in _TYPED.items():
         text = text.replace(python, typed)
 
@@ -67,5 +72,7 @@ def _advice(error: BaseException) -> str:
                 "Selectors look like 'app=web,tier in (a,b),!canary' (-l) and "
                 "'status.phase!=Running' (--field-selector)."
             )
+        case InformerStopped():
+            return "This is a bug of aioinformer: -v shows where; please report it."
         case _:
             return ""  # those that say so themselves

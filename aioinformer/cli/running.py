@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from aioinformer._tasks import leaf_of
 from aioinformer.cli.explain import CommandError, explain
-from aioinformer.errors import AioInformerError, InternalError
+from aioinformer.errors import AioInformerError, InformerStopped, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from types import FrameType
     from typing import Any
 
-__all__ = ["FAILED_CHECK", "INTERRUPTED", "TROUBLE", "pause", "run"]
+__all__ = ["FAILED_CHECK", "INTERRUPTED", "TROUBLE", "pause", "reason_of", "run"]
 
 FAILED_CHECK = 1
-"""The command did its work, and what it found is not as it should be."""
+"""The command found that something is not as it should be, with us."""
 
 TROUBLE = 2
 """The input, the cluster, or the way to it; one line on stderr has said what."""
@@ -35,7 +35,8 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     """Run a command to its end; returns the exit status.
 
     Ctrl-C and SIGTERM cancel it. An error of the user's, the cluster's or the network's
-    becomes one line on stderr. A bug of ours keeps its traceback.
+    becomes one line on stderr. A bug of ours keeps its traceback, but for one that an
+    informer died of: the log has that.
 
     Args:
         life: Makes the coroutine; it returns the exit status.
@@ -56,7 +57,7 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
         raise
     except (AioInformerError, CommandError) as exc:
         print(f"aioinformer: {explain(exc)}", file=sys.stderr)
-        return TROUBLE
+        return FAILED_CHECK if isinstance(exc, InformerStopped) else TROUBLE
 
 
 async def pause(seconds: float | None) -> None:
@@ -75,7 +76,17 @@ async def _unwrapped(life: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
         return await life()
     except BaseExceptionGroup as group:
-        raise leaf_of(group) from group
+        reason = reason_of(group)
+        raise reason from reason.__cause__ or group
+
+
+def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The only error of a group, or the one that the others follow from, or the group."""
+    died: BaseException | None = group.subgroup(InformerStopped)
+    while isinstance(died, BaseExceptionGroup):
+        died = died.exceptions[0]
+
+    return died or leaf_of(group)
 
 
 def _set_up_log(verbose: int) -> None:

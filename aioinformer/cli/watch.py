@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from aioinformer.cli.explain import CommandError, explain
 from aioinformer.cli.names import find_resource
 from aioinformer.cli.running import pause
+from aioinformer.cli.vigil import keep_vigil
 from aioinformer.errors import NotSynced
 from aioinformer.informer import (
     Added,
@@ -66,6 +67,7 @@ async def watch(options: WatchOptions, target: Target) -> int:
     Raises:
         CommandError: The resource is not known, or the server does not answer.
         AioInformerError: The options cannot work, or the server refused twice.
+        InformerStopped: The informer died of a bug; perhaps in a group.
         BrokenPipeError: Nobody reads stdout any more.
 
     Cancellation:
@@ -89,6 +91,7 @@ async def watch(options: WatchOptions, target: Target) -> int:
             tasks = [
                 group.create_task(_print_lines(lines), name="printer"),
                 group.create_task(_tell_outages(informer), name="outages"),
+                group.create_task(keep_vigil(factory), name="vigil"),
             ]
             await pause(options.seconds)
             for task in tasks:

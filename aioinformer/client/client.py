@@ -30,9 +30,9 @@ class Client(Endpoint):
     `await client.close()`, which may happen in different tasks of one loop. Only then
     are files read and aiohttp imported. It can be entered again after it was closed.
 
-    Requests are limited neither in number nor in rate, and are not repeated, except once
-    after the credentials were renewed, and where a kept-alive connection turned out
-    dead (not for `create` and `patch`).
+    Requests are limited neither in number nor in rate, and are not repeated, except
+    once after a 401 if the credentials could be renewed, and those that only read once
+    more if a kept-alive connection turned out dead.
 
     Guarantees:
         After `close()` no connection, task or timer of it is left.
@@ -40,13 +40,14 @@ class Client(Endpoint):
 
     Errors of every verb:
         ApiError: If the server refused; its subclasses say why.
-        TransportError: If the network failed. A write may have been done.
+        TransportError: If the network failed, or the client was closed. A write may
+            have been done.
         DecodeError: If the answer cannot be read.
-        OptionsError: If the client is not entered, or the arguments cannot work.
+        OptionsError: If the client was never entered, or the arguments cannot work.
         WrongLoop: If it was entered in another event loop.
 
-    Bodies are dicts, `KubeObject`, `msgspec.Struct` or Pydantic models (written by alias
-    and without None). `dry_run=True` lets the server do everything but keep it;
+    Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
+    and without None) or kubernetes_asyncio models, also inside of dicts. `dry_run=True` lets the server do everything but keep it;
     `field_manager` is the name under which it remembers who set a field.
 
     Args:

@@ -13,6 +13,9 @@ from aioinformer.errors import OptionsError
 
 __all__ = ["ClientConfig", "ConfigSource"]
 
+# Of a part between two dots: what DNS allows, and name look-ups check.
+LABEL_CHARACTERS = 63
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
@@ -29,7 +32,7 @@ class ClientConfig:
     """The namespace of the context or pod. The client itself never fills it in."""
 
     credentials: Credentials = field(default_factory=Credentials)
-    """Belongs to the clients of one event loop."""
+    """Belongs to the clients of one event loop at a time."""
 
     tls: TLSOptions = field(default_factory=TLSOptions)
 
@@ -75,12 +78,15 @@ ConfigSource: TypeAlias = Callable[[], ClientConfig]
 def _check_url(
     what: str, url: str, schemes: tuple[str, ...], *, with_user: bool = False
 ) -> None:
-    # The messages leave out the URL where it may hold a password.
+    # The messages, and causes, leave out the URL where it may hold a password.
     expected = " or ".join(f"{scheme}://host[:port]" for scheme in schemes)
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - looking at it is what checks it
     except ValueError as exc:
+        if with_user:
+            raise OptionsError(f"the {what} is no URL like {expected}") from None
+
         raise OptionsError(f"the {what} is no URL like {expected}: {exc}") from exc
 
     if "@" in parts.netloc and not with_user:
@@ -91,6 +97,13 @@ def _check_url(
     if parts.scheme not in schemes or not parts.hostname:
         shown = f"{parts.scheme}://{parts.hostname or ''}" if with_user else url
         raise OptionsError(f"the {what} must be a URL like {expected}, not {shown!r}")
+
+    labels = parts.hostname.removesuffix(".").split(".")
+    if not all(0 < len(label) <= LABEL_CHARACTERS for label in labels):
+        raise OptionsError(
+            f"the {what}'s URL has the host {parts.hostname!r}, which no name can be: "
+            f"its parts must have 1 to {LABEL_CHARACTERS} characters"
+        )
 
     if parts.query or parts.fragment:
         raise OptionsError(f"the {what}'s URL cannot have a query or a fragment")

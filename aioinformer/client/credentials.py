@@ -48,7 +48,9 @@ class Credentials:
         self._file = Path(token_file) if token_file is not None else None
         self._read_at: float | None = None
         self._header = ""
-        self._reading = asyncio.Lock()
+        # Of the loop in which they are used; another one, later, gets its own.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
 
         if token.strip():
             self._header = _bearer(token, "the token")
@@ -66,7 +68,7 @@ class Credentials:
             Safe: nothing is lost, call again.
         """
         if self._file is not None and self._is_due():
-            async with self._reading:
+            async with self._reading():
                 if self._is_due():
                     await self._read(self._file)
 
@@ -87,15 +89,26 @@ class Credentials:
             Safe: nothing is lost, call again.
         """
         if self._file is not None:
-            async with self._reading:
+            async with self._reading():
                 if self._header == refused:
                     await self._read(self._file)
 
         return self._header != refused
 
+    def _reading(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._lock = loop, asyncio.Lock()
+            self._read_at = None
+
+        return self._lock
+
     def _is_due(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        return self._read_at is None or now - self._read_at >= REREAD_SECONDS
+        loop = asyncio.get_running_loop()
+        if self._read_at is None or loop is not self._loop:
+            return True  # times of another loop say nothing here
+
+        return loop.time() - self._read_at >= REREAD_SECONDS
 
     async def _read(self, file: Path) -> None:
         try:

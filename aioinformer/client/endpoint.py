@@ -13,14 +13,15 @@ from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
 from aioinformer.client.tls import TLSOptions
 from aioinformer.client.verbs import Request
-from aioinformer.errors import OptionsError, WrongLoop
+from aioinformer.errors import OptionsError, TransportError, WrongLoop
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Mapping
 
     from aioinformer.client.config import ConfigSource
-    from aioinformer.client.transport import Response, Transport
+    from aioinformer.client.exchange import Response
+    from aioinformer.client.transport import Transport
 
 __all__ = ["Endpoint"]
 
@@ -42,10 +43,13 @@ class Endpoint:
     def __init__(self, source: ClientConfig | ConfigSource) -> None:
         self._source = source
         self._config = source if isinstance(source, ClientConfig) else None
-        self._entering = False
-        # Invariant: the loop is that of the transport, if there is one.
+        # The `start()` under way, which `close()` takes away from it.
+        self._entering: object | None = None
+        # Invariant: the loop is that of the transport, or of the last one.
         self._transport: Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # What a `close()` under way closes.
+        self._leaving: Transport | None = None
 
     # ------------------------------------------------------------ where to
 
@@ -173,19 +177,23 @@ class Endpoint:
 
         Raises:
             OptionsError: If it is entered already, or the configuration cannot work.
+            TransportError: If it was closed meanwhile.
 
         Cancellation:
             Safe: it is as if it had not been called.
         """
-        if self._entering or self._transport is not None:
+        if self._entering is not None or self._transport is not None:
             raise OptionsError(f"{self} is entered already: it cannot be twice at once")
 
-        self._entering = True
+        entering = self._entering = object()
         try:
             config, context = await asyncio.to_thread(_prepare, self._source)
             await config.credentials.header()
+            if self._entering is not entering:
+                raise TransportError(f"{self} was closed while it was being entered")
         finally:
-            self._entering = False
+            if self._entering is entering:
+                self._entering = None
 
         from aioinformer.client.transport import Transport
 
@@ -196,7 +204,8 @@ class Endpoint:
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent.
 
-        Requests and watches under way end with `TransportError`.
+        Requests and watches under way end with `TransportError`, and so does a
+        `start()` under way. While another task closes it, this waits for the same end.
 
         Raises:
             WrongLoop: If it was entered in another event loop.
@@ -204,10 +213,18 @@ class Endpoint:
         Cancellation:
             Deferred until it is done; that takes 5 s at most.
         """
-        if self._transport is not None:
-            transport = self._live()
-            self._transport = None
+        self._entering = None
+        transport = self._transport or self._leaving
+        if transport is None:
+            return
+
+        self._check_loop()
+        self._transport, self._leaving = None, transport
+        try:
             await transport.close()
+        finally:
+            if self._leaving is transport:
+                self._leaving = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -247,9 +264,9 @@ class Endpoint:
 
         Raises:
             ApiError: If the server refused; its subclasses say why.
-            TransportError: If the network failed.
+            TransportError: If the network failed, or the client was closed.
             DecodeError: If the answer is a web page.
-            OptionsError: If the client is not entered.
+            OptionsError: If the client was never entered.
             WrongLoop: If it was entered in another event loop.
 
         Cancellation:
@@ -276,13 +293,20 @@ class Endpoint:
         return b"".join(pieces)
 
     def _live(self) -> Transport:
-        if self._transport is None:
+        if self._transport is not None:
+            self._check_loop()
+            return self._transport
+
+        if self._loop is None:
             raise OptionsError(_NOT_ENTERED)
 
+        # Its owner's doing, perhaps just now: to whoever uses it, it is like a network
+        # that went away.
+        raise TransportError(f"{self} was closed: it must be entered again")
+
+    def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop(f"{self} was entered in another event loop")
-
-        return self._transport
 
 
 def _prepare(

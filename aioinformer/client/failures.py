@@ -31,20 +31,26 @@ EXCERPT_CHARACTERS = 200
 
 
 @contextmanager
-def mapped(server: str) -> Iterator[None]:
+def mapped(server: str, *, proxied: bool = False) -> Iterator[None]:
     """Map what the block raises; only for blocks that run none of the user's code.
+
+    Args:
+        server: For the messages.
+        proxied: True if connections go to a proxy.
 
     Raises:
         TransportError: If the network failed.
     """
     try:
         yield
-    except (aiohttp.ClientError, HttpProcessingError, OSError) as exc:
+    except (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError) as exc:
         _forget_headers(exc)
-        raise transport_error(exc, server) from exc
+        raise transport_error(exc, server, proxied=proxied) from exc
 
 
-def transport_error(exc: BaseException, server: str) -> TransportError:
+def transport_error(
+    exc: BaseException, server: str, *, proxied: bool = False
+) -> TransportError:
     """Say what failed between us and `server`, and what to do."""
     cause = getattr(exc, "os_error", None) or exc
     match exc:
@@ -59,10 +65,20 @@ def transport_error(exc: BaseException, server: str) -> TransportError:
                 f"cannot be spoken to by TLS: {cause}. Check that it speaks TLS on "
                 "this port and accepts the client's certificate."
             )
-        case aiohttp.ClientConnectorDNSError():
+        case aiohttp.ClientConnectorDNSError() | UnicodeError() if proxied:
+            what = (
+                "is behind a proxy whose name cannot be looked up: "
+                f"{cause}. Check proxy-url and DNS."
+            )
+        case aiohttp.ClientConnectorDNSError() | UnicodeError():
             what = f"has a name that cannot be looked up: {cause}. Check name and DNS."
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
             what = f"is behind a proxy that failed: {exc}. Check proxy-url."
+        case aiohttp.ConnectionTimeoutError() if proxied:
+            what = (
+                "is behind a proxy, and one of the two does not answer to connections. "
+                "Check proxy-url, the server's address, and the firewalls in between."
+            )
         case aiohttp.ConnectionTimeoutError():
             what = (
                 "does not answer to connections. Check its address, and the firewalls "
@@ -129,13 +145,12 @@ def retry_after_seconds(value: str) -> float | None:
 
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+
+        return max(0.0, (when - datetime.now(tz=UTC)).total_seconds())
+    except (ValueError, OverflowError):
         return None
-
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-
-    return max(0.0, (when - datetime.now(tz=UTC)).total_seconds())
 
 
 def _forget_headers(exc: BaseException) -> None:

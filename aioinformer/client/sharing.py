@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from aioinformer._tasks import finish
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -15,9 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["entered_together"]
 
+# Closing takes 5 s at most, for each of those who may be at it before.
+_LEAVE_SECONDS = 30.0
+
 
 @dataclass(slots=True)
 class _Share:
+    """Who has entered a client together, on one loop."""
+
+    loop: asyncio.AbstractEventLoop
     users: int = 0
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -36,9 +44,9 @@ async def entered_together(client: Client) -> AsyncIterator[None]:
         OptionsError: If there is no usable configuration to enter it with.
 
     Cancellation:
-        Safe: what was entered is left again.
+        What was entered is left again, which is waited for: a few seconds at most.
     """
-    share = _SHARES.setdefault(client, _Share())
+    share = _share_of(client)
     async with share.changing:
         ours = share.users > 0 or not client.entered
         if ours and not share.users:
@@ -50,8 +58,20 @@ async def entered_together(client: Client) -> AsyncIterator[None]:
         yield
     finally:
         if ours:
-            share.users -= 1
-            if not share.users:
-                async with share.changing:
-                    if not share.users:
-                        await client.close()
+            await finish(_leave(share, client), within_seconds=_LEAVE_SECONDS)
+
+
+def _share_of(client: Client) -> _Share:
+    loop = asyncio.get_running_loop()
+    share = _SHARES.get(client)
+    if share is None or share.loop is not loop:
+        share = _SHARES[client] = _Share(loop)
+
+    return share
+
+
+async def _leave(share: _Share, client: Client) -> None:
+    async with share.changing:
+        share.users -= 1
+        if not share.users:
+            await client.close()

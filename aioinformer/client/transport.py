@@ -7,29 +7,32 @@ end here.
 from __future__ import annotations
 
 import asyncio
+import base64
 import importlib.metadata
 import logging
 import socket
 import weakref
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from yarl import URL
 
 from aioinformer._tasks import finish
+from aioinformer.client.exchange import PIECE_BYTES, Head, Response
 from aioinformer.client.failures import api_error, mapped
 from aioinformer.errors import DecodeError, TransportError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+
+    from aiohttp.abc import AbstractStreamWriter
 
     from aioinformer.client.config import ClientConfig
+    from aioinformer.client.exchange import Exchange
     from aioinformer.client.verbs import Request
     from aioinformer.errors import ApiError
 
-__all__ = ["Response", "Transport"]
+__all__ = ["Transport"]
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +46,6 @@ def _user_agent() -> str:
 
 # Read from a file, so once: this module is imported in a thread.
 USER_AGENT = _user_agent()
-
-# One read of the loop, and little enough to split without anybody noticing.
-PIECE_BYTES = 64 * 1024
 
 # A Status is short, except for a list of causes; what a proxy says is cut anyway.
 ERROR_BODY_BYTES = 256 * 1024
@@ -65,95 +65,8 @@ KEEPALIVE = (
 )
 
 
-class Response:
-    """An answer whose head has arrived and is no error; read its body in pieces.
-
-    Attributes:
-        raw: The answer as aiohttp gave it. Its own methods raise its own errors.
-    """
-
-    __slots__ = ("_config", "_opened", "raw")
-
-    def __init__(
-        self,
-        raw: aiohttp.ClientResponse,
-        config: ClientConfig,
-        opened: set[Response],
-    ) -> None:
-        self.raw = raw
-        self._config = config
-        self._opened = opened
-        opened.add(self)
-
-    @property
-    def status(self) -> int:
-        """The HTTP status code."""
-        return self.raw.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers; names in any case."""
-        return self.raw.headers
-
-    async def read_some(
-        self, limit: int = PIECE_BYTES, *, patient: bool = False
-    ) -> bytes:
-        """Wait for the next bytes of the body, and return those that have arrived.
-
-        Args:
-            limit: Return at most so many bytes.
-            patient: True to wait for ever, False for `read_seconds`.
-
-        Returns:
-            Bytes; none at the end of the body.
-
-        Raises:
-            TransportError: If the connection broke, the body is cut off, or nothing
-                came for too long.
-
-        Cancellation:
-            Safe: nothing is lost, call again.
-        """
-        server, seconds = self._config.server, self._config.read_seconds
-        try:
-            async with asyncio.timeout(None if patient else seconds):
-                with mapped(server):
-                    return await self.raw.content.read(limit)
-
-        except TimeoutError as exc:
-            raise TransportError(
-                f"{server} sent nothing for {seconds:g} s in the middle of an answer. "
-                "Trying again may help."
-            ) from exc
-
-    async def read(self) -> bytes:
-        """Read the body to its end.
-
-        Raises:
-            TransportError: As `read_some()` does.
-
-        Cancellation:
-            Safe, but what was read is lost.
-        """
-        pieces = []
-        while piece := await self.read_some():
-            pieces.append(piece)
-
-        return b"".join(pieces)
-
-    def close(self) -> None:
-        """Let the connection go; it is aborted if the body was not read to its end.
-
-        Whoever waits for bytes gets a `TransportError`. Idempotent.
-        """
-        self._opened.discard(self)
-        connection = self.raw.connection
-        transport = connection.transport if connection is not None else None
-        if transport is not None:
-            # Closing would wait for the other side to say good-bye by TLS.
-            transport.abort()
-
-        self.raw.close()
+# What a connection that was kept alive fails with, if the server had closed it.
+_DEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 
 class Transport:
@@ -168,7 +81,10 @@ class Transport:
         self._config = config
         # Weak: a closed socket leaves it by itself.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._opened: set[Response] = set()
+        self._closed = False
+        # Heads that are waited for, and answers that are read.
+        self._in_flight: set[Exchange] = set()
+        self._proxy, self._proxy_header = _proxy(config.proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -180,7 +96,8 @@ class Transport:
             trust_env=False,
             read_bufsize=PIECE_BYTES,
             timeout=aiohttp.ClientTimeout(total=None, connect=config.connect_seconds),
-            trace_configs=[self._tracing()],
+            trace_configs=[_tracing(config.head_seconds)],
+            middlewares=(self._send_once,),
             headers={
                 "Accept": "application/json",
                 "Accept-Encoding": _encoding(gzip=config.gzip),
@@ -216,7 +133,9 @@ class Transport:
             if not 200 <= response.status < 300:
                 raise await self._refusal(request, response)
 
-            if response.raw.content_type == "text/html":
+            # Not `raw.content_type`: a strange header would make it raise.
+            kind = response.headers.get("Content-Type", "").partition(";")[0]
+            if kind.strip().lower() == "text/html":
                 raise DecodeError(
                     f"{self._config.server} answered with a web page. Is a proxy or a "
                     "log-in in between, or the URL not that of an API server?"
@@ -239,9 +158,14 @@ class Transport:
             logger.warning("connections to %s did not close", self._config.server)
 
     async def _close(self) -> None:
-        # aiohttp would close their connections too, but wake nobody who reads.
-        for response in list(self._opened):
-            response.close()
+        # aiohttp would close their connections too, but wake nobody who reads, and
+        # cancel whoever looks up a name.
+        self._closed = True
+        while self._in_flight:
+            for each in list(self._in_flight):
+                each.close()
+
+            await asyncio.sleep(0.001)
 
         await self._session.close()
         # Polled, as sockets tell nobody that they were closed.
@@ -249,6 +173,72 @@ class Transport:
             await asyncio.sleep(0.001)
 
     async def _head(self, request: Request, authorization: str) -> Response:
+        if self._closed:
+            raise self._gone()
+
+        config, head = self._config, Head()
+        try:
+            # Its clock starts when the request has been sent: see `_tracing()`.
+            async with head.patience:
+                self._in_flight.add(head)
+                try:
+                    raw = await self._ask(request, authorization, head)
+                finally:
+                    self._in_flight.discard(head)
+
+        except TimeoutError as exc:
+            if head.closed:
+                raise self._gone() from exc
+
+            raise TransportError(
+                f"{config.server} took the request and did not answer for "
+                f"{config.head_seconds:g} s. Trying again may help."
+            ) from exc
+
+        return Response(raw, config, self._in_flight)
+
+    def _gone(self) -> TransportError:
+        return TransportError(
+            f"the client of {self._config.server} was closed meanwhile"
+        )
+
+    async def _ask(
+        self, request: Request, authorization: str, head: Head
+    ) -> aiohttp.ClientResponse:
+        """Send it, and once more if nothing but a dead connection can be the reason.
+
+        A server closes connections that were idle for long, perhaps just when we use
+        one. Whether it still did what we asked for cannot be known, so this is for
+        reading only.
+        """
+        try:
+            return await self._request(request, authorization, head)
+        except TransportError as exc:
+            died = head.reused and isinstance(exc.__cause__, _DEAD)
+            if not died or request.method != "GET":
+                raise
+
+        logger.debug("a kept-alive connection to %s was dead", self._config.server)
+        return await self._request(request, authorization, head)
+
+    async def _request(
+        self, request: Request, authorization: str, head: Head
+    ) -> aiohttp.ClientResponse:
+        config = self._config
+        with mapped(config.server, proxied=self._proxy is not None):
+            return await self._session.request(
+                request.method,
+                URL(config.server + request.target, encoded=True),
+                data=None if request.body is None else _Content(request.body),
+                headers=self._headers(request, authorization),
+                allow_redirects=False,
+                proxy=self._proxy,
+                proxy_headers=self._proxy_header if config.secure else None,
+                server_hostname=config.tls.server_name or None,
+                trace_request_ctx=head,
+            )
+
+    def _headers(self, request: Request, authorization: str) -> dict[str, str]:
         headers = {"Authorization": authorization} if authorization else {}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -256,33 +246,21 @@ class Transport:
         if request.gzip is not None:
             headers["Accept-Encoding"] = _encoding(gzip=request.gzip)
 
-        config = self._config
-        if self._session.closed:
-            raise TransportError(f"the client of {config.server} was closed meanwhile")
+        if not self._config.secure:
+            headers |= self._proxy_header  # no tunnel: the proxy reads the request
 
-        try:
-            # Its clock starts when the request has been sent: see `_tracing()`.
-            async with asyncio.timeout(None) as patience:
-                with mapped(config.server):
-                    raw = await self._session.request(
-                        request.method,
-                        URL(config.server + request.target, encoded=True),
-                        # As a stream, since aiohttp warns about bytes above 1 MiB.
-                        data=None if request.body is None else BytesIO(request.body),
-                        headers=headers,
-                        allow_redirects=False,
-                        proxy=config.proxy or None,
-                        server_hostname=config.tls.server_name or None,
-                        trace_request_ctx=patience,
-                    )
+        return headers
 
-        except TimeoutError as exc:
-            raise TransportError(
-                f"{config.server} took the request and did not answer for "
-                f"{config.head_seconds:g} s. Trying again may help."
-            ) from exc
+    async def _send_once(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Take from aiohttp what it would do about a connection that broke.
 
-        return Response(raw, config, self._opened)
+        It repeats PUT and DELETE as well, and may have lost the body by then: a dry run
+        would be done in earnest. It repeats nothing that fails with an error of ours.
+        """
+        with mapped(self._config.server, proxied=self._proxy is not None):
+            return await handler(request)
 
     async def _refusal(self, request: Request, response: Response) -> ApiError:
         body = b""
@@ -302,15 +280,6 @@ class Transport:
         error.add_note(f"in answer to {request.method} {request.path}")
         return error
 
-    def _tracing(self) -> aiohttp.TraceConfig:
-        async def start_the_clock(_session: Any, context: Any, _params: Any) -> None:
-            now = asyncio.get_running_loop().time()
-            context.trace_request_ctx.reschedule(now + self._config.head_seconds)
-
-        tracing = aiohttp.TraceConfig()
-        tracing.on_request_headers_sent.append(start_the_clock)
-        return tracing
-
     def _open_socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
         opened = socket.socket(family, kind, protocol)
@@ -325,3 +294,52 @@ class Transport:
 
 def _encoding(*, gzip: bool) -> str:
     return "gzip" if gzip else "identity"
+
+
+def _tracing(head_seconds: float) -> aiohttp.TraceConfig:
+    """Tell a `Head`, which is the context of its request, how that gets on."""
+
+    async def reuse(_session: Any, context: Any, _params: Any) -> None:
+        context.trace_request_ctx.reused = True
+
+    async def start_the_clock(_session: Any, context: Any, _params: Any) -> None:
+        context.trace_request_ctx.start_clock(head_seconds)
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(reuse)
+    tracing.on_request_headers_sent.append(start_the_clock)
+    return tracing
+
+
+def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
+    """The proxy without its password, which errors would show, and a header with it."""
+    if not url:
+        return None, {}
+
+    proxy = URL(url)
+    if proxy.user is None and proxy.password is None:
+        return proxy, {}
+
+    pair = f"{proxy.user or ''}:{proxy.password or ''}".encode()
+    header = {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return proxy.with_user(None), header
+
+
+class _Content(aiohttp.Payload):
+    """A body: written in pieces, and as often as it takes.
+
+    aiohttp warns about large `bytes`, and reads a file only once.
+    """
+
+    _value: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self._value)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self._value.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for start in range(0, len(self._value), PIECE_BYTES):
+            await writer.write(self._value[start : start + PIECE_BYTES])

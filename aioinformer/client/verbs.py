@@ -12,6 +12,7 @@ import orjson
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject
+from aioinformer.model.plain import plain
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 Body: TypeAlias = Any
-"""A dict, `KubeObject`, `msgspec.Struct`, or anything with Pydantic's `model_dump`."""
+"""A dict, `KubeObject`, `msgspec.Struct`, anything with Pydantic's `model_dump`, or a
+model of kubernetes_asyncio; also inside of dicts."""
 
 PatchType: TypeAlias = Literal["merge", "json", "strategic", "apply"]
 
@@ -184,7 +186,10 @@ def delete(
     options = {key: value for key, value in options.items() if value is not None}
     envelope = {"apiVersion": "v1", "kind": "DeleteOptions"}
     content = orjson.dumps(envelope | options) if options else None
-    return Request("DELETE", resource.path(namespace, name), params or {}, content)
+    # Said twice, as a server that reads a body looks at nothing else, and one that got
+    # none must not take it for earnest.
+    params = {**(params or {}), **_writing(dry_run, None)}
+    return Request("DELETE", resource.path(namespace, name), params, content)
 
 
 def named(resource: Resource, name: str) -> str:
@@ -212,18 +217,18 @@ def encode(body: Body) -> bytes:
         if isinstance(body, msgspec.Struct):
             return msgspec.json.encode(body)
 
-        if hasattr(body, "model_dump"):
-            body = body.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if hasattr(body, "model_dump") or hasattr(body, "openapi_types"):
+            body = plain(body)
 
         if isinstance(body, Mapping | Sequence) and not isinstance(body, str | bytes):
-            return orjson.dumps(body, default=_plain)
+            return orjson.dumps(body, default=plain)
 
     except (TypeError, ValueError) as exc:
         raise OptionsError(f"the body cannot be written as JSON: {exc}") from exc
 
     raise OptionsError(
-        "a body is a dict, KubeObject, msgspec Struct or Pydantic model, "
-        f"not {type(body).__name__}"
+        "a body is a dict, KubeObject, msgspec Struct, Pydantic or kubernetes_asyncio "
+        f"model, not {type(body).__name__}"
     )
 
 
@@ -245,21 +250,3 @@ def _identity(content: bytes) -> _Metadata:
 
 def _writing(dry_run: bool, field_manager: str | None) -> dict[str, str]:
     return {"dryRun": "All" if dry_run else "", "fieldManager": field_manager or ""}
-
-
-def _plain(value: object) -> Any:
-    """Teach `orjson` read-only views and what is inside of dicts."""
-    for method in ("to_dict", "to_list"):
-        if hasattr(value, method):
-            return getattr(value, method)()
-
-    if isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value)
-
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-    if isinstance(value, Mapping):
-        return dict(value)
-
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
 
@@ -35,7 +35,7 @@ class FieldRequirement:
 
     Raises:
         OptionsError: If the name of the field is empty, or contains a blank or one of
-            `,`, `=`, `!` and a backslash.
+            `,`, `=`, `!` and a backslash; if the operator is another.
     """
 
     field: str
@@ -45,6 +45,9 @@ class FieldRequirement:
     def __post_init__(self) -> None:
         if not _FIELD.fullmatch(self.field):
             raise OptionsError(f"{self.field!r} is not the name of a field")
+
+        if self.operator not in get_args(FieldOperator):
+            raise OptionsError(f"{self.operator!r} is no operator of a field selector")
 
     def __str__(self) -> str:
         escaped = _SPECIAL.sub(r"\\\g<0>", self.value)

@@ -38,9 +38,10 @@ def meta_namespace_key(obj: object) -> str:
 
     key = getattr(obj, "key", None)
     if isinstance(key, str):
-        return key
+        namespace, name = "", key if key[-1:] != "/" else ""
+    else:
+        namespace, name = _names_of(obj)
 
-    namespace, name = _names_of(obj)
     if not name or not isinstance(name, str):
         raise OptionsError(f"this {type(obj).__name__} has no name to make a key of")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from aioinformer.errors import OptionsError
 
@@ -46,7 +46,7 @@ class LabelRequirement:
             `in` and `notin`, none for `exists` and `!`.
 
     Raises:
-        OptionsError: If the key, a value or their number is not allowed.
+        OptionsError: If the key, the operator, a value or their number is not allowed.
     """
 
     key: str
@@ -56,6 +56,9 @@ class LabelRequirement:
     def __post_init__(self) -> None:
         if not all(isinstance(text, str) for text in (self.key, *self.values)):
             raise OptionsError(f"label {self.key!r}: keys and values are strings")
+
+        if self.operator not in get_args(LabelOperator):
+            raise OptionsError(f"{self.operator!r} is no operator of a label selector")
 
         problem = (
             key_problem(self.key)

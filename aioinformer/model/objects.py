@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -15,10 +15,10 @@ import orjson
 from aioinformer.errors import DecodeError
 from aioinformer.model.head import LabelTable, read_head
 from aioinformer.model.paths import Path, path_reader
+from aioinformer.model.plain import plain
 from aioinformer.model.views import (
     ObjectContext,
     ReadOnlyDict,
-    ReadOnlyList,
     decode_json,
     read_only,
     refuse,
@@ -83,7 +83,7 @@ class KubeObject(
             return source
 
         if isinstance(source, Mapping):
-            body = orjson.dumps(source, default=_plain)
+            body = orjson.dumps(source, default=plain)
         else:
             body = bytes(source)
             decode_json(body, "a new object")
@@ -224,14 +224,7 @@ class KubeObject(
         Raises:
             DecodeError: If the object does not fit the type; the text says where.
         """
-        decode: Callable[[bytes], Any]
-        if (validate := getattr(kind, "model_validate_json", None)) is not None:
-            decode = validate
-        elif hasattr(kind, "openapi_types"):
-            decode = _client_model_reader(kind)
-        else:
-            decode = msgspec.json.Decoder(kind).decode
-
+        decode = _reader(kind)
         try:
             return cast("T", decode(self.raw))
         except (ValueError, RecursionError) as exc:
@@ -290,17 +283,28 @@ _LABELS = LabelTable()
 _NOTHING = ReadOnlyDict({})
 
 
-def _plain(value: object) -> Any:
-    """Teach `orjson` the read-only views, and other mappings."""
-    match value:
-        case KubeObject() | ReadOnlyDict():
-            return value.to_dict()
-        case ReadOnlyList():
-            return value.to_list()
-        case Mapping():
-            return dict(value)
-        case _:
-            raise TypeError(f"not JSON: {type(value).__name__}")
+def _reader(kind: Any) -> Callable[[bytes], Any]:
+    """What decodes JSON into `kind`."""
+    try:
+        return _kept_reader(kind)
+    except TypeError:
+        # An annotated type need not be hashable. If that is not why, it fails again.
+        return _new_reader(kind)
+
+
+def _new_reader(kind: Any) -> Callable[[bytes], Any]:
+    if hasattr(kind, "model_validate_json"):
+        return cast("Callable[[bytes], Any]", kind.model_validate_json)
+
+    if hasattr(kind, "openapi_types"):
+        return _client_model_reader(kind)
+
+    return msgspec.json.Decoder(kind).decode
+
+
+# Making one costs ten times what decoding a pod does. A program reads into a few types,
+# but may make new ones as it runs.
+_kept_reader = lru_cache(maxsize=64)(_new_reader)
 
 
 def _reason(error: Exception) -> str:

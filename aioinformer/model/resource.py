@@ -65,8 +65,14 @@ class Resource:
             subresource: Such as `"status"`; only together with a name.
 
         Raises:
-            OptionsError: A namespace for a cluster-scoped kind, or a name without one.
+            OptionsError: A namespace for a cluster-scoped kind, or a name without one;
+                something that cannot be a part of a path, as in client-go: `.`, `..`,
+                or with a slash or a percent sign.
         """
+        for part in (namespace or "", name, subresource):
+            if part in {".", ".."} or "/" in part or "%" in part:
+                raise OptionsError(f"{part!r} cannot name anything in {self}")
+
         if namespace and not self.namespaced:
             raise OptionsError(f"{self} is cluster-scoped and has no namespaces")
 

@@ -1,0 +1,154 @@
+"""One exchange: the wait for the head of an answer, then the answer and its body.
+
+Both can be ended from outside, by `close()`: whoever waits gets a `TransportError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+from aioinformer.client.failures import mapped
+from aioinformer.errors import TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import aiohttp
+
+    from aioinformer.client.config import ClientConfig
+
+__all__ = ["Exchange", "Head", "Response"]
+
+# One read of the loop, and little enough to split without anybody noticing.
+PIECE_BYTES = 64 * 1024
+
+
+class Head:
+    """The wait for the head of an answer.
+
+    The task that waits enters `patience`, and gets a `TimeoutError` there if it ends.
+
+    Attributes:
+        patience: Without a limit until the clock starts.
+        closed: True if it was ended by `close()`.
+        reused: True if the connection had carried another request before.
+    """
+
+    __slots__ = ("closed", "patience", "reused")
+
+    def __init__(self) -> None:
+        self.patience = asyncio.timeout(None)
+        self.closed = False
+        self.reused = False
+
+    def start_clock(self, seconds: float) -> None:
+        """Wait so much longer and no more; after `close()` it changes nothing."""
+        if not self.closed:
+            self._end_in(seconds)
+
+    def close(self) -> None:
+        """End the wait, at once. Idempotent."""
+        if not self.closed:
+            self.closed = True
+            self._end_in(0.0)
+
+    def _end_in(self, seconds: float) -> None:
+        # One that is over cannot be given another end.
+        if not self.patience.expired():
+            self.patience.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
+class Response:
+    """An answer whose head has arrived and is no error; read its body in pieces.
+
+    Attributes:
+        raw: The answer as aiohttp gave it. Its own methods raise its own errors.
+    """
+
+    __slots__ = ("_config", "_in_flight", "raw")
+
+    def __init__(
+        self,
+        raw: aiohttp.ClientResponse,
+        config: ClientConfig,
+        in_flight: set[Exchange],
+    ) -> None:
+        self.raw = raw
+        self._config = config
+        self._in_flight = in_flight
+        in_flight.add(self)
+
+    @property
+    def status(self) -> int:
+        """The HTTP status code."""
+        return self.raw.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; names in any case."""
+        return self.raw.headers
+
+    async def read_some(
+        self, limit: int = PIECE_BYTES, *, patient: bool = False
+    ) -> bytes:
+        """Wait for the next bytes of the body, and return those that have arrived.
+
+        Args:
+            limit: Return at most so many bytes.
+            patient: True to wait for ever, False for `read_seconds`.
+
+        Returns:
+            Bytes; none at the end of the body.
+
+        Raises:
+            TransportError: If the connection broke, the body is cut off, or nothing
+                came for too long.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
+        """
+        server, seconds = self._config.server, self._config.read_seconds
+        try:
+            async with asyncio.timeout(None if patient else seconds):
+                with mapped(server):
+                    return await self.raw.content.read(limit)
+
+        except TimeoutError as exc:
+            raise TransportError(
+                f"{server} sent nothing for {seconds:g} s in the middle of an answer. "
+                "Trying again may help."
+            ) from exc
+
+    async def read(self) -> bytes:
+        """Read the body to its end.
+
+        Raises:
+            TransportError: As `read_some()` does.
+
+        Cancellation:
+            Safe, but what was read is lost.
+        """
+        pieces = []
+        while piece := await self.read_some():
+            pieces.append(piece)
+
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Let the connection go; it is aborted if the body was not read to its end.
+
+        Whoever waits for bytes gets a `TransportError`. Idempotent.
+        """
+        self._in_flight.discard(self)
+        connection = self.raw.connection
+        transport = connection.transport if connection is not None else None
+        if transport is not None:
+            # Closing would wait for the other side to say good-bye by TLS.
+            transport.abort()
+
+        self.raw.close()
+
+
+Exchange: TypeAlias = Head | Response
+"""What is under way with the server."""

@@ -1,0 +1,135 @@
+"""Whole lists, page by page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from canned import CannedServer, list_body
+
+from aioinformer.client import Client, ListWatch
+from aioinformer.errors import DecodeError, ResourceExpired
+from aioinformer.model.resources import PODS
+from aioinformer.watch import ListOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ALL = "/api/v1/namespaces/x/pods"
+EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+def page(server: CannedServer, *names: str, token: str = "") -> None:
+    server.text(list_body(*names, token=token).decode(), 200, "application/json")
+
+
+async def test_lists_everything_in_one_answer(server: CannedServer) -> None:
+    page(server, "a", "b")
+
+    async with Client.from_url(server.url) as client:
+        found = await client.list(PODS, namespace="x", resource_version="0")
+
+    assert [it.name for it in found] == ["a", "b"]
+    assert server.seen[0].target == f"{ALL}?resourceVersion=0"
+
+
+async def test_follows_the_pages_of_a_list(server: CannedServer) -> None:
+    page(server, "a", "b", token="t 1")
+    page(server, token="t 2")
+    page(server, "c")
+
+    async with Client.from_url(server.url) as client:
+        found = await client.list(
+            PODS, label_selector="app in (a,b)", limit=2, resource_version="5"
+        )
+
+    selector = "labelSelector=app+in+%28a%2Cb%29&limit=2"
+    assert [it.name for it in found] == ["a", "b", "c"]
+    assert [seen.target for seen in server.seen] == [
+        f"/api/v1/pods?{selector}&resourceVersion=5",
+        f"/api/v1/pods?{selector}&continue=t+1",
+        f"/api/v1/pods?{selector}&continue=t+2",
+    ]
+
+
+async def test_reads_all_at_once_after_a_list_expired(server: CannedServer) -> None:
+    page(server, "old", token="t")
+    server.json(EXPIRED, 410)
+    page(server, "a", "b")
+
+    async with Client.from_url(server.url) as client:
+        found = await client.list(PODS, limit=1)
+
+    assert [it.name for it in found] == ["a", "b"]
+    assert server.seen[-1].target == "/api/v1/pods"
+
+
+async def test_an_expired_version_of_a_whole_list_is_an_error(
+    server: CannedServer,
+) -> None:
+    server.json(EXPIRED, 410)
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(ResourceExpired):
+            await client.list(PODS, resource_version="5")
+
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("limit", [0, 5])
+async def test_a_version_that_is_too_old_is_an_error_with_pages_too(
+    server: CannedServer, limit: int
+) -> None:
+    server.json(EXPIRED, 410)
+    page(server, "newer")
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(ResourceExpired):
+            await client.list(PODS, limit=limit, resource_version="5")
+
+    assert len(server.seen) == 1
+
+
+async def test_does_not_read_more_than_the_rest_it_was_asked_for(
+    server: CannedServer,
+) -> None:
+    page(server, "b", token="2")
+    server.json(EXPIRED, 410)
+    page(server, "a", "b", "c")
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(ResourceExpired):
+            await ListWatch(client, PODS).read_all(
+                ListOptions(limit=1, continue_token="1")
+            )
+
+    assert len(server.seen) == 2
+
+
+async def test_reads_all_at_once_only_once(server: CannedServer) -> None:
+    page(server, "a", token="1")
+    server.json(EXPIRED, 410)
+    page(server, "a", token="2")
+    server.json(EXPIRED, 410)
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(ResourceExpired):
+            await client.list(PODS, limit=1)
+
+    assert len(server.seen) == 4
+
+
+async def test_a_page_that_leads_to_itself_is_an_error(server: CannedServer) -> None:
+    page(server, "a", token="1")
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(DecodeError, match="same again"):
+            await client.list(PODS, limit=1)
+
+    assert len(server.seen) == 2

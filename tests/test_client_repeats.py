@@ -1,0 +1,130 @@
+"""What is sent again when a connection breaks, and what never is."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import bytes_server
+
+from aioinformer.client import Client
+from aioinformer.errors import TransportError
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from aioinformer.model import KubeObject
+
+BODY_OBJECT = {"metadata": {"name": "a", "namespace": "x"}}
+BODY = b'{"metadata":{"name":"a","namespace":"x"}}'
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+
+# What becomes of a request.
+SERVED = "served"
+DROPPED = "dropped"
+
+
+@asynccontextmanager
+async def dropping(*fates: str) -> AsyncIterator[tuple[Client, list[str]]]:
+    """A client, and the requests that its server has read; it drops some of them."""
+    seen: list[str] = []
+    coming = deque(fates)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while request := await read_request(reader):
+            seen.append(request)
+            if coming.popleft() == DROPPED:
+                writer.close()
+                return
+
+            writer.write(ANSWER)
+
+    async with (
+        bytes_server(talk) as address,
+        Client.from_url(f"http://{address}") as client,
+    ):
+        yield client, seen
+
+
+async def read_request(reader: asyncio.StreamReader) -> str:
+    """Method and body; nothing at the end of the connection."""
+    length, method = 0, (await reader.readline()).partition(b" ")[0]
+    while len(line := await reader.readline()) > 2:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+
+    return (method + b" " + await reader.readexactly(length)).decode().strip()
+
+
+async def get(client: Client) -> KubeObject:
+    return await client.get(PODS, "a", namespace="x")
+
+
+@pytest.mark.parametrize(
+    ("write", "sent"),
+    [
+        pytest.param(
+            lambda it: it.create(PODS, BODY_OBJECT),
+            f"POST {BODY.decode()}",
+            id="create",
+        ),
+        pytest.param(
+            lambda it: it.update(PODS, BODY_OBJECT), f"PUT {BODY.decode()}", id="update"
+        ),
+        pytest.param(
+            lambda it: it.patch(PODS, "a", {}, namespace="x"), "PATCH {}", id="patch"
+        ),
+        pytest.param(
+            lambda it: it.delete(PODS, "a", namespace="x", dry_run=True),
+            'DELETE {"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}',
+            id="delete",
+        ),
+        pytest.param(
+            lambda it: it.delete_collection(PODS, namespace="x"), "DELETE", id="no-body"
+        ),
+    ],
+)
+@pytest.mark.parametrize("kept_alive", [True, False])
+async def test_a_write_is_never_sent_again(
+    write: Callable[[Client], Coroutine[Any, Any, object]], sent: str, kept_alive: bool
+) -> None:
+    before = [SERVED] if kept_alive else []
+    async with dropping(*before, DROPPED, SERVED) as (client, seen):
+        for _ in before:
+            await get(client)
+
+        with pytest.raises(TransportError, match="closed the connection"):
+            await write(client)
+
+    assert seen[len(before) :] == [sent]
+
+
+async def test_a_read_is_sent_again_if_a_kept_connection_was_dead() -> None:
+    async with dropping(SERVED, DROPPED, SERVED) as (client, seen):
+        await get(client)
+        found = await get(client)
+
+    assert found.name == "a"
+    assert seen == ["GET"] * 3
+
+
+async def test_a_read_is_sent_again_once() -> None:
+    async with dropping(SERVED, DROPPED, DROPPED, SERVED) as (client, seen):
+        await get(client)
+        with pytest.raises(TransportError, match="closed the connection"):
+            await get(client)
+
+    assert len(seen) == 3
+
+
+async def test_a_read_is_not_sent_again_if_the_connection_was_new() -> None:
+    async with dropping(DROPPED, SERVED) as (client, seen):
+        with pytest.raises(TransportError, match="closed the connection"):
+            await get(client)
+
+    assert len(seen) == 1
