@@ -18,7 +18,7 @@ from aioinformer.errors import AioInformerError, OptionsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Bell", "Supervisor", "finish", "leaf_of"]
+__all__ = ["Bell", "Supervisor", "finish", "leaf_of", "together"]
 
 T = TypeVar("T")
 
@@ -76,6 +76,38 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
         raise failure
 
     return task.result()
+
+
+async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    """Run coroutines at the same time; the first failure ends the others.
+
+    For waiting in a user's own task. Unlike a TaskGroup, which before Python 3.13 can
+    leave it marked as cancelled, it never touches the caller.
+
+    Raises:
+        BaseException: What the first of them (in the order given) failed with.
+
+    Cancellation:
+        Passed on to all of them, and raised when they have ended.
+    """
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+        interrupted = None
+        for task in tasks:
+            interrupted = await _outlast(task) or interrupted
+
+    if interrupted is not None:
+        raise interrupted
+
+    for task in tasks:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure
 
 
 def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -12,7 +12,7 @@ from informer_helpers import settle
 from aioinformer import index_by
 from aioinformer.cache import index_by_label
 from aioinformer.client import Client
-from aioinformer.errors import InformerStopped, OptionsError
+from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer import SharedInformerFactory
 
 if TYPE_CHECKING:
@@ -227,3 +227,26 @@ async def test_the_same_index_may_be_asked_for_twice(
 
     with pytest.raises(OptionsError, match="app"):
         factory.informer("v1", "pods", indexers={"app": index_by_label("other")})
+
+
+# ---------------------------------------------------------------- the waiter's own task
+
+
+async def test_waiting_in_vain_leaves_the_callers_task_as_it_was(
+    factory: SharedInformerFactory,
+) -> None:
+    factory.informer("v1", "pods")
+    factory.informer("v1", "secrets")  # which the server does not serve
+    task = asyncio.current_task()
+    assert task is not None
+
+    async with factory:
+        for _ in range(2):
+            with pytest.raises(NotSynced):
+                await factory.wait_for_cache_sync(timeout=30)
+
+            assert task.cancelling() == 0
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await asyncio.Event().wait()

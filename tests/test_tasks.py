@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from task_helpers import cancelled, failing, slow_to_end
 
-from aioinformer._tasks import finish, leaf_of
+from aioinformer._tasks import finish, leaf_of, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -188,3 +188,48 @@ def test_leaf_of_keeps_the_outer_group_around_several() -> None:
     outer = ExceptionGroup("outer", [PAIR])
 
     assert leaf_of(outer) is outer
+
+
+# ---------------------------------------------------------------- together
+
+
+async def test_together_runs_all_at_the_same_time(looptime: float) -> None:
+    await together(asyncio.sleep(3), asyncio.sleep(2), asyncio.sleep(1))
+    await together()
+
+    assert looptime == 3
+
+
+async def test_the_first_failure_ends_the_others(record: list[str]) -> None:
+    async def fails() -> None:
+        await asyncio.sleep(1)
+        raise ValueError("failed")
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            record.append("ended")
+
+    task = asyncio.current_task()
+    with pytest.raises(ValueError, match="failed"):
+        await together(goes_on(), fails())
+
+    assert record == ["ended"]
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_cancellation_reaches_all_of_them(record: list[str]) -> None:
+    async def cleans_up() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(1)
+            record.append("ended")
+
+    task = asyncio.create_task(together(cleans_up(), cleans_up()))
+    await cancelled(task, after=1.0)
+
+    assert task.cancelled()
+    assert record == ["ended", "ended"]

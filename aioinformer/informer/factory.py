@@ -7,7 +7,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
-from aioinformer._tasks import Bell, Supervisor
+from aioinformer._tasks import Bell, Supervisor, together
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.sharing import entered_together
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
@@ -362,16 +362,11 @@ async def wait_for_cache_sync(
     """
     try:
         # At the same time: one that is just slow must not hide that another is refused.
-        async with asyncio.TaskGroup() as group:
-            for informer in informers:
-                group.create_task(informer.wait_synced(timeout, fail_fast=fail_fast))
-    except ExceptionGroup as failures:
-        first, *_ = failures.exceptions
-        for failure in failures.exceptions:
-            if not isinstance(failure, NotSynced):
-                raise failure from failure.__cause__
-
-        raise _not_synced(informers) from first.__cause__
+        await together(
+            *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
+        )
+    except NotSynced as exc:
+        raise _not_synced(informers) from exc.__cause__
 
 
 def _not_synced(informers: Sequence[SharedInformer]) -> NotSynced:

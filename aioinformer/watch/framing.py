@@ -301,15 +301,16 @@ def _skipping(pattern: bytes) -> Callable[[bytes, int], int]:
     return skip
 
 
-# Nothing here ever steps back (the + behind a repeat), or one long string would need
-# memory for each of its characters. Within an item, whole strings and the innermost
-# brackets are skipped at once: five times as fast as stopping at each of them.
-_TEXT_PATTERN: Final = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
-_PLAIN_PATTERN: Final = rb'[^{}\[\]"]++|"' + _TEXT_PATTERN + rb'"'
-_INNERMOST_PATTERN: Final = rb"\{(?:%s)*+\}|\[(?:%s)*+\]" % (
-    _PLAIN_PATTERN,
-    _PLAIN_PATTERN,
-)
+# Each text matches these in one way only (a run of characters, then a string, then the
+# next run, ...), so a failed attempt steps back once over what it read, no more. (The
+# possessive repeats of Python 3.11 would not step back at all, but match wrongly before
+# 3.11.5.) Within an item, whole strings and the innermost brackets are skipped at once:
+# five times as fast as stopping at each of them.
+_TEXT_PATTERN: Final = rb'[^"\\]*(?:\\.[^"\\]*)*'
+_PLAIN_PATTERN: Final = rb'[^{}\[\]"]*(?:"%s"[^{}\[\]"]*)*' % _TEXT_PATTERN
+_INNERMOST_PATTERN: Final = rb"\{%s\}|\[%s\]" % (_PLAIN_PATTERN, _PLAIN_PATTERN)
 _TEXT: Final = _skipping(_TEXT_PATTERN)
-_INSIDE: Final = _skipping(rb"(?:%s|%s)*+" % (_PLAIN_PATTERN, _INNERMOST_PATTERN))
-_BETWEEN: Final = _skipping(rb'[^{}\[\]",]*+')
+_INSIDE: Final = _skipping(
+    rb"%s(?:(?:%s)%s)*" % (_PLAIN_PATTERN, _INNERMOST_PATTERN, _PLAIN_PATTERN)
+)
+_BETWEEN: Final = _skipping(rb'[^{}\[\]",]*')
