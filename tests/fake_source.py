@@ -117,7 +117,16 @@ class Stream:
                 self._steps.append(END)
                 return []
 
-            await asyncio.sleep(float(step))
+            await self._sleep(float(step))
+
+    async def _sleep(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self._steps.appendleft(max(until - loop.time(), 0.0))
+            raise
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent]:
         while batch := await self.next_batch():
@@ -167,6 +176,9 @@ class FakeSource:
         self.lists = deque(lists or [Page()])
         self.watches = deque(watches)
         self.requests: list[Request] = []
+        self.newest: int | str | Exception = 10**9
+        """The version that a check of a silent watch finds."""
+        self.checks: list[float] = []
         self.open = 0
         """Answers that were begun and not left."""
 
@@ -181,6 +193,14 @@ class FakeSource:
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[FakePage]:
+        if options == ListOptions(limit=1):
+            self.checks.append(asyncio.get_running_loop().time())
+            if isinstance(self.newest, Exception):
+                raise self.newest
+
+            yield FakePage(Page(version=self.newest))
+            return
+
         self._note(options)
         answer = self.lists.popleft() if len(self.lists) > 1 else self.lists[0]
         async with self._answered(answer):

@@ -40,9 +40,10 @@ from aioinformer.informer.machine import (
     is_refusal,
     list_options,
     sift,
+    version_number,
 )
 from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.watch.interface import WatchOptions
+from aioinformer.watch.interface import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,10 @@ __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 300.0
+
+SILENCE_SECONDS = 60.0
+"""Servers send a bookmark about every minute: a new watch that says nothing for so long
+may be one from a version that the server has not reached."""
 
 
 class ReflectorStore(Protocol):
@@ -251,7 +256,7 @@ class Reflector:
                 established = True
                 self._succeeded()
                 failure = await self._follow(watch)
-        except (ApiError, TransportError, DecodeError) as exc:
+        except (ApiError, TransportError, DecodeError, HistoryReset) as exc:
             failure = exc
 
         return WatchEnded(self._taken, failure, established)
@@ -260,17 +265,56 @@ class Reflector:
         """Feed a watch to the store until it ends; returns why, if by an error."""
         skipped_before = self.skipped
         try:
-            while batch := await watch.next_batch():
+            batch = await self._first_batch(watch)
+            while batch:
                 self.skipped = skipped_before + watch.skipped
                 failure = await self._take(batch)
                 if failure is not None:
                     return failure
+
+                batch = await watch.next_batch()
         finally:
             # What came behind the last batch.
             self.skipped = skipped_before + watch.skipped
 
         self.last_contact = self._now()
         return None
+
+    async def _first_batch(self, watch: Watch) -> list[WatchEvent]:
+        """Wait for the first events of a watch; check a server that is silent for long.
+
+        A server whose history went backwards answers a watch from a version that it has
+        not reached (yet) with silence, for as long as that takes.
+
+        Raises:
+            HistoryReset: Its newest version is older than ours.
+        """
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                return await watch.next_batch()
+        except TimeoutError:
+            newest = await self._newest_version()
+            known = version_number(self._taken)
+            if 0 <= newest < known:
+                raise HistoryReset(
+                    f"the newest version is {newest}, after version {known}: the "
+                    "server's history is not the one known so far"
+                ) from None
+
+        return await watch.next_batch()
+
+    async def _newest_version(self) -> int:
+        """Ask for the newest version there is; -1 if that cannot be told."""
+        try:
+            async with self._source.list(ListOptions(limit=1)) as page:
+                async with aclosing(aiter(page)) as pieces:
+                    async for _ in pieces:
+                        pass
+
+                return version_number(page.resource_version)
+        except (ApiError, TransportError, DecodeError) as exc:
+            logger.debug("%s: a check of a silent watch failed: %s", self.name, exc)
+            return -1
 
     async def _take(self, batch: list[WatchEvent]) -> Exception | None:
         """Feed a batch to the store; returns why the watch is over, if it says so."""

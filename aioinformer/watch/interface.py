@@ -96,8 +96,7 @@ class Watch(Protocol):
             DecodeError: A line is not what a watch sends.
 
         Cancellation:
-            Safe, but closes the stream: events not returned yet are lost to this
-            watch. A new one from the last version brings them again.
+            Safe: nothing is lost, call again.
         """
 
     def __aiter__(self) -> AsyncIterator[WatchEvent]: ...

@@ -233,3 +233,25 @@ async def test_custom_resources_are_listed_and_watched_like_built_in_ones() -> N
             sizes = {o.name: o.at("spec.size") for o in informer.lister.list()}
             assert sizes == {"one": 1, "two": 2}
             assert {o.kind for o in informer.lister.list()} == {"Widget"}
+
+
+async def test_a_server_whose_history_went_backwards_is_believed() -> None:
+    """As after a restore from a backup: silence where there should be news."""
+    async with APIServer() as first:
+        port = int(first.url.rpartition(":")[2])
+        for number in range(50):
+            first.create(PODS, plain(f"old-{number}"))
+
+        async with pods_of(first) as (_, informer):
+            told = watch_names(informer)
+            await first.stop()
+            async with APIServer(port=port) as second:
+                second.create(PODS, plain("new"))
+                async with asyncio.timeout(600):
+                    while informer.status.history_resets == 0:
+                        await asyncio.sleep(1)
+
+                await informer.wait_for_version(second.resource_version, timeout=60)
+                assert [obj.name for obj in informer.lister.list()] == ["new"]
+
+            assert told[-1] == "new"
