@@ -42,6 +42,9 @@ clean: ## Remove .venv and everything that tools left here
 # The stamp is written last, and an interrupted set-up begins again from nothing: a
 # half-installed .venv never counts as ready.
 $(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "There is no $(PYTHON) here. aioinformer needs Python 3.11 or newer:"; \
+	  echo "name one with make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "aioinformer needs Python 3.11 or newer; $(PYTHON) is: $$($(PYTHON) --version 2>&1)"; \
 	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2

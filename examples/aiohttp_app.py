@@ -4,20 +4,18 @@ Run:   python examples/aiohttp_app.py               (the cluster of your kubecon
        curl localhost:8080/pods/default             (a Kubernetes List, as JSON)
        curl 'localhost:8080/pods/default?labelSelector=app%3Dweb'
        curl localhost:8080/healthz                  (200 while the cache can be trusted)
-
 Until the first list is there, /pods answers 503. Ctrl-C ends it.
 """
 
 import argparse
+import sys
 
 from aiohttp import web
 
-from aioinformer import Client, InformerStopped, NotSynced, SharedInformerFactory
-from aioinformer.errors import SelectorSyntaxError
+from aioinformer import AioInformerError, Client, SharedInformerFactory
+from aioinformer.errors import InformerStopped, NotSynced, SelectorSyntaxError
 
-# A cache that heard nothing for so long may be far behind: bookmarks, which servers
-# send about every minute, count as news.
-OLD_SECONDS = 180.0
+OLD_SECONDS = 180.0  # without news; bookmarks, about one a minute, count as news
 
 factory = SharedInformerFactory(Client.from_env())
 pods = factory.informer("v1", "pods")
@@ -27,8 +25,7 @@ routes = web.RouteTableDef()
 @routes.get("/pods/{namespace}")
 async def pods_of(request: web.Request) -> web.Response:
     lister = pods.lister.namespace(request.match_info["namespace"])
-    try:
-        # The stored bytes, joined: nothing is decoded.
+    try:  # the stored bytes, joined: nothing is decoded
         body = lister.json(request.query.get("labelSelector", ""))
     except SelectorSyntaxError as exc:
         raise web.HTTPBadRequest(text=str(exc)) from exc
@@ -56,4 +53,7 @@ def make_app() -> web.Application:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Serve pods from memory.")
     parser.add_argument("--port", type=int, default=8080)
-    web.run_app(make_app(), host="127.0.0.1", port=parser.parse_args().port)
+    try:
+        web.run_app(make_app(), host="127.0.0.1", port=parser.parse_args().port)
+    except AioInformerError as exc:
+        sys.exit(str(exc))

@@ -4,14 +4,23 @@ Run:   python examples/handlers.py                  (the cluster of your kubecon
        python examples/handlers.py --server http://127.0.0.1:8001   (`kubectl proxy`)
 
 You will see one line for each pod that is there, then "synced", then one line for each
-change. Ctrl-C ends it.
+change. Ctrl-C ends it, and so does a reader that has seen enough (`| head`).
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
+import sys
 
-from aioinformer import Client, KubeObject, SharedInformerFactory
+from aioinformer import AioInformerError, Client, KubeObject, SharedInformerFactory
+
+
+def show(*words: object) -> None:
+    try:
+        print(*words, flush=True)
+    except BrokenPipeError:
+        os._exit(0)  # nobody reads any more: there is nothing left to do
 
 
 async def main(client: Client) -> None:
@@ -19,26 +28,23 @@ async def main(client: Client) -> None:
     pods = factory.informer("v1", "pods")
 
     async def added(pod: KubeObject) -> None:
-        print("added", pod.key, pod.at("status.phase"), flush=True)
+        show("added", pod.key, pod.at("status.phase"))
 
     async def updated(old: KubeObject, new: KubeObject) -> None:
         before, after = old.at("status.phase"), new.at("status.phase")
         if before != after:
-            # A handler may wait: it delays neither the cache nor other handlers.
-            await asyncio.sleep(0.01)
-            print("updated", new.key, before, "->", after, flush=True)
+            await asyncio.sleep(0.01)  # delays neither the cache nor other handlers
+            show("updated", new.key, before, "->", after)
 
     async def deleted(pod: KubeObject) -> None:
-        print("deleted", pod.key, flush=True)
+        show("deleted", pod.key)
 
-    handlers = pods.add_event_handler(
-        on_add=added, on_update=updated, on_delete=deleted
-    )
+    told = pods.add_event_handler(on_add=added, on_update=updated, on_delete=deleted)
 
     async with factory:  # starts; on exit it stops, and leaves nothing behind
         await factory.wait_for_cache_sync(timeout=30)
-        await handlers.wait_synced()
-        print("synced:", len(pods.lister.list()), "pods", flush=True)
+        await told.wait_synced()
+        show("synced:", len(pods.lister.list()), "pods")
         await asyncio.Event().wait()
 
 
@@ -46,6 +52,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Print what happens to pods.")
     parser.add_argument("--server", help="the URL of an API server")
     server = parser.parse_args().server
-
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(main(Client.from_url(server) if server else Client.from_env()))
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(main(Client.from_url(server) if server else Client.from_env()))
+    except AioInformerError as exc:
+        sys.exit(str(exc))  # it says what is wrong, and what to do about it

@@ -15,7 +15,7 @@ from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 
 def fill(server: APIServer, *phases: str) -> None:
@@ -31,12 +31,23 @@ def count_of(server: APIServer) -> object:
     return server.get(CONFIG_MAPS, "web", namespace="shop").get("data")
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it, by the clock of the test; far longer than it can take."""
+    async with asyncio.timeout(600):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
 async def counting(server: APIServer) -> AsyncIterator[PodCounter]:
+    """A counter at work, from when its handlers have been told of every object."""
     async with server.client() as client:
         counter = PodCounter(client)
         async with counter.factory, asyncio.TaskGroup() as group:
-            await counter.factory.wait_for_cache_sync(5)
+            pods, maps = len(server.objects(PODS)), len(server.objects(CONFIG_MAPS))
+            await until(
+                lambda: (counter.pod_events, counter.map_events) == (pods, maps)
+            )
             task = group.create_task(counter.run())
             yield counter
             task.cancel()
@@ -46,7 +57,8 @@ async def test_counts_running_pods() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running", "Pending", "Running")
         async with counting(server) as counter:
-            await asyncio.sleep(1)
+            # What was written comes back, and is looked at once more.
+            await until(lambda: counter.reconciles == 2)
 
             assert count_of(server) == {"running": "2"}
             assert counter.wrong() == []
@@ -57,27 +69,24 @@ async def test_follows_changes() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running", "Pending")
         async with counting(server):
-            await asyncio.sleep(1)
+            await until(lambda: count_of(server) == {"running": "1"})
             started = {"status": {"phase": "Running"}}
             server.patch(PODS, "web-1", started, namespace="shop")
-            await asyncio.sleep(1)
-            assert count_of(server) == {"running": "2"}
+            await until(lambda: count_of(server) == {"running": "2"})
 
             server.delete(PODS, "web-0", namespace="shop")
-            await asyncio.sleep(1)
-            assert count_of(server) == {"running": "1"}
+            await until(lambda: count_of(server) == {"running": "1"})
 
 
 async def test_mends_a_count_that_somebody_changed() -> None:
     async with APIServer(auto_namespaces=True) as server:
         fill(server, "Running")
         async with counting(server):
-            await asyncio.sleep(1)
+            await until(lambda: count_of(server) == {"running": "1"})
             wrong = {"data": {"running": "7"}}
             server.patch(CONFIG_MAPS, "web", wrong, namespace="shop")
-            await asyncio.sleep(1)
 
-            assert count_of(server) == {"running": "1"}
+            await until(lambda: count_of(server) == {"running": "1"})
 
 
 async def test_tries_again_what_the_server_refused() -> None:
@@ -85,9 +94,8 @@ async def test_tries_again_what_the_server_refused() -> None:
         fill(server, "Running")
         server.faults.add(Refuse(verb="patch", status=500, times=2))
         async with counting(server) as counter:
-            await asyncio.sleep(1)
+            await until(lambda: count_of(server) == {"running": "1"})
 
-            assert count_of(server) == {"running": "1"}
             assert counter.retries == 2
 
 
@@ -96,7 +104,7 @@ async def test_names_what_is_wrong() -> None:
         fill(server, "Running")
         server.faults.add(Refuse(verb="patch", status=500, times=None))
         async with counting(server) as counter:
-            await asyncio.sleep(1)
+            await until(lambda: counter.retries >= 2)
 
             assert counter.wrong() == ["shop/web"]
 
@@ -107,6 +115,7 @@ async def test_ends_when_its_queue_is_shut_down() -> None:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(counter.run())
             await asyncio.sleep(1)
+            assert not task.done()
             counter.queue.shut_down()
 
         assert task.done()

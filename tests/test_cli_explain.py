@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioinformer.cli.explain import CommandError, explain
+from aioinformer.cli.explain import CommandError, explain, unreadable
 from aioinformer.client.environment import load_from_environment
+from aioinformer.client.failures import api_error
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import (
     ApiError,
+    DecodeError,
     NotSynced,
     OptionsError,
     SelectorSyntaxError,
@@ -45,6 +47,38 @@ def test_adds_what_to_do_to_what_happened(error: Exception, advice: str) -> None
 
     assert line.startswith(str(error).rstrip(".") + ". ")
     assert advice in line
+
+
+def answered(status: int, kind: str, body: bytes, **headers: str) -> ApiError:
+    """What the client makes of an answer that is no Status."""
+    return api_error(status, "", {"Content-Type": kind, **headers}, body, "http://x")
+
+
+def test_does_not_blame_the_resource_for_the_answer_of_a_web_server() -> None:
+    line = explain(answered(404, "text/html", b"<h1>not here</h1>"))
+
+    assert line.endswith("or the URL not that of an API server?")
+
+
+def test_blames_the_resource_where_an_api_server_knows_no_such_path() -> None:
+    line = explain(answered(404, "text/plain", b"404 page not found\n"))
+
+    assert "of an API server? If it is one, it does not serve this resource:" in line
+    assert "that its CRD is installed." in line
+
+
+def test_a_redirect_says_itself_what_to_do() -> None:
+    line = explain(answered(302, "text/html", b"", Location="/login"))
+
+    assert line.endswith("a redirect to /login: use the URL of the API server itself")
+
+
+def test_an_answer_that_cannot_be_read_is_said_to_be_the_servers() -> None:
+    assert unreadable(DecodeError("no list"), "http://x") == (
+        "http://x did not answer with a list that can be read: no list. Is the URL that "
+        "of an API server?"
+    )
+    assert unreadable(DecodeError("http://x is odd"), "http://x") == "http://x is odd"
 
 
 @pytest.mark.parametrize("kind", [TransportError, OptionsError, CommandError])

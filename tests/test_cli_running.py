@@ -158,6 +158,9 @@ def test_tells_its_version() -> None:
         pytest.param(["demo", "--for", "inf"], id="for-ever"),
         pytest.param(["demo", "--objects", "3"], id="too-few-objects"),
         pytest.param(["demo", "--churn", "-1"], id="negative-churn"),
+        pytest.param(["demo", "--churn", "nan"], id="churn-is-no-number"),
+        pytest.param(["demo", "--churn", "inf"], id="endless-churn"),
+        pytest.param(["watch", "pods", "--for", "nan"], id="watch-no-number"),
         pytest.param(["watch"], id="no-resource"),
         pytest.param(["watch", "podz"], id="unknown-resource"),
         pytest.param(["watch", "pods", "--server", "ftp://x"], id="server"),
@@ -171,6 +174,26 @@ def test_wrong_input_gives_status_2(arguments: list[str]) -> None:
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("-n", "an empty namespace; leave -n out for all"),
+        ("--token", "an empty token; leave --token out"),
+        ("--server", "an empty URL; leave --server out"),
+        ("--kubeconfig", "an empty path; leave --kubeconfig out"),
+        ("--context", "an empty name; leave --context out"),
+    ],
+)
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_option_that_is_empty_is_refused(
+    option: str, advice: str, value: str
+) -> None:
+    result = CliRunner().invoke(aioinformer, ["watch", "pods", option, value])
+
+    assert result.exit_code == 2
+    assert advice in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize("name", ["click", "rich"])
 def test_says_what_to_install_if_something_is_missing(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -178,8 +201,12 @@ def test_says_what_to_install_if_something_is_missing(
     # None in sys.modules is how Python says that a module cannot be imported.
     monkeypatch.setitem(sys.modules, name, None)
 
-    with pytest.raises(SystemExit) as caught:
-        main()
+    interrupts = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, interrupts)
 
     assert "pip install 'aioinformer[cli]'" in str(caught.value)
     assert f"needs {name}, " in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from aioinformer.cli.screen import (
@@ -49,7 +50,7 @@ def test_a_line_has_everything_that_matters() -> None:
 
 def test_a_table_has_a_row_for_each_informer() -> None:
     console = Console(file=io.StringIO(), width=100)
-    console.print(draw_table(FRAME))
+    console.print(draw_table(FRAME, width=100))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
 
@@ -66,13 +67,32 @@ def test_a_table_has_a_row_for_each_informer() -> None:
     )
 
 
-def test_a_table_fits_a_terminal_of_80_columns() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(draw_table(FRAME))
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (80, ["informer", "phase", "objects", "events", "events/s", "age"]),
+        (72, ["informer", "phase", "objects", "events", "events/s", "age"]),
+        (71, ["informer", "phase", "objects", "events/s", "age"]),
+        (60, ["informer", "phase", "objects", "age"]),
+        (40, ["informer", "phase", "objects"]),
+        (30, ["informer", "objects"]),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_ones(
+    width: int, names: list[str]
+) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(draw_table(FRAME, width=width))
     assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
 
-    assert "events/s" in console.file.getvalue()
-    assert "…" not in console.file.getvalue()
+    (head,) = [line for line in text.splitlines() if line.startswith("┃")]
+    assert head.replace("┃", " ").split() == names
+    assert "…" not in text
+    assert "configmaps" in text
+    words = " ".join(text.split())
+    assert "600 changes on the server; queue 3; 90 reconciles (8/s), 20 writes" in words
+    assert words.endswith("1 retries. Ctrl-C ends it.")
 
 
 def test_the_verdict_is_good_if_nothing_was_found() -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from canned import CannedServer
 from conftest import pod
 
 from aioinformer.cli.explain import CommandError
@@ -146,6 +147,32 @@ async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None
     assert loop.time() - before == pytest.approx(5, abs=1)
 
 
+@pytest.mark.parametrize(("seconds", "patience"), [(0.1, 1), (1, 1), (3, 3), (30, 5)])
+async def test_waits_for_silence_no_longer_than_it_is_to_run(
+    seconds: float, patience: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving() as (server, target):
+        server.faults.add(Stall(verb="list", head=False))
+        before = loop.time()
+        with pytest.raises(CommandError, match=f"did not answer within {patience} s"):
+            await watch(WatchOptions(resource="pods", seconds=seconds), target)
+
+    assert loop.time() - before == pytest.approx(patience, abs=0.5)
+
+
+async def test_says_whose_answer_is_no_list() -> None:
+    async with CannedServer() as canned:
+        canned.json({"hello": "world"})
+        with pytest.raises(CommandError) as caught:
+            await watch(WatchOptions(resource="pods"), Target(server=canned.url))
+
+    assert str(caught.value) == (
+        f"{canned.url} did not answer with a list that can be read: not a list: no "
+        "kind. Is the URL that of an API server?"
+    )
+
+
 async def test_gives_up_after_two_attempts_that_failed() -> None:
     async with serving() as (server, target):
         server.faults.add(Refuse(verb="list", status=503, times=None))
@@ -157,7 +184,15 @@ async def test_one_failed_attempt_is_no_reason_to_give_up() -> None:
     async with serving("web-0") as (server, target):
         server.faults.add(Refuse(verb="list", status=503))
 
-        assert await watch(WatchOptions(resource="pods", seconds=1), target) == 0
+        assert await watch(WatchOptions(resource="pods", seconds=5), target) == 0
+
+
+async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> None:
+    async with serving("web-0") as (server, target):
+        server.faults.add(Refuse(verb="list", status=503))
+        server.faults.add(Stall(verb="list", head=False))
+        with pytest.raises(NotSynced, match="failed: 503"):
+            await watch(WatchOptions(resource="pods", seconds=2), target)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 from conftest import pod
-from processes import ROOT, in_real_time, start
+from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
@@ -63,13 +64,64 @@ async def test_handlers_prints_pods_and_their_changes(
 
     assert (end.status, end.err) == (0, "")
     assert end.out.count("added shop/") == 3
-    assert end.seconds < 1
+    assert end.seconds < PROMPT_SECONDS
 
 
 async def test_handlers_takes_a_server(server: APIServer) -> None:
     arguments = (EXAMPLES / "handlers.py", "--server", server.url)
     async with start(*arguments) as process:
         assert await process.line("synced") == "synced: 3 pods"
+
+
+@pytest.mark.parametrize("name", ["handlers.py", "aiohttp_app.py"])
+async def test_no_kubeconfig_is_one_line(name: str) -> None:
+    async with start(EXAMPLES / name) as process:
+        end = await process.end()
+
+    assert (end.status, end.out) == (1, "")
+    assert end.err.startswith("no Kubernetes configuration found")
+    assert end.err.count("\n") == 1
+
+
+async def test_a_wrong_token_is_one_line(tmp_path: Path) -> None:
+    async with APIServer(token="right") as server:
+        config = server.kubeconfig(tmp_path / "config")
+        config.write_text(config.read_text().replace("right", "wrong"))
+        environment = {"KUBECONFIG": str(config)}
+        async with start(EXAMPLES / "handlers.py", environment=environment) as process:
+            end = await process.end()
+
+    assert (end.status, end.out) == (1, "")
+    # After what Python shows of the log where nobody has set it up.
+    *logged, line = end.err.splitlines()
+    assert all(it.startswith("pods: attempt failed (") for it in logged)
+    assert line.startswith("not synced: pods: ")
+    assert line.endswith("401 Unauthorized: Unauthorized")
+
+
+async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) -> None:
+    command = [str(EXAMPLES / "handlers.py"), "--server", server.url]
+    script = "import subprocess, sys; from subprocess import PIPE\n"
+    script += f"command = [sys.executable, *{command!r}]\n"
+    script += "child = subprocess.Popen(command, stdout=PIPE)\n"
+    script += "child.stdout.readline(); child.stdout.close(); print(child.wait())"
+
+    async with start("-c", script) as process:
+        # It notices when it prints, which may be at the next change only.
+        ending = asyncio.create_task(process.end())
+        while not ending.done():
+            name = f"late-{len(server.objects(PODS))}"
+            server.create(PODS, {"metadata": {"name": name}}, namespace="shop")
+            await asyncio.wait([ending], timeout=0.2)
+
+        end = await ending
+
+    assert (end.out, end.err) == ("0\n", "")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)
+def test_examples_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 60
 
 
 async def test_aiohttp_app_answers_from_the_cache(
@@ -83,7 +135,8 @@ async def test_aiohttp_app_answers_from_the_cache(
     ):
         await process.line("Running on")
         await healthy(session)
-        asked_before = len(server.requests)
+        while [it.verb for it in server.requests] != ["list", "watch"]:
+            await asyncio.sleep(0.01)
 
         names = await names_of(session, "/pods/shop")
         assert names == ["db-0", "web-0", "web-1"]
@@ -93,7 +146,7 @@ async def test_aiohttp_app_answers_from_the_cache(
         async with session.get("/pods/shop?labelSelector=app+in") as answer:
             assert answer.status == 400
 
-        assert len(server.requests) == asked_before
+        assert [it.verb for it in server.requests] == ["list", "watch"]
         process.interrupt()
         end = await process.end()
 

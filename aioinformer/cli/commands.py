@@ -13,6 +13,14 @@ from aioinformer.cli import running
 
 __all__ = ["aioinformer"]
 
+_EMPTY = {
+    "namespace": "an empty namespace; leave -n out for all",
+    "server": "an empty URL; leave --server out to use a kubeconfig",
+    "token": "an empty token; leave --token out to be the kubeconfig's user",
+    "kubeconfig": "an empty path; leave --kubeconfig out to use the default",
+    "context": "an empty name; leave --context out for the current one",
+}
+
 _EXIT_STATUS = """
 \b
 Exit status: 0 if all went well, 1 if a check failed or an informer died of a bug, 2 if
@@ -24,7 +32,17 @@ def _finite(
     context: click.Context, parameter: click.Parameter, value: float | None
 ) -> float | None:
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number of seconds")
+        raise click.BadParameter(f"{value} is not a finite number")
+
+    return value
+
+
+def _given(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Refuse what is empty: a shell variable that was not set, most often."""
+    if value is not None and not value.strip():
+        raise click.BadParameter(_EMPTY[parameter.name or ""])
 
     return value
 
@@ -68,6 +86,7 @@ def aioinformer() -> None:
 @click.option(
     "--churn",
     type=click.FloatRange(0, 5_000),
+    callback=_finite,
     default=50.0,
     show_default=True,
     metavar="CHANGES",
@@ -108,15 +127,25 @@ def demo(
 
 @aioinformer.command()
 @click.argument("resource")
-@click.option("-n", "--namespace", help="Only this namespace; without it, all.")
+@click.option(
+    "-n", "--namespace", callback=_given, help="Only this namespace; without it, all."
+)
 @click.option(
     "-l", "--selector", default="", help="A label selector: app=web,tier in (a,b)."
 )
 @click.option("--field-selector", default="", help="Such as status.phase=Running.")
-@click.option("--server", metavar="URL", help="Instead of a kubeconfig.")
-@click.option("--token", help="A bearer token, instead of the kubeconfig's user.")
-@click.option("--kubeconfig", metavar="PATH", help="Instead of KUBECONFIG.")
-@click.option("--context", help="Of the kubeconfig, instead of the current one.")
+@click.option(
+    "--server", metavar="URL", callback=_given, help="Instead of a kubeconfig."
+)
+@click.option(
+    "--token", callback=_given, help="A bearer token, instead of the kubeconfig's user."
+)
+@click.option(
+    "--kubeconfig", metavar="PATH", callback=_given, help="Instead of KUBECONFIG."
+)
+@click.option(
+    "--context", callback=_given, help="Of the kubeconfig, instead of the current one."
+)
 @_for
 @_verbose
 def watch(

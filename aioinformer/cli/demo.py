@@ -26,6 +26,8 @@ from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from aioinformer.informer import SharedInformer
 
 __all__ = ["DemoOptions", "demo"]
@@ -137,12 +139,14 @@ class _Stage:
 
     async def _show_table(self) -> None:
         # Drawn by us: rich would start a thread for it.
-        with Live(
-            draw_table(self._frame()), console=self._console, auto_refresh=False
-        ) as live:
+        with Live(self._table(), console=self._console, auto_refresh=False) as live:
             while True:
-                live.update(draw_table(self._frame()), refresh=True)
+                live.update(self._table(), refresh=True)
                 await asyncio.sleep(FRAME_SECONDS)
+
+    def _table(self) -> Table:
+        # The terminal may have been resized since.
+        return draw_table(self._frame(), width=self._console.width)
 
     def _frame(self) -> Frame:
         counter, now = self._counter, self._seconds()

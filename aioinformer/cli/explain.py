@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aioinformer.errors import (
     ApiError,
+    DecodeError,
     Forbidden,
     InformerStopped,
     Invalid,
@@ -13,10 +14,20 @@ from aioinformer.errors import (
     Unauthorized,
 )
 
-__all__ = ["CommandError", "explain"]
+__all__ = ["CommandError", "explain", "unreadable"]
 
 # How the library's advice reads at a command line.
 _TYPED = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
+
+# What the client says of an answer that is none of Kubernetes'.
+_FOREIGN = "not a Kubernetes Status"
+# What an API server says, in plain text, where not even the group is known to it.
+_NO_SUCH_PATH = "404 page not found"
+
+_CHECK_RESOURCE = (
+    "check its name, version and group against `kubectl api-resources`, and that its "
+    "CRD is installed."
+)
 
 
 class CommandError(Exception):
@@ -40,12 +51,32 @@ def explain(error: BaseException) -> str:
         text = text.replace(python, typed)
 
     advice = _advice(error)
-    return f"{text.rstrip('.')}. {advice}" if advice else text
+    return f"{_ended(text)} {advice}" if advice else text
+
+
+def unreadable(error: DecodeError, server: str) -> str:
+    """Say in one line whose answer could not be read, and what may be wrong."""
+    text = explain(error)
+    if server in text:
+        return text
+
+    return (
+        f"{server} did not answer with a list that can be read: {_ended(text)} "
+        "Is the URL that of an API server?"
+    )
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(("?", "!", ".")) else f"{text}."
 
 
 def _advice(error: BaseException) -> str:
     """What to do, where the error does not say so itself."""
     match error:
+        case NotFound() if _NO_SUCH_PATH in error.message:
+            return f"If it is one, it does not serve this resource: {_CHECK_RESOURCE}"
+        case ApiError() if _FOREIGN in error.message or 300 <= error.status < 400:
+            return ""
         case Unauthorized():
             return (
                 "The server does not accept the credentials: give a valid --token, or "
@@ -56,10 +87,7 @@ def _advice(error: BaseException) -> str:
                 "Ask for the permission to list and watch it, or try one namespace: -n."
             )
         case NotFound():
-            return (
-                "The server does not serve this resource: check its name, version and "
-                "group against `kubectl api-resources`, and that its CRD is installed."
-            )
+            return f"The server does not serve this resource: {_CHECK_RESOURCE}"
         case Invalid():
             return (
                 "The server does not accept the request: check --field-selector, only "

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+from aioinformer.cli.running import INTERRUPTED, TROUBLE
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["main"]
+
+# How writing to stdout fails: a full disk, a quota, a limit, a device, not for writing.
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
 def main() -> NoReturn:
@@ -15,8 +25,16 @@ def main() -> NoReturn:
 
     Raises:
         SystemExit: Always: with the exit status of the command, or with 1 and one line
-            on stderr if what the command needs is not installed.
+            on stderr if what the command needs is not installed, or with 2 and one line
+            if stdout is closed or cannot be written to.
     """
+    # Until the command runs there is nothing to clean up; `run()` takes over then.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+    if sys.__stdout__ is None:
+        _fail("stdout is closed: redirect it to /dev/null to see nothing.")
+
     missing = [it for it in ("click", "rich") if importlib.util.find_spec(it) is None]
     if missing:
         sys.exit(
@@ -24,9 +42,24 @@ def main() -> NoReturn:
             "not install by itself: pip install 'aioinformer[cli]'"
         )
 
-    try:
-        from aioinformer.cli.commands import aioinformer
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    from aioinformer.cli.commands import aioinformer
 
-    aioinformer.main(prog_name="aioinformer")
+    try:
+        aioinformer.main(prog_name="aioinformer")
+    except OSError as exc:
+        if exc.errno not in _UNWRITABLE:
+            raise
+
+        # The interpreter flushes stdout once more, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"stdout cannot be written to: {exc.strerror}.")
+
+
+def _fail(line: str) -> NoReturn:
+    print(f"aioinformer: {line}", file=sys.stderr)
+    sys.exit(TROUBLE)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """End at once: an exception would show whatever module is being imported."""
+    os._exit(INTERRUPTED)

@@ -44,7 +44,7 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     """
     _set_up_log(verbose)
     try:
-        with _termination_as_interrupt():
+        with _signals_as_interrupts():
             return asyncio.run(_unwrapped(life))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -103,21 +103,24 @@ def _set_up_log(verbose: int) -> None:
 
 
 @contextlib.contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM clean up, as Ctrl-C does: it may be a live table that is on screen.
+def _signals_as_interrupts() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM clean up: it may be a live table that is on screen.
 
     Not where Ctrl-C is ignored (a background job of a script): there SIGTERM is all
     that is left.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
         return
 
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # asyncio cancels the command for Ctrl-C only if this is the handler.
+    interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminations = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, terminations)
+        signal.signal(signal.SIGINT, interrupts)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

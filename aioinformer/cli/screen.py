@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["Frame", "Meter", "Row", "draw_line", "draw_table", "draw_verdict"]
 
@@ -83,8 +84,13 @@ def draw_line(frame: Frame) -> str:
     return "  ".join(parts)
 
 
-def draw_table(frame: Frame) -> Table:
-    """A table for a terminal."""
+def draw_table(frame: Frame, *, width: int) -> Table:
+    """A table for a terminal; where that is narrow, without the lesser columns.
+
+    Args:
+        frame: What to show.
+        width: The columns of the terminal.
+    """
     table = Table(
         title=f"aioinformer demo, {frame.seconds:.0f} s",
         title_justify="left",
@@ -95,23 +101,67 @@ def draw_table(frame: Frame) -> Table:
         ),
         caption_justify="left",
     )
-    table.add_column("informer")
-    table.add_column("phase", min_width=11)
-    for name in ("objects", "events", "events/s", "age"):
-        table.add_column(name, justify="right", min_width=8)
-
-    for row in frame.rows:
-        style = "green" if row.phase == "watching" else "yellow"
-        table.add_row(
-            row.name,
-            f"[{style}]{row.phase}[/]",
-            str(row.objects),
-            str(row.events),
-            f"{row.rate:.0f}",
-            _age(row.age),
+    rows = [_cells(row) for row in frame.rows]
+    shown = _fitting(rows, width)
+    for name in shown:
+        left = name in _LEFT
+        table.add_column(
+            name,
+            justify="left" if left else "right",
+            min_width=min(_WIDTHS[name], width),
+            overflow="fold",
         )
 
+    for row in rows:
+        style = "green" if row["phase"] == "watching" else "yellow"
+        styles = {"phase": style}
+        table.add_row(*(Text(row[name], styles.get(name, "")) for name in shown))
+
     return table
+
+
+# How wide the columns are at least, so that they do not jump; in the order of display.
+_WIDTHS = {
+    "informer": 10,
+    "phase": 11,
+    "objects": 8,
+    "events": 8,
+    "events/s": 8,
+    "age": 8,
+}
+_LEFT = {"informer", "phase"}
+
+# Which of them go first where there is no room: the last.
+_IMPORTANCE = ("informer", "objects", "phase", "age", "events/s", "events")
+
+# A border and a blank on each side; and one more border.
+_FRAME_OF_COLUMN = 3
+
+
+def _cells(row: Row) -> dict[str, str]:
+    return {
+        "informer": row.name,
+        "phase": row.phase,
+        "objects": str(row.objects),
+        "events": str(row.events),
+        "events/s": f"{row.rate:.0f}",
+        "age": _age(row.age),
+    }
+
+
+def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
+    """The columns there is room for, in the order of display; one at least."""
+    room = width - 1
+    fitting: list[str] = []
+    for name in _IMPORTANCE:
+        longest = max(len(row[name]) for row in rows)
+        room -= max(_WIDTHS[name], longest) + _FRAME_OF_COLUMN
+        if fitting and room < 0:
+            break
+
+        fitting.append(name)
+
+    return [name for name in _WIDTHS if name in fitting]
 
 
 def draw_verdict(found: list[str], *, pods: int, apps: int) -> str:

@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from aioinformer.cli.explain import CommandError, explain
+from aioinformer.cli.explain import CommandError, explain, unreadable
 from aioinformer.cli.names import find_resource
 from aioinformer.cli.running import pause
 from aioinformer.cli.vigil import keep_vigil
-from aioinformer.errors import NotSynced
+from aioinformer.errors import DecodeError, NotSynced
 from aioinformer.informer import (
     Added,
     Deleted,
@@ -23,6 +23,7 @@ from aioinformer.informer import (
 
 if TYPE_CHECKING:
     from aioinformer.cli.target import Target
+    from aioinformer.client import Client
     from aioinformer.informer.notifications import Notification
 
 __all__ = ["WatchOptions", "line_of", "outage_line", "watch"]
@@ -33,12 +34,10 @@ PATIENCE_SECONDS = 5.0
 ATTEMPTS = 2
 CHECK_SECONDS = 0.25
 
-OUTAGE_CHECK_SECONDS = 1.0
+# However short the time is that the command may run: answering takes a moment.
+LEAST_PATIENCE_SECONDS = 1.0
 
-_SILENT = (
-    f"the server did not answer within {PATIENCE_SECONDS:.0f} s. Check its address, and "
-    "the firewalls and proxies in between."
-)
+OUTAGE_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,10 @@ class WatchOptions:
     """A field selector; empty for all."""
 
     seconds: float | None = None
-    """For how long, from when the first list is there; None for ever."""
+    """For how long, from when the first list is there; None for ever.
+
+    A server that says nothing at all is waited for no longer than this, either.
+    """
 
 
 async def watch(options: WatchOptions, target: Target) -> int:
@@ -73,7 +75,8 @@ async def watch(options: WatchOptions, target: Target) -> int:
     Cancellation:
         The way to stop it, where it has no end.
     """
-    factory = SharedInformerFactory(target.client())
+    client = target.client()
+    factory = SharedInformerFactory(client)
     informer = factory.informer(
         find_resource(options.resource),
         namespace=options.namespace,
@@ -86,7 +89,7 @@ async def watch(options: WatchOptions, target: Target) -> int:
     )
 
     async with factory:
-        await _wait_synced(informer)
+        await _first_list(informer, client, _patience(options.seconds))
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(_print_lines(lines), name="printer"),
@@ -126,21 +129,45 @@ def outage_line(status: InformerStatus, *, was_out: bool) -> str:
     return "in contact again"
 
 
-async def _wait_synced(informer: SharedInformer) -> None:
+def _patience(seconds: float | None) -> float:
+    """How long a server may say nothing, if the command is to run for so long."""
+    if seconds is None:
+        return PATIENCE_SECONDS
+
+    return max(LEAST_PATIENCE_SECONDS, min(seconds, PATIENCE_SECONDS))
+
+
+async def _first_list(
+    informer: SharedInformer, client: Client, patience: float
+) -> None:
+    try:
+        await _wait_synced(informer, patience)
+    except NotSynced as exc:
+        if isinstance(exc.__cause__, DecodeError):
+            server = client.config.server
+            raise CommandError(unreadable(exc.__cause__, server)) from exc
+
+        raise
+
+
+async def _wait_synced(informer: SharedInformer, patience: float) -> None:
     """Wait for the first list: as long as it takes, if only it is on its way."""
     loop = asyncio.get_running_loop()
-    patience = loop.time() + PATIENCE_SECONDS
+    deadline = loop.time() + patience
     while not informer.has_synced:
         try:
             await informer.wait_synced(CHECK_SECONDS)
         except NotSynced as exc:
             status = informer.status
-            impatient = loop.time() >= patience and status.last_contact is None
+            impatient = loop.time() >= deadline and status.last_contact is None
             if status.failures >= ATTEMPTS or (status.failures and impatient):
                 raise
 
             if impatient:
-                raise CommandError(_SILENT) from exc
+                raise CommandError(
+                    f"the server did not answer within {patience:g} s. Check its "
+                    "address, and the firewalls and proxies in between."
+                ) from exc
 
 
 async def _print_lines(lines: asyncio.Queue[str]) -> None:

@@ -1,0 +1,6 @@
+"""`python -m aioinformer`: the `aioinformer` command, where it is not on the PATH."""
+
+from aioinformer.cli.main import main
+
+if __name__ == "__main__":
+    main()
