@@ -101,6 +101,10 @@ class _ByNamespace:
     recomputable: ClassVar = True
     """Cheaper to call again than to remember its answer."""
 
+    of_key: ClassVar = True
+    """The answer is a part of the key, so it never changes while the key is there: only
+    for stores whose keys are `namespace/name`."""
+
     def __call__(self, obj: KubeObject) -> Iterable[str]:
         return (obj.namespace,)
 
@@ -135,11 +139,12 @@ class Index(Generic[T]):
     synchronous, and raises what the index function raises before anything has changed.
     """
 
-    __slots__ = ("_function", "_recompute", "_values", "buckets")
+    __slots__ = ("_function", "_of_key", "_recompute", "_values", "buckets")
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function
         self._recompute = getattr(function, "recomputable", False)
+        self._of_key = getattr(function, "of_key", False)
 
         # Invariant: key in buckets[v]  <=>  v is among the values of that object.
         # No bucket is empty.
@@ -159,7 +164,11 @@ class Index(Generic[T]):
 
     def put(self, key: str, obj: T, old: T | None) -> None:
         """Enter `obj`, in the place of `old` if the key was there already."""
-        self.put_values(key, obj, _pack(self._function(obj)), old)
+        if self._of_key and old is not None:
+            for value in self._function(obj):
+                self.buckets[value][key] = obj
+        else:
+            self.put_values(key, obj, _pack(self._function(obj)), old)
 
     def put_values(self, key: str, obj: T, packed: Packed, old: T | None) -> None:
         """Enter `obj` under values that are known already."""

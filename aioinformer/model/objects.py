@@ -117,7 +117,8 @@ class KubeObject(
     @property
     def namespace(self) -> str:
         """`metadata.namespace`; empty for cluster-scoped objects."""
-        return self.key[: max(self.key.find("/"), 0)]
+        namespace, slash, _ = self.key.partition("/")
+        return namespace if slash else ""
 
     @property
     def labels(self) -> Mapping[str, str]:
