@@ -275,7 +275,8 @@ class Pipeline:
         if old.objects:
             await self._tell_difference(old, new, targets, initial=first)
         else:
-            self._tell_content(new, targets, initial=first)
+            content = Snapshot(list(new.objects.values()), initial=first)
+            self._processor.publish(content, targets)
 
         if first:
             self.synced = True
@@ -288,13 +289,6 @@ class Pipeline:
         replaced = list(old.objects.values())
         del old
         await release(replaced)
-
-    def _tell_content(
-        self, new: Contents[KubeObject], to: Sequence[Listener], *, initial: bool
-    ) -> None:
-        """Tell all objects, where there were none."""
-        objects = list(new.objects.values())
-        self._processor.publish(Snapshot(objects, initial=initial), to)
 
     async def _tell_difference(
         self,
