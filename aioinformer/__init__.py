@@ -12,56 +12,60 @@ and imports only from those below it:
     watch/        events, framing, decoding; the ListerWatcher protocol
     model/        KubeObject, Resource, selectors, keys
 
-Importing this package loads neither aiohttp nor kubernetes_asyncio: they are loaded when
-a client is entered.
+Importing this package loads nothing else: a name brings its layer when it is first used,
+and aiohttp and kubernetes_asyncio come when a client is entered.
 """
 
-from aioinformer.cache import (
-    DeltaFIFO,
-    Indexer,
-    Store,
-    index_by,
-)
-from aioinformer.client import Client, ListWatch
-from aioinformer.errors import (
-    AioInformerError,
-    AlreadyExists,
-    ApiError,
-    Conflict,
-    Forbidden,
-    HistoryReset,
-    InformerStopped,
-    Invalid,
-    NotFound,
-    NotSynced,
-    QueueShutDown,
-    ResourceExpired,
-    ServerError,
-    TooManyRequests,
-    TransportError,
-    Unauthorized,
-    WrongLoop,
-)
-from aioinformer.informer import (
-    Added,
-    Deleted,
-    InformerStatus,
-    Lister,
-    Reflector,
-    Registration,
-    SharedInformer,
-    SharedInformerFactory,
-    Updated,
-    wait_for_cache_sync,
-)
-from aioinformer.model import (
-    FieldSelector,
-    KubeObject,
-    LabelSelector,
-    Resource,
-)
-from aioinformer.watch import EventType, WatchEvent
-from aioinformer.workqueue import DelayingQueue, RateLimitingQueue, WorkQueue
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aioinformer.cache import (
+        DeltaFIFO,
+        Indexer,
+        Store,
+        index_by,
+    )
+    from aioinformer.client import Client, ListWatch
+    from aioinformer.errors import (
+        AioInformerError,
+        AlreadyExists,
+        ApiError,
+        Conflict,
+        Forbidden,
+        HistoryReset,
+        InformerStopped,
+        Invalid,
+        NotFound,
+        NotSynced,
+        QueueShutDown,
+        ResourceExpired,
+        ServerError,
+        TooManyRequests,
+        TransportError,
+        Unauthorized,
+        WrongLoop,
+    )
+    from aioinformer.informer import (
+        Added,
+        Deleted,
+        InformerStatus,
+        Lister,
+        Reflector,
+        Registration,
+        SharedInformer,
+        SharedInformerFactory,
+        Updated,
+        wait_for_cache_sync,
+    )
+    from aioinformer.model import (
+        FieldSelector,
+        KubeObject,
+        LabelSelector,
+        Resource,
+    )
+    from aioinformer.watch import EventType, WatchEvent
+    from aioinformer.workqueue import DelayingQueue, RateLimitingQueue, WorkQueue
 
 __all__ = [
     "Added",
@@ -107,3 +111,23 @@ __all__ = [
     "index_by",
     "wait_for_cache_sync",
 ]
+
+# Where the names are, each layer after those that it loads itself.
+_LAYERS = ("errors", "model", "watch", "workqueue", "cache", "client", "informer")
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    for layer in _LAYERS:
+        module = import_module(f"{__name__}.{layer}")
+        if name in module.__all__:
+            # From now on it is found without asking here.
+            return globals().setdefault(name, getattr(module, name))
+
+    raise AttributeError(f"no layer of {__name__!r} exports {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
