@@ -1,4 +1,5 @@
-# `make run` and `make test` need Python 3.11 or newer, and nothing else.
+# `make run` and `make test` need Python 3.11 or newer, and nothing else. `make e2e` needs
+# Go, too, and minutes the first time.
 #
 # The first target sets up .venv; later ones use it until pyproject.toml or
 # constraints.txt changes. `make help` lists the targets.
@@ -14,10 +15,10 @@ FOR ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench clean
+.PHONY: help setup run test check e2e bench clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | sort | while read -r name text; \
+	@sed -n 's/^\([a-z0-9]*\):.* ## /\1\t/p' Makefile | sort | while read -r name text; \
 	  do printf '  make %-8s %s\n' "$$name" "$$text"; done
 
 setup: $(READY) ## Create .venv with everything, exactly as pinned
@@ -30,6 +31,9 @@ test: $(READY) ## Run the test suite; ARGS="-k queue" and the like are passed on
 
 check: $(READY) ## Run every check: format, lint, layers, types, tests, coverage
 	@scripts/check
+
+e2e: $(READY) ## Test against a real kube-apiserver, which it builds: this needs Go
+	@$(BIN)/python tests/e2e/cluster.py run -- $(BIN)/python -m pytest -m e2e $(ARGS)
 
 bench: $(READY) ## Measure the machinery on this machine
 	@$(BIN)/python benchmarks/first.py $(ARGS)

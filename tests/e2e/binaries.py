@@ -1,0 +1,271 @@
+"""Builds etcd, kube-apiserver and kubectl from source, once, into a cache.
+
+What is built is named by the Go modules in `modules/`, with every dependency pinned. The
+cache is outside of the checkout, one folder for each content of the modules and version of
+Go; a binary appears in it complete or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from children import in_background
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "MODULES",
+    "Binaries",
+    "SetupError",
+    "cache_folder",
+    "cache_key",
+    "find_go",
+    "flags_for",
+    "go_needed",
+    "prepare",
+    "version_of",
+]
+
+MODULES = Path(__file__).parent / "modules"
+
+# Which dependency of a module is the thing itself.
+_SUBJECTS = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes",
+    "kubectl": "k8s.io/kubectl",
+}
+_KUBERNETES = {"kube-apiserver", "kubectl"}
+# Where Kubernetes keeps its version, and where its clients do.
+_STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+
+# Whatever else is set there: no checkout is asked, and nothing needs a C compiler.
+_GO_ENVIRONMENT = {"GOWORK": "off", "CGO_ENABLED": "0"}
+_GO_FLAGS = ("-mod=readonly", "-buildvcs=false")
+
+# Beside the work of whoever waits for it.
+_NICENESS = "10"
+
+
+class SetupError(Exception):
+    """The servers cannot be built or started; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where they are."""
+
+    etcd: Path
+    kube_apiserver: Path
+    keys: Path
+    kubectl: Path
+
+
+def go_needed(go_mod: str) -> str:
+    """Return the version of Go that a `go.mod` asks for, such as `"1.26.0"`."""
+    found = re.search(r"^go (\S+)$", go_mod, re.MULTILINE)
+    assert found, "a go.mod names a version of Go"
+    return found[1]
+
+
+def version_of(name: str, go_mod: str) -> str:
+    """Return the version that a module builds, as the built program tells it.
+
+    The libraries of Kubernetes count from 0 where Kubernetes itself counts from 1.
+    """
+    if name not in _SUBJECTS:
+        return ""
+
+    subject = re.escape(_SUBJECTS[name])
+    found = re.search(rf"^(?:require|\t)\s*{subject} (v\S+)$", go_mod, re.MULTILINE)
+    assert found, f"the module {name} requires {_SUBJECTS[name]}"
+    version = found[1]
+    return re.sub(r"^v0\.", "v1.", version) if name in _KUBERNETES else version
+
+
+def flags_for(name: str, go_mod: str) -> list[str]:
+    """Return what `go build` is told: no debugging tables, and which version it is.
+
+    Without a version `kubectl version` fails, as it cannot read the one in the source.
+    """
+    link = ["-s", "-w"]
+    if name in _KUBERNETES:
+        version = version_of(name, go_mod)
+        major, minor, _ = version.removeprefix("v").split(".", 2)
+        facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        for stamp in _STAMPS:
+            link += [f"-X {stamp}.{fact}={value}" for fact, value in facts.items()]
+
+    return [*_GO_FLAGS, f"-ldflags={' '.join(link)}"]
+
+
+def cache_key(files: Mapping[str, bytes], go_version: str) -> str:
+    """Return the name of the cache's folder for these sources and this Go."""
+    digest = hashlib.sha256(f"{go_version}\n".encode())
+    for name in sorted(files):
+        content = hashlib.sha256(files[name]).hexdigest()
+        digest.update(f"{name} {content}\n".encode())
+
+    return digest.hexdigest()[:16]
+
+
+def cache_folder(environment: Mapping[str, str], home: Path) -> Path:
+    """Return where built binaries are kept."""
+    if named := environment.get("AIOINFORMER_E2E_CACHE"):
+        return Path(named).absolute()
+
+    # As its standard demands, a relative path there counts for nothing.
+    base = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else home / ".cache") / "aioinformer" / "e2e"
+
+
+def find_go(environment: Mapping[str, str]) -> str:
+    """Return the version of Go that builds the modules, such as `"go1.26.1"`.
+
+    Raises:
+        SetupError: If there is no Go on the PATH, or it is too old.
+    """
+    needed = go_needed(_go_mod("kube-apiserver"))
+    if shutil.which("go", path=environment.get("PATH")) is None:
+        raise SetupError(
+            "the real etcd and kube-apiserver are built from source, and there is no Go "
+            f"here: install Go {needed} or newer, from your system's packages or from "
+            "the Go project's downloads"
+        )
+
+    # In the module: there Go may fetch and become a newer version of itself.
+    told = subprocess.run(
+        ["go", "env", "GOVERSION"],
+        cwd=MODULES / "kube-apiserver",
+        env={**environment, **_GO_ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if told.returncode:
+        raise SetupError(
+            f"Go {needed} or newer is needed to build etcd and kube-apiserver: "
+            f"{told.stderr.strip().splitlines()[-1].removeprefix('go: ')}"
+        )
+
+    return told.stdout.strip()
+
+
+def prepare(environment: Mapping[str, str]) -> Binaries:
+    """Build what is not built yet; says so in one line each.
+
+    A kubectl is built if there is none on the PATH, or if AIOINFORMER_E2E_KUBECTL is
+    `build`; otherwise that variable may name one.
+
+    Raises:
+        SetupError: If there is no fitting Go, or something cannot be built.
+    """
+    go_version = find_go(environment)
+    key = cache_key(_sources(), go_version)
+    folder = cache_folder(environment, Path.home()) / key / "bin"
+    kubectl = _kubectl_here(environment)
+    names = ["keys", "etcd", "kube-apiserver", *([] if kubectl else ["kubectl"])]
+    missing = [name for name in names if not (folder / name).exists()]
+    if not missing:
+        built = ", ".join(_title(name) for name in names if name in _SUBJECTS)
+        _say(f"Using {built}, built before, of {folder}.")
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in missing:
+            _build(name, folder, environment, go_version)
+    except OSError as exc:
+        raise SetupError(f"nothing can be built into {folder}: {exc}") from exc
+
+    return Binaries(
+        etcd=folder / "etcd",
+        kube_apiserver=folder / "kube-apiserver",
+        keys=folder / "keys",
+        kubectl=kubectl or folder / "kubectl",
+    )
+
+
+def _kubectl_here(environment: Mapping[str, str]) -> Path | None:
+    asked = environment.get("AIOINFORMER_E2E_KUBECTL", "")
+    if asked == "build":
+        return None
+
+    found = shutil.which(asked or "kubectl", path=environment.get("PATH"))
+    if asked and found is None:
+        raise SetupError(
+            f"AIOINFORMER_E2E_KUBECTL is {asked}, which is neither a program nor the "
+            "word build"
+        )
+
+    return Path(found).absolute() if found else None
+
+
+def _build(
+    name: str, folder: Path, environment: Mapping[str, str], go_version: str
+) -> None:
+    _say(f"Building {_title(name)} with {go_version}, once: this may take minutes ...")
+    # On the same file system, so that moving it there is one step.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{name}-") as scratch:
+        target, log = Path(scratch) / name, Path(scratch) / "log"
+        flags = flags_for(name, _go_mod(name))
+        command: list[str | Path] = [
+            "nice",
+            "-n",
+            _NICENESS,
+            "go",
+            "build",
+            *flags,
+            "-o",
+            target,
+            ".",
+        ]
+        with (
+            log.open("wb") as output,
+            in_background(
+                command,
+                output=output,
+                cwd=MODULES / name,
+                environment={**environment, **_GO_ENVIRONMENT},
+            ) as go,
+        ):
+            status = go.wait()
+
+        if status:
+            reason = log.read_text(errors="replace").strip().splitlines()
+            raise SetupError("\n".join([f"{name} cannot be built:", *reason[-15:]]))
+
+        target.replace(folder / name)
+
+
+def _title(name: str) -> str:
+    version = version_of(name, _go_mod(name)).removeprefix("v")
+    return f"{name} {version}".rstrip()
+
+
+def _sources() -> dict[str, bytes]:
+    """Return all that decides what comes out of a build."""
+    found = {
+        str(path.relative_to(MODULES)): path.read_bytes()
+        for path in MODULES.rglob("*")
+        if path.is_file()
+    }
+    for folder in MODULES.iterdir():
+        flags = flags_for(folder.name, _go_mod(folder.name))
+        found[f"{folder.name}: flags"] = " ".join(flags).encode()
+
+    return found
+
+
+def _go_mod(name: str) -> str:
+    return (MODULES / name / "go.mod").read_text(encoding="utf-8")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,260 @@
+"""A real etcd and kube-apiserver on loopback ports, for as long as a block lasts.
+
+There is no controller manager, no scheduler, no kubelet and no garbage collector: what is
+tested is the API. Nothing is kept: data, keys and logs are in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binaries import SetupError
+from children import in_background
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from binaries import Binaries
+
+__all__ = [
+    "ADMIN_TOKEN",
+    "USER_TOKEN",
+    "ControlPlane",
+    "a_control_plane",
+    "environment_of",
+    "kubeconfig_of",
+]
+
+ADMIN_TOKEN = "token-of-the-admin"
+"""Of a member of system:masters, who may do everything."""
+
+USER_TOKEN = "token-of-alice"
+"""Of the user alice, whom no role gives any right."""
+
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+# Ports are free when they are chosen, and may be taken when they are opened.
+_ATTEMPTS = 3
+_LOG_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """Where the servers are, and what they say."""
+
+    url: str
+    etcd_url: str
+    folder: Path
+    children: tuple[subprocess.Popen[bytes], ...] = ()
+
+    @property
+    def certificate(self) -> Path:
+        """The file with what signed the server's certificate."""
+        return self.folder / "certificates" / "apiserver.crt"
+
+    def failure(self) -> str:
+        """Say which server has ended, with the end of its log; empty if none has."""
+        for name, child in zip(("etcd", "kube-apiserver"), self.children, strict=True):
+            if child.poll() is not None:
+                return _obituary(name, child.returncode, self.folder / f"{name}.log")
+
+        return ""
+
+
+def environment_of(plane: ControlPlane, kubectl: Path) -> dict[str, str]:
+    """Return what tests are told of the servers."""
+    return {
+        "AIOINFORMER_E2E_SERVER": plane.url,
+        "AIOINFORMER_E2E_CA": str(plane.certificate),
+        "AIOINFORMER_E2E_TOKEN": ADMIN_TOKEN,
+        "AIOINFORMER_E2E_USER_TOKEN": USER_TOKEN,
+        "AIOINFORMER_E2E_ETCD": plane.etcd_url,
+        "AIOINFORMER_E2E_KUBECTL": str(kubectl),
+    }
+
+
+def kubeconfig_of(plane: ControlPlane) -> str:
+    """Return a kubeconfig with the contexts `admin` and `alice`, as JSON."""
+    cluster = {"server": plane.url, "certificate-authority": str(plane.certificate)}
+    tokens = {"admin": ADMIN_TOKEN, "alice": USER_TOKEN}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "e2e", "cluster": cluster}],
+        "users": [{"name": it, "user": {"token": tokens[it]}} for it in tokens],
+        "contexts": [
+            {"name": it, "context": {"cluster": "e2e", "user": it}} for it in tokens
+        ],
+        "current-context": "admin",
+    }
+    return json.dumps(document, indent=2)
+
+
+@contextmanager
+def a_control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
+    """Run both servers; they answer when the block begins, and are gone after it.
+
+    Raises:
+        SetupError: If they do not get ready within 60 s, or end before.
+    """
+    with ExitStack() as stack:
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            attempt = stack.enter_context(ExitStack())
+            try:
+                plane = _start(binaries, attempt)
+                break
+            except _PortTakenError as exc:
+                attempt.close()
+                if not attempts_left:
+                    raise SetupError(str(exc)) from exc
+        else:
+            raise AssertionError("the last attempt raises")
+
+        yield plane
+
+
+class _PortTakenError(Exception):
+    """Somebody else was faster."""
+
+
+def _start(binaries: Binaries, stack: ExitStack) -> ControlPlane:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-")))
+    client_port, peer_port, secure_port = _free_ports(3)
+    plane = ControlPlane(
+        url=f"https://127.0.0.1:{secure_port}",
+        etcd_url=f"http://127.0.0.1:{client_port}",
+        folder=folder,
+    )
+    _write_credentials(binaries, folder)
+    commands = {
+        "etcd": _etcd_command(binaries, plane, peer_port),
+        "kube-apiserver": _apiserver_command(binaries, plane, secure_port),
+    }
+    children = []
+    for name, command in commands.items():
+        log = stack.enter_context((folder / f"{name}.log").open("wb"))
+        children.append(stack.enter_context(in_background(command, output=log)))
+
+    plane = ControlPlane(plane.url, plane.etcd_url, folder, tuple(children))
+    _wait_ready(plane)
+    return plane
+
+
+def _etcd_command(
+    binaries: Binaries, plane: ControlPlane, peer_port: int
+) -> list[str | Path]:
+    return [
+        binaries.etcd,
+        f"--data-dir={plane.folder / 'data'}",
+        f"--listen-client-urls={plane.etcd_url}",
+        f"--advertise-client-urls={plane.etcd_url}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+        "--log-level=error",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _apiserver_command(
+    binaries: Binaries, plane: ControlPlane, port: int
+) -> list[str | Path]:
+    folder = plane.folder
+    return [
+        binaries.kube_apiserver,
+        f"--etcd-servers={plane.etcd_url}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={plane.certificate.parent}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'accounts.pub'}",
+        f"--service-account-signing-key-file={folder / 'accounts.key'}",
+        # Nobody makes the accounts and tokens that it would put into pods.
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+
+
+def _write_credentials(binaries: Binaries, folder: Path) -> None:
+    subprocess.run(
+        [binaries.keys, folder / "accounts.key", folder / "accounts.pub"], check=True
+    )
+    (folder / "tokens.csv").write_text(
+        f'{ADMIN_TOKEN},admin,1,"system:masters"\n{USER_TOKEN},alice,2,""\n'
+    )
+    (folder / "kubeconfig").touch(mode=0o600)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that were free a moment ago; held all at once, so all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for it in sockets:
+            it.bind(("127.0.0.1", 0))
+
+        return [it.getsockname()[1] for it in sockets]
+
+
+# ---------------------------------------------------------------- waiting
+
+
+def _wait_ready(plane: ControlPlane) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not _ready(plane):
+        if failure := plane.failure():
+            taken = "address already in use" in failure
+            raise (_PortTakenError if taken else SetupError)(failure)
+
+        if time.monotonic() > deadline:
+            tail = _tail(plane.folder / "kube-apiserver.log")
+            raise SetupError(
+                f"kube-apiserver is not ready after {_START_SECONDS:g} s:\n{tail}"
+            )
+
+        time.sleep(_POLL_SECONDS)
+
+
+def _ready(plane: ControlPlane) -> bool:
+    """Whether it serves, and has made what every cluster has."""
+    if not plane.certificate.exists():
+        return False
+
+    context = ssl.create_default_context(cafile=plane.certificate)
+    return all(
+        _answers(f"{plane.url}{path}", context)
+        for path in ("/readyz", "/api/v1/namespaces/default")
+    )
+
+
+def _answers(url: str, context: ssl.SSLContext) -> bool:
+    request = urllib.request.Request(
+        url, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
+    )
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with opener.open(request, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _obituary(name: str, status: int, log: Path) -> str:
+    return f"{name} has ended with status {status}:\n{_tail(log)}"
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-_LOG_LINES:])
