@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
     from types import ModuleType
 
+# The fixtures `target` and `http`, of the tests that run against two servers.
+pytest_plugins = ["contract_servers"]
+
 # The same examples in every run. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("ci", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)

@@ -240,7 +240,7 @@ async def test_a_resource_that_is_not_served_is_one_line() -> None:
         arguments = ("watch", "widgets.v1.example.com", "--server", server.url)
         line = await fails(*arguments)
 
-    assert "404 NotFound" in line
+    assert "404 Not Found" in line
     assert "CRD" in line
 
 

@@ -311,7 +311,8 @@ async def test_a_stopped_watch_is_not_kept_alive(
             await asyncio.sleep(1)
             watch.stop()
             await waiting
-            return weakref.ref(watch._response.raw)
+            response: Any = watch._response
+            return weakref.ref(response.raw)
 
     reference = await watch_for_a_second()
     gc.collect()

@@ -73,7 +73,9 @@ def address(server):
 
 @pytest.mark.realtime
 def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    for name in ("conftest.py", "contract_servers.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path)
+
     (tmp_path / "test_cases.py").write_text(CASES, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     command = [sys.executable, "-m", "pytest", "-rA", "--looptime", "--tb=line"]

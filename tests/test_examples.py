@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,20 @@ async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) ->
         end = await ending
 
     assert (end.out, end.err) == ("0\n", "")
+
+
+@pytest.mark.parametrize("mode", ["auto", "strict"])
+async def test_the_test_file_passes(mode: str, tmp_path: Path) -> None:
+    path = EXAMPLES / "test_with_apiserver.py"
+    # As in a project of its own: without the options of this one.
+    options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q")
+    loops = ("-o", "asyncio_default_fixture_loop_scope=function")
+    cache = ("-p", "no:cacheprovider", "-o", f"asyncio_mode={mode}")
+    async with start("-m", "pytest", *options, *loops, *cache, path) as process:
+        end = await process.end()
+
+    assert (end.status, end.err) == (0, "")
+    assert "3 passed" in end.out
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)

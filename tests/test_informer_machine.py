@@ -290,7 +290,9 @@ def test_every_kind_of_api_error_has_a_row_above() -> None:
     marks = next(it for it in test_recovery.pytestmark if it.name == "parametrize")  # type: ignore[attr-defined]
     covered = {type(row.values[0]) for row in marks.args[1]}
 
-    assert kinds(ApiError) <= covered
+    # What the server for tests derives from them is theirs.
+    ours = {it for it in kinds(ApiError) if it.__module__ == ApiError.__module__}
+    assert ours <= covered
 
 
 @pytest.mark.parametrize(

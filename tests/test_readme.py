@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from conftest import pod
+from doc_blocks import blocks_of, broken_links, run_as_tests, said
 from processes import ROOT
 
 from aioinformer.cli.commands import aioinformer
 from aioinformer.model.resources import PODS
-from aioinformer.testing import APIServer
+from aioinformer.testing import APIServer, faults
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 # How each program ends; the tests run in a loop already.
 START = "\nasyncio.run(main())\n"
 
 
 def blocks(language: str) -> list[str]:
-    return [text for found, text in BLOCK.findall(README) if found == language]
+    return [it.text for it in blocks_of(README, language)]
 
 
 async def run(program: str) -> None:
@@ -38,10 +38,9 @@ async def run(program: str) -> None:
 
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
-    kinds = [kind for kind, _ in BLOCK.findall(README)]
+    kinds = [it.language for it in blocks_of(README)]
 
-    assert README.count("```") == 2 * len(kinds)
-    assert sorted(kinds) == ["console", "python", "python", "sh"]
+    assert sorted(kinds) == ["console", "python", "python", "python", "sh"]
 
 
 async def test_the_first_program_prints_pods_and_their_changes(
@@ -68,12 +67,57 @@ async def test_the_first_program_prints_pods_and_their_changes(
     )
 
 
-async def test_the_second_program_prints_why_it_waits(
+# What "my_program" may be: it tries again after a while.
+MY_PROGRAM = """
+import asyncio
+from aioinformer import Client, ServerError
+from aioinformer.model.resources import NODES
+
+async def my_program(url):
+    async with Client.from_url(url) as client:
+        while True:
+            try:
+                return [node.name for node in await client.list(NODES)]
+            except ServerError:
+                await asyncio.sleep(0.01)
+"""
+
+
+@pytest.mark.realtime
+def test_the_test_passes(tmp_path: Path) -> None:
+    files = {"test_mine.py": f"{MY_PROGRAM}\n{blocks('python')[1]}"}
+    mode = (
+        "-o",
+        "asyncio_mode=auto",
+        "-o",
+        "asyncio_default_fixture_loop_scope=function",
+    )
+    outcome = run_as_tests(tmp_path, files, *mode)
+
+    assert outcome.has_passed("test_mine.py"), outcome.out
+
+
+def test_the_faults_are_as_many_as_told() -> None:
+    classes = [getattr(faults, name) for name in faults.__all__]
+    kinds = [it for it in classes if issubclass(it, faults.Fault)]
+
+    # Two of them are what the others have in common.
+    assert f"{len(kinds) - 2} faults" in README
+
+
+def test_the_section_about_tests_is_short() -> None:
+    section = README.partition("## Testing your programs\n")[2].partition("\n## ")[0]
+
+    assert "(docs/testing.md)" in section
+    assert len(section.splitlines()) <= 25
+
+
+async def test_the_third_program_prints_why_it_waits(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await run(blocks("python")[1])
+    await run(blocks("python")[2])
 
-    shown = README.partition(blocks("python")[1])[2].split()
+    shown = README.partition(blocks("python")[2])[2].split()
     printed = capsys.readouterr().out.split()
     # All but the number of attempts, which is a matter of luck.
     assert printed[:5] == shown[1:6]
@@ -82,29 +126,31 @@ async def test_the_second_program_prints_why_it_waits(
 
 @pytest.mark.parametrize(
     ("line", "answer"),
-    re.findall(r"^\$ aioinformer (.*)\n(.*)$", blocks("console")[0], re.MULTILINE),
+    [it for block in blocks_of(README, "console") for it in said(block)],
 )
 def test_commands_answer_as_shown(line: str, answer: str) -> None:
-    result = CliRunner().invoke(aioinformer, shlex.split(line))
+    program, *arguments = shlex.split(line)
+    result = CliRunner().invoke(aioinformer, arguments)
 
+    assert program == "aioinformer"
     assert result.exit_code == 2
-    assert result.output == f"{answer}\n"
+    assert result.output == answer
 
 
 def test_make_has_the_targets_that_are_named() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = set(re.findall(r"\bmake ([a-z]+)", README))
+    named = set(re.findall(r"\bmake ([a-z0-9]+)", README))
 
     assert named >= {"run", "test", "bench"}
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9]+):", makefile, re.MULTILINE))
     assert named - targets == set()
 
 
 def test_links_lead_to_files() -> None:
     links = LINK.findall(README)
 
-    assert {"CONTRIBUTING.md", "CHANGELOG.md"} <= set(links)
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert {"CONTRIBUTING.md", "CHANGELOG.md", "docs/testing.md"} <= set(links)
+    assert broken_links(ROOT / "README.md") == []
 
 
 def test_the_first_program_is_short() -> None:

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
-from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.model.resources import CONFIG_MAPS, EVENTS, PODS
 from aioinformer.testing.changes import Change
 from aioinformer.testing.feeds import Feed, Scope
+from aioinformer.testing.formats import Whole
 from aioinformer.testing.kinds import built_in_kinds, custom_kind
 from aioinformer.testing.storage import Storage
 
@@ -144,9 +145,59 @@ def test_compaction_forgets_all_history() -> None:
     assert [it.name for it in pods.snapshot()] == ["a"]
 
 
+def test_a_watch_cache_that_forgot_does_not_know_how_long_nothing_happened() -> None:
+    storage, pods = make(history=2)
+    maps = storage.serve(KINDS[CONFIG_MAPS])
+    for name in ("a", "b"):
+        put(storage, pods, name)
+
+    put(storage, maps, "elsewhere")
+    between = storage.version
+    assert pods.has_changes_since(pods.floor)
+    for name in ("c", "d"):
+        put(storage, pods, name)
+
+    # "b" is forgotten. The first change that is left is that of "c", and what a watch
+    # from before that version would miss, only the list remembers.
+    assert pods.has_history_since(between - 1)
+    assert not pods.has_changes_since(between - 1)
+    assert pods.has_changes_since(between)
+
+
+def test_after_a_compaction_events_can_be_watched_from_the_version_before() -> None:
+    """etcd keeps the compacted version itself, and its change."""
+    storage = Storage()
+    events, pods = storage.serve(KINDS[EVENTS]), storage.serve(KINDS[PODS])
+    put(storage, pods, "a")
+    put(storage, events, "a")
+    storage.compact()
+    version = storage.version
+
+    assert (events.cached, pods.cached) == (False, True)
+    assert events.has_changes_since(version - 1)
+    assert not events.has_changes_since(version - 2)
+    assert not events.has_history_since(version - 1)
+    assert not pods.has_changes_since(version - 1)
+    following = events.cursor_at(version - 1).next
+    assert following is not None
+    assert following.version == version
+
+
+def test_a_snapshot_is_in_the_order_of_keys_whatever_came_when() -> None:
+    storage, pods = make()
+    for name in ("m", "z", "a", "q"):
+        put(storage, pods, name)
+
+    drop(storage, pods, "q")
+    put(storage, pods, "b")
+    put(storage, pods, "m", 2)
+
+    assert [it.name for it in pods.snapshot()] == ["a", "b", "m", "z"]
+
+
 def test_a_cursor_survives_the_history() -> None:
     storage, pods = make(history=2)
-    feed = Feed(pods, Scope(), pods.tail)
+    feed = Feed(pods, Scope(), Whole(pods.kind), pods.tail)
     for number in range(100):
         put(storage, pods, f"p{number}")
 
@@ -169,7 +220,7 @@ def test_a_long_chain_of_changes_is_freed_without_recursion() -> None:
 
 def test_lines_are_encoded_once_for_all_watchers() -> None:
     storage, pods = make()
-    feeds = [Feed(pods, Scope(), pods.tail) for _ in range(3)]
+    feeds = [Feed(pods, Scope(), Whole(pods.kind), pods.tail) for _ in range(3)]
     put(storage, pods, "a")
 
     lines = [feed.take()[0] for feed in feeds]
@@ -181,7 +232,7 @@ def test_lines_are_encoded_once_for_all_watchers() -> None:
 
 def test_a_feed_is_taken_in_portions() -> None:
     storage, pods = make()
-    feed = Feed(pods, Scope(), pods.tail)
+    feed = Feed(pods, Scope(), Whole(pods.kind), pods.tail)
     for number in range(10):
         put(storage, pods, f"p{number}")
 
@@ -212,7 +263,7 @@ def test_a_retired_collection_ends_its_feeds() -> None:
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     collection = storage.serve(custom_kind(widgets))
     put(storage, collection, "a")
-    feed = Feed(collection, Scope(), collection.tail)
+    feed = Feed(collection, Scope(), Whole(collection.kind), collection.tail)
 
     storage.retire(collection)
     ended_before = feed.ended

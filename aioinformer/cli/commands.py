@@ -19,6 +19,8 @@ _EMPTY = {
     "token": "an empty token; leave --token out to be the kubeconfig's user",
     "kubeconfig": "an empty path; leave --kubeconfig out to use the default",
     "context": "an empty name; leave --context out for the current one",
+    "apiserver token": "an empty token; leave --token out to ask for none",
+    "apiserver kubeconfig": "an empty path; leave --kubeconfig out to write none",
 }
 
 _EXIT_STATUS = """
@@ -42,7 +44,9 @@ def _given(
 ) -> str | None:
     """Refuse what is empty: a shell variable that was not set, most often."""
     if value is not None and not value.strip():
-        raise click.BadParameter(_EMPTY[parameter.name or ""])
+        name = parameter.name or ""
+        special = _EMPTY.get(f"{context.info_name} {name}")
+        raise click.BadParameter(special or _EMPTY[name])
 
     return value
 
@@ -71,6 +75,7 @@ def aioinformer() -> None:
     Example:
       aioinformer demo --for 10           no cluster needed
       aioinformer watch pods -n shop
+      aioinformer apiserver --pods 300    something for kubectl to look at
     """
 
 
@@ -188,6 +193,80 @@ def watch(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
         return await it.watch(options, place)
+
+    _end(running.run(life, verbose=verbose))
+
+
+@aioinformer.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="Where on 127.0.0.1 to listen; 0 for any free port.",
+)
+@click.option(
+    "--pods",
+    type=click.IntRange(0, 20_000),
+    default=0,
+    show_default=True,
+    help="Pods to begin with, of apps in four namespaces.",
+)
+@click.option(
+    "--churn",
+    type=click.FloatRange(0, 5_000),
+    callback=_finite,
+    default=0.0,
+    show_default=True,
+    metavar="CHANGES",
+    help="Changes of these pods and their config maps in a second.",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="PATH",
+    callback=_given,
+    help="Write a kubeconfig there; never over another cluster's.",
+)
+@click.option(
+    "--token",
+    callback=_given,
+    help="What requests must bear. kubectl sends no token over plain HTTP.",
+)
+@_for
+@_verbose
+def apiserver(
+    *,
+    port: int,
+    pods: int,
+    churn: float,
+    kubeconfig: str | None,
+    token: str | None,
+    seconds: float | None,
+    verbose: int,
+) -> None:
+    """Run a Kubernetes API server for tests, for kubectl and other clients.
+
+    It speaks plain HTTP on the loopback interface, and keeps its objects in memory until
+    it ends. There are no controllers: a deployment gets no pods.
+
+    \b
+    Example:
+      aioinformer apiserver --pods 300 --churn 20
+      aioinformer apiserver --port 0 --kubeconfig /tmp/kubeconfig
+    """
+
+    async def life() -> int:
+        from aioinformer.cli import apiserver as it
+
+        options = it.APIServerOptions(
+            port=port,
+            pods=pods,
+            changes_per_second=churn,
+            token=token,
+            kubeconfig=kubeconfig,
+            seconds=seconds,
+        )
+        return await it.serve(options)
 
     _end(running.run(life, verbose=verbose))
 

@@ -6,12 +6,13 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.errors import Forbidden, NotFound
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 
 if TYPE_CHECKING:
     from aioinformer.testing import APIServer
 
-__all__ = ["NAMESPACES", "Workload"]
+__all__ = ["NAMESPACES", "Workload", "objects_for"]
 
 NAMESPACES = ("billing", "media", "search", "shop")
 
@@ -25,8 +26,25 @@ TICK_SECONDS = 0.02
 # not made up for later.
 BUNDLE = 200
 
+# What a container is doing, in each phase of its pod.
+_STATES: dict[str, dict[str, Any]] = {
+    "Pending": {"waiting": {"reason": "ContainerCreating"}},
+    "Running": {"running": {}},
+    "Failed": {"terminated": {"exitCode": 1, "reason": "Error"}},
+}
+
 # The number of pods stays within this part of what it was in the beginning.
 SWING = 0.1
+
+
+def objects_for(*, pods: int) -> int:
+    """Return how many objects a workload needs so that `pods` of them are pods.
+
+    Example:
+        >>> objects_for(pods=300)
+        360
+    """
+    return pods + max(1, pods // (OBJECTS_PER_APP - 1))
 
 
 class Workload:
@@ -89,7 +107,18 @@ class Workload:
                 owed -= 1
 
     def change(self) -> None:
-        """Make one change: a pod is created, changed or deleted, or an app is."""
+        """Make one change: a pod is created, changed or deleted, or an app is.
+
+        What somebody else has deleted, or the namespace of, is not changed.
+        """
+        try:
+            self._make_change()
+        except (NotFound, Forbidden):
+            return
+
+        self.changes += 1
+
+    def _make_change(self) -> None:
         swing = max(1, round(self._target * SWING))
         dice = self._rng.random()
         if len(self._pods) <= self._target - swing:
@@ -105,8 +134,6 @@ class Workload:
         else:
             self._change_app()
 
-        self.changes += 1
-
     def _create_pod(self) -> None:
         namespace, app = self._rng.choice(self._apps)
         self._made += 1
@@ -115,17 +142,23 @@ class Workload:
         self._pods.append((namespace, name))
 
     def _delete_pod(self) -> None:
-        number = self._rng.randrange(len(self._pods))
-        self._pods[number], self._pods[-1] = self._pods[-1], self._pods[number]
-        namespace, name = self._pods.pop()
+        namespace, name = self._forget(self._rng.randrange(len(self._pods)))
         self._server.delete(PODS, name, namespace=namespace)
 
+    def _forget(self, number: int) -> tuple[str, str]:
+        self._pods[number], self._pods[-1] = self._pods[-1], self._pods[number]
+        return self._pods.pop()
+
     def _change_pod(self) -> None:
-        namespace, name = self._rng.choice(self._pods)
+        number = self._rng.randrange(len(self._pods))
+        namespace, name = self._pods[number]
         phase = self._rng.choices(("Running", "Pending", "Failed"), (8, 1, 1))[0]
-        restarts = self._rng.randrange(100)
-        patch = {"status": {"phase": phase, "restarts": restarts}}
-        self._server.patch(PODS, name, patch, namespace=namespace)
+        patch = {"status": _status(phase, restarts=self._rng.randrange(100))}
+        try:
+            self._server.patch(PODS, name, patch, namespace=namespace)
+        except NotFound:
+            self._forget(number)
+            raise
 
     def _change_app(self) -> None:
         namespace, app = self._rng.choice(self._apps)
@@ -135,8 +168,25 @@ class Workload:
 
 
 def _pod(name: str, app: str) -> dict[str, Any]:
+    container = {"name": "main", "image": f"example.com/{app}:1"}
     return {
         "metadata": {"name": name, "labels": {"app": app}},
-        "spec": {"containers": [{"name": "main", "image": f"example.com/{app}:1"}]},
-        "status": {"phase": "Pending"},
+        "spec": {"containers": [container]},
+        "status": _status("Pending", restarts=0),
+    }
+
+
+def _status(phase: str, *, restarts: int) -> dict[str, Any]:
+    """What a kubelet would report, as far as tables show it."""
+    ready = phase == "Running"
+    container = {
+        "name": "main",
+        "ready": ready,
+        "restartCount": restarts,
+        "state": _STATES[phase],
+    }
+    return {
+        "phase": phase,
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+        "containerStatuses": [container],
     }

@@ -19,12 +19,18 @@ from aiohttp import RequestInfo
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from aioinformer.errors import ApiError, TransportError
+from aioinformer.errors import ApiError, DecodeError, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["api_error", "mapped", "retry_after_seconds", "transport_error"]
+__all__ = [
+    "api_error",
+    "mapped",
+    "refuse_web_page",
+    "retry_after_seconds",
+    "transport_error",
+]
 
 # What is shown of an error body that is not a Status.
 EXCERPT_CHARACTERS = 200
@@ -135,6 +141,25 @@ def api_error(
         message += ". Is a proxy in between, or the URL not that of an API server?"
 
     return ApiError.from_status({"message": message}, code=status, retry_after=wait)
+
+
+def refuse_web_page(headers: Any, server: str) -> None:
+    """Check that an answer which is no error is none of a proxy's pages either.
+
+    Args:
+        headers: Those of the answer, a case-insensitive mapping.
+        server: Who answered, for the message.
+
+    Raises:
+        DecodeError: If it is a web page.
+    """
+    # Not aiohttp's `content_type`: a strange header would make it raise.
+    kind = headers.get("Content-Type", "").partition(";")[0]
+    if kind.strip().lower() == "text/html":
+        raise DecodeError(
+            f"{server} answered with a web page. Is a proxy or a log-in in between, or "
+            "the URL not that of an API server?"
+        )
 
 
 def retry_after_seconds(value: str) -> float | None:

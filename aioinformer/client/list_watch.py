@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
@@ -15,19 +15,50 @@ from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
-    from aioinformer.client.endpoint import Endpoint
-    from aioinformer.client.exchange import Response
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import WatchOptions
 
-__all__ = ["HTTPListPage", "HTTPWatch", "ListWatch"]
+__all__ = [
+    "AnswerBody",
+    "HTTPListPage",
+    "HTTPWatch",
+    "ListWatch",
+    "Requester",
+    "list_parameters",
+    "watch_parameters",
+]
 
 # The server ends a watch by itself; ten seconds later it is not going to any more.
 WATCH_GRACE_SECONDS = 10.0
+
+
+class AnswerBody(Protocol):
+    """The body of an answer: what `Response` is to those who only read it."""
+
+    async def read_some(self, *, patient: bool = False) -> bytes:
+        """Wait for the next bytes; see `Response.read_some()`."""
+
+    def close(self) -> None:
+        """End it, at once; whoever waits gets a `TransportError`. Idempotent."""
+
+
+class Requester(Protocol):
+    """Sends requests: a client, or what speaks to a server without a network."""
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        gzip: bool | None = None,
+    ) -> AbstractAsyncContextManager[AnswerBody]:
+        """Send a request and read its answer; see `Endpoint.stream()`."""
 
 
 class ListWatch:
@@ -52,7 +83,7 @@ class ListWatch:
 
     def __init__(
         self,
-        client: Endpoint,
+        client: Requester,
         resource: Resource,
         *,
         namespace: str | None = None,
@@ -84,13 +115,7 @@ class ListWatch:
         Cancellation:
             Safe: the connection is closed.
         """
-        params = {
-            **self._selection,
-            "limit": str(options.limit or ""),
-            "continue": options.continue_token,
-            "resourceVersion": options.resource_version,
-            "resourceVersionMatch": options.resource_version_match,
-        }
+        params = {**self._selection, **list_parameters(options)}
         answer = self._client.stream("GET", self._path, params, gzip=self._gzip)
         async with answer as response:
             yield HTTPListPage(response, ListSplitter(self._decoder))
@@ -110,20 +135,11 @@ class ListWatch:
         Cancellation:
             Safe: the connection is closed.
         """
-        initial = options.send_initial_events
-        seconds = options.timeout_seconds
-        params = {
-            **self._selection,
-            "watch": "true",
-            "allowWatchBookmarks": "true" if options.bookmarks else "",
-            "resourceVersion": options.resource_version,
-            "sendInitialEvents": "true" if initial else "",
-            "resourceVersionMatch": "NotOlderThan" if initial else "",
-            "timeoutSeconds": "" if seconds is None else str(seconds),
-        }
+        params = {**self._selection, **watch_parameters(options)}
         answer = self._client.stream("GET", self._path, params, gzip=self._gzip)
         async with answer as response:
-            stream = HTTPWatch(response, StreamDecoder(self._decoder), seconds)
+            decoder = StreamDecoder(self._decoder)
+            stream = HTTPWatch(response, decoder, options.timeout_seconds)
             try:
                 yield stream
             finally:
@@ -176,13 +192,36 @@ class ListWatch:
         return f"<ListWatch {self._path}{selectors}>"
 
 
+def list_parameters(options: ListOptions) -> dict[str, str]:
+    """The query parameters of a list; those that are empty are left out of a request."""
+    return {
+        "limit": str(options.limit or ""),
+        "continue": options.continue_token,
+        "resourceVersion": options.resource_version,
+        "resourceVersionMatch": options.resource_version_match,
+    }
+
+
+def watch_parameters(options: WatchOptions) -> dict[str, str]:
+    """The query parameters of a watch; those that are empty are left out of a request."""
+    initial, seconds = options.send_initial_events, options.timeout_seconds
+    return {
+        "watch": "true",
+        "allowWatchBookmarks": "true" if options.bookmarks else "",
+        "resourceVersion": options.resource_version,
+        "sendInitialEvents": "true" if initial else "",
+        "resourceVersionMatch": "NotOlderThan" if initial else "",
+        "timeoutSeconds": "" if seconds is None else str(seconds),
+    }
+
+
 class HTTPListPage:
     """The answer to one list request, read while it arrives.
 
     Iterate it once, to its end; each step yields the objects that are complete.
     """
 
-    def __init__(self, response: Response, splitter: ListSplitter) -> None:
+    def __init__(self, response: AnswerBody, splitter: ListSplitter) -> None:
         self._response = response
         self._splitter = splitter
 
@@ -230,7 +269,7 @@ class HTTPWatch:
     """
 
     def __init__(
-        self, response: Response, decoder: StreamDecoder, seconds: int | None
+        self, response: AnswerBody, decoder: StreamDecoder, seconds: int | None
     ) -> None:
         self._response = response
         self._decoder = decoder

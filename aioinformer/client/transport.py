@@ -19,8 +19,8 @@ from yarl import URL
 
 from aioinformer._tasks import finish
 from aioinformer.client.exchange import PIECE_BYTES, Head, Response
-from aioinformer.client.failures import api_error, mapped
-from aioinformer.errors import DecodeError, TransportError
+from aioinformer.client.failures import api_error, mapped, refuse_web_page
+from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
     import ssl
@@ -133,13 +133,7 @@ class Transport:
             if not 200 <= response.status < 300:
                 raise await self._refusal(request, response)
 
-            # Not `raw.content_type`: a strange header would make it raise.
-            kind = response.headers.get("Content-Type", "").partition(";")[0]
-            if kind.strip().lower() == "text/html":
-                raise DecodeError(
-                    f"{self._config.server} answered with a web page. Is a proxy or a "
-                    "log-in in between, or the URL not that of an API server?"
-                )
+            refuse_web_page(response.headers, self._config.server)
         except BaseException:
             response.close()
             raise

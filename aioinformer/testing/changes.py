@@ -15,6 +15,8 @@ import orjson
 from aioinformer.testing.encoding import encode, event_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioinformer.testing.kinds import Kind
 
 __all__ = ["Change", "Stored"]
@@ -88,26 +90,36 @@ class Change:
     old: Stored | None = None
     new: Stored | None = None
     next: Change | None = None
-    _lines: dict[str, bytes] = field(default_factory=dict)
+    _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def line(self, event: str) -> bytes:
         """Return the watch line of this change, encoded once for all watchers.
 
         Args:
+            event: `"ADDED"`, `"MODIFIED"` or `"DELETED"`.
+        """
+        return self.shown(event, "line", lambda state: event_line(event, state.raw))
+
+    def shown(self, event: str, form: str, show: Callable[[Stored], bytes]) -> bytes:
+        """Return what `show` makes of this change; made once for all who ask.
+
+        Args:
             event: `"ADDED"` or `"MODIFIED"` show the new state; `"DELETED"` the old
                 one at the version of this change, also where the object lives on and
                 only stopped matching a selector.
+            form: Names what `show` makes: equal names, equal bytes.
+            show: Called for the first who asks for this form.
         """
-        line = self._lines.get(event)
-        if line is None:
-            line = self._lines[event] = event_line(event, self._raw(event))
+        made = self._shown.get((event, form))
+        if made is None:
+            made = self._shown[event, form] = show(self._state(event))
 
-        return line
+        return made
 
-    def _raw(self, event: str) -> bytes:
+    def _state(self, event: str) -> Stored:
         state = self.old if event == "DELETED" else self.new
         assert state is not None
         if event != "DELETED":
-            return state.raw
+            return state
 
-        return Stored.of(self.kind, state.body(), self.version).raw
+        return Stored.of(self.kind, state.body(), self.version)

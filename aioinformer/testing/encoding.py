@@ -7,81 +7,90 @@ three characters that Go escapes for HTML's sake are escaped here too.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from aioinformer.testing.schema.ordering import order_of
+from aioinformer.testing.schema.shapes import struct_of
+from aioinformer.testing.statuses import ExpiredToken
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from aioinformer.errors import ApiError
     from aioinformer.testing.kinds import Kind
 
 __all__ = [
-    "bookmark_line",
+    "bookmark",
     "canonical",
     "encode",
     "error_line",
+    "escaped",
     "event_line",
-    "list_pieces",
+    "list_frame",
+    "list_item",
     "plain",
     "status_of",
 ]
 
 PIECE_BYTES = 64 * 1024
 
-_METADATA_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-# Go writes its maps sorted, whatever order they came in.
-_SORTED_MAPS = ("labels", "annotations")
+# What Go escapes for the sake of HTML and of JavaScript.
+_ESCAPES = {
+    b"&": b"\\u0026",
+    b"<": b"\\u003c",
+    b">": b"\\u003e",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+# Perhaps a number that `_whole()` changes; or a text that looks like it.
+_FRACTION = re.compile(rb"[0-9](?:\.0|e[0-9]+)[,}\]]")
+_INT64_BOUND = 2**63
+_ESCAPED = re.compile(b"|".join(_ESCAPES))
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
 def encode(kind: Kind, body: Mapping[str, Any]) -> bytes:
     """Write an object as the server would; it may be incomplete, but is not checked."""
     metadata = _metadata(body.get("metadata") or {})
+    whole = {**body, **_type_of(kind), "metadata": metadata}
     if not kind.typed:
-        whole = {**body, **_type_of(kind), "metadata": metadata}
-        return plain(whole, sort=True)
+        raw = plain(whole, sort=True)
+        return plain(_whole(whole), sort=True) if _FRACTION.search(raw) else raw
 
-    rest = {
-        key: value
-        for key, value in body.items()
-        if key not in {"kind", "apiVersion", "metadata", "spec", "status"}
-        and value is not None
-    }
-    ordered = {**_type_of(kind), "metadata": metadata}
-    if body.get("spec") is not None:
-        ordered["spec"] = body["spec"]
+    schema = kind.schema
+    assert schema is not None
+    return plain(order_of(schema.name)(whole))
 
-    ordered.update(rest)
-    if body.get("status") is not None:
-        ordered["status"] = body["status"]
 
-    return plain(ordered)
+def _whole(value: Any) -> Any:
+    """Write numbers as Go does, for which one without a fraction needs no point."""
+    if isinstance(value, dict):
+        return {key: _whole(it) for key, it in value.items()}
+
+    if isinstance(value, list):
+        return [_whole(it) for it in value]
+
+    if isinstance(value, float) and value.is_integer() and abs(value) < _INT64_BOUND:
+        return int(value)
+
+    return value
 
 
 def plain(value: object, *, sort: bool = False) -> bytes:
     """Write any JSON value, escaped as Go escapes it."""
-    raw = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None)
-    # These three can stand only inside strings, so a blind replacement is right.
-    raw = raw.replace(b"&", b"\\u0026")
-    return raw.replace(b"<", b"\\u003c").replace(b">", b"\\u003e")
+    return escaped(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None))
+
+
+def escaped(raw: bytes) -> bytes:
+    """Escape in JSON what Go escapes."""
+    # These can stand only inside strings, so a blind replacement is right.
+    if _ESCAPED.search(raw) is None:
+        return raw
+
+    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], raw)
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:
@@ -94,20 +103,37 @@ def event_line(event: str, raw: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (event.encode(), raw)
 
 
-def bookmark_line(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
-    """Write a BOOKMARK: an object of which only the version means something."""
+def bookmark(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
+    """Write what a BOOKMARK holds: an object of which only the version says something."""
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
-    if kind.typed:
-        # A Go struct cannot leave its time out; clients must bear the null.
-        metadata["creationTimestamp"] = None
-
     if initial_events_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
 
-    return event_line(
-        "BOOKMARK",
-        plain({**_type_of(kind), "metadata": metadata}, sort=not kind.typed),
-    )
+    body = {**_type_of(kind), "metadata": metadata}
+    if not kind.typed:
+        return plain(body, sort=True)
+
+    # A struct that was never filled: some of its fields are written nevertheless.
+    schema = kind.schema
+    assert schema is not None
+    whole = {**struct_of(schema.name)({}, None, []), **body}
+    if kind.resource.group == "apps":
+        _fill_in_conversions(kind.resource.kind, whole)
+
+    return plain(order_of(schema.name)(whole))
+
+
+def _fill_in_conversions(kind: str, blank: dict[str, Any]) -> None:
+    """Add what a blank object of the apps group comes by on its way through a server.
+
+    It is converted from an internal form, in which some fields are no pointers.
+    """
+    if kind == "DaemonSet":
+        annotations = blank["metadata"].get("annotations") or {}
+        generation = {"deprecated.daemonset.template.generation": "0"}
+        blank["metadata"]["annotations"] = generation | annotations
+    elif kind in {"Deployment", "ReplicaSet", "StatefulSet"}:
+        blank["spec"]["replicas"] = 0
 
 
 def error_line(error: ApiError) -> bytes:
@@ -120,71 +146,45 @@ def status_of(error: ApiError) -> dict[str, Any]:
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": _continued(error),
         "status": "Failure",
         "message": error.message,
     }
     if error.reason:
         status["reason"] = error.reason
 
-    # Most refusals without details leave them out; these two write them empty.
-    if error.details or error.status in {404, 405}:
+    # Most refusals without details leave them out; those of the router write them empty.
+    is_routing = error.status in {403, 404, 405}
+    is_routing |= error.message.startswith(("406: ", "415: "))
+    if error.details or is_routing:
         status["details"] = dict(error.details)
 
     status["code"] = error.status
     return status
 
 
-def list_pieces(
-    kind: Kind, metadata: dict[str, Any], bodies: Iterable[bytes]
-) -> Iterator[bytes]:
-    """Write a list in pieces of about 64 KiB, without ever holding the whole.
+def _continued(error: ApiError) -> dict[str, Any]:
+    return {"continue": error.token} if isinstance(error, ExpiredToken) else {}
+
+
+def list_frame(kind: Kind, metadata: dict[str, Any]) -> bytes:
+    """Write a list that is empty: `"items":[]`.
 
     Args:
-        kind: What the objects are; decides the order of keys.
+        kind: What would be listed; decides the order of keys.
         metadata: Of the list: `resourceVersion` and, on a page, `continue`.
-        bodies: The encoded objects.
     """
-    name, version = kind.resource.kind + "List", kind.resource.api_version
-    head = {"kind": name, "apiVersion": version, "metadata": metadata}
-    if kind.typed:
-        cut = len(kind.prefix)
-        items: Iterable[bytes] = (b"{" + body[cut:] for body in bodies)
-        before, after = plain(head)[:-1] + b',"items":[', b"]}\n"
-    else:
-        head = {**head, "metadata": {"continue": "", **metadata}, "items": []}
-        whole = plain(head, sort=True)
-        # Only the version may stand before the items, so the first match is theirs.
-        before, mark, after = whole.partition(b'"items":[')
-        items, before, after = bodies, before + mark, after + b"\n"
+    name, version = kind.list_kind, kind.resource.api_version
+    if not kind.typed:
+        metadata = {"continue": "", **metadata}
 
-    return _packed(_parts(before, items, after))
+    head = {"kind": name, "apiVersion": version, "metadata": metadata, "items": []}
+    return plain(head, sort=not kind.typed)
 
 
-def _parts(before: bytes, items: Iterable[bytes], after: bytes) -> Iterator[bytes]:
-    yield before
-    comma = b""
-    for item in items:
-        yield comma
-        yield item
-        comma = b","
-
-    yield after
-
-
-def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Join parts to pieces of `PIECE_BYTES` or a little over."""
-    waiting: list[bytes] = []
-    size = 0
-    for part in parts:
-        waiting.append(part)
-        size += len(part)
-        if size >= PIECE_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-
-    if waiting:
-        yield b"".join(waiting)
+def list_item(kind: Kind, raw: bytes) -> bytes:
+    """Return an encoded object as it stands in a list: typed ones do not say their kind."""
+    return b"{" + raw[len(kind.prefix) :] if kind.typed else raw
 
 
 def _type_of(kind: Kind) -> dict[str, Any]:
@@ -192,14 +192,5 @@ def _type_of(kind: Kind) -> dict[str, Any]:
 
 
 def _metadata(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Order the metadata, and leave out what is empty, as `omitempty` does."""
-    known = {
-        key: given[key]
-        for key in _METADATA_ORDER
-        if key in given and given[key] not in _EMPTY
-    }
-    for key in _SORTED_MAPS:
-        if key in known:
-            known[key] = dict(sorted(known[key].items()))
-
-    return known
+    """Leave out what is empty, as `omitempty` does."""
+    return {key: value for key, value in given.items() if value not in _EMPTY}

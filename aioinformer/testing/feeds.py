@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aioinformer.model.selectors import FieldSelector, LabelSelector
-from aioinformer.testing.encoding import PIECE_BYTES, event_line
+from aioinformer.testing.encoding import PIECE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from aioinformer.testing.changes import Change, Stored
+    from aioinformer.testing.formats import Format
     from aioinformer.testing.storage import Collection
 
 __all__ = ["Feed", "Scope"]
@@ -48,6 +49,7 @@ class Feed:
         collection: Whose changes.
         scope: Which objects. One that starts to match is ADDED, one that stops to
             match is DELETED.
+        format_: How they are shown.
         cursor: The last change that the reader knows.
         initial: Objects to begin with, as ADDED events.
         after: Changes up to this version are left out: it may lie in the future.
@@ -57,6 +59,7 @@ class Feed:
         self,
         collection: Collection,
         scope: Scope,
+        format_: Format,
         cursor: Change,
         *,
         initial: Iterable[Stored] = (),
@@ -64,14 +67,20 @@ class Feed:
     ) -> None:
         self._collection = collection
         self._scope = scope
+        # Most watches select nothing, and then nothing need be asked of each change.
+        self._takes_all = not (scope.selects or scope.namespace)
+        self._format = format_
         self._cursor = cursor
-        self._initial = iter(initial)
+        self._initial: Iterator[Stored] | None = iter(initial)
         self._after = after
+        self._hang_ups = collection.hang_ups
 
     @property
     def ended(self) -> bool:
         """True if everything has been taken, and nothing will follow."""
-        return self._collection.closed and self._cursor.next is None
+        collection = self._collection
+        over = collection.closed or collection.hang_ups != self._hang_ups
+        return over and self._cursor.next is None
 
     def take(self, limit_bytes: int = PIECE_BYTES) -> list[bytes]:
         """Take the lines that are ready, up to a little over `limit_bytes`.
@@ -92,21 +101,26 @@ class Feed:
         return lines
 
     def _next_line(self) -> bytes | None:
-        for stored in self._initial:
+        for stored in self._initial or ():
             if self._scope.matches(stored):
-                return event_line("ADDED", stored.raw)
+                return self._format.initial(stored)
 
+        self._initial = None
         while (change := self._cursor.next) is not None:
             self._cursor = change
             event = self._event_of(change)
             if event and change.version > self._after:
-                return change.line(event)
+                return self._format.change(event, change)
 
         return None
 
     def _event_of(self, change: Change) -> str:
-        before = self._scope.matches(change.old)
-        after = self._scope.matches(change.new)
+        if self._takes_all:
+            before, after = change.old is not None, change.new is not None
+        else:
+            before = self._scope.matches(change.old)
+            after = self._scope.matches(change.new)
+
         if before and after:
             return "MODIFIED"
 

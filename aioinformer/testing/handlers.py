@@ -1,43 +1,56 @@
-"""Handlers: from an HTTP request to what is done about it.
+"""Handlers: from a request to what is done about it.
 
-The only order that matters is that of a real server: who are you, what do you ask for,
-may the answer be in a format of ours, and then the resource itself.
+The only order that matters is that of a real server: who are you, may you do that, is
+it there, may the answer be in a format of ours, and then the resource itself.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import orjson
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from aioinformer.errors import ApiError
-from aioinformer.testing import discovery, statuses
+from aioinformer.testing import discovery, reviews
+from aioinformer.testing.actions import Actions, shown_kind
+from aioinformer.testing.answers import document, refusal, warn_of_kind
 from aioinformer.testing.bell import Bell
-from aioinformer.testing.encoding import list_pieces, plain, status_of
-from aioinformer.testing.faults import Faults, Gone, Refuse
+from aioinformer.testing.faults import Faults
+from aioinformer.testing.faults.preempting import preempt
+from aioinformer.testing.formats import format_of
+from aioinformer.testing.freshness import wait_fresh
 from aioinformer.testing.lists import page_of
-from aioinformer.testing.outlet import Answer, Outlet
-from aioinformer.testing.queries import ListQuery, WatchQuery, scope_of
-from aioinformer.testing.routes import RequestRecord, Target, target_of
+from aioinformer.testing.outlet import Answer
+from aioinformer.testing.queries import (
+    ListQuery,
+    WatchQuery,
+    scope_of,
+    version_of_get,
+)
+from aioinformer.testing.routes import (
+    Attributes,
+    RequestRecord,
+    Target,
+    attributes_of,
+    target_of,
+)
 from aioinformer.testing.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
-    from aioinformer.testing.changes import Stored
-    from aioinformer.testing.faults import Fault
+    from aioinformer.testing.access import Access
+    from aioinformer.testing.calls import Call
+    from aioinformer.testing.formats import Format
+    from aioinformer.testing.outlet import Outlet
+    from aioinformer.testing.rbac import User
     from aioinformer.testing.registry import Registry
-    from aioinformer.testing.rules import Part
+    from aioinformer.testing.storage import Collection
 
 __all__ = ["HandlerOptions", "Handlers"]
 
+# Asked for all the time by those who watch over servers; not worth a record.
 _HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
-_JSON_TYPES = frozenset({"application/json", "application/*", "*/*"})
-_MERGE_PATCH = "application/merge-patch+json"
 # Requests remembered for tests to look at.
 _RECORDS = 10_000
 
@@ -52,19 +65,30 @@ class HandlerOptions:
 
 
 class Handlers:
-    """Answers requests. `handle` is given to the HTTP server."""
+    """Answers requests, wherever they come from.
+
+    Args:
+        registry: Where objects are read and written.
+        access: Who may do so.
+        options: The times.
+    """
 
     def __init__(
-        self, registry: Registry, options: HandlerOptions, *, token: str | None
+        self, registry: Registry, access: Access, options: HandlerOptions
     ) -> None:
         self.faults = Faults()
-        self.token = token
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
-        self._registry = registry
+        self._actions = Actions(registry)
         self._storage = registry.storage
+        self._access = access
         self._options = options
         self._stopping = False
         self._bells: set[Bell] = set()
+
+    @property
+    def stopping(self) -> bool:
+        """True from `stop()` until it is opened again."""
+        return self._stopping
 
     def open(self) -> None:
         """Take up work (again)."""
@@ -74,339 +98,211 @@ class Handlers:
         """End all watches cleanly, and whatever else waits."""
         self._stopping = True
         for bell in tuple(self._bells):
-            bell.ring()
+            bell.close()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    def bell(self) -> AbstractContextManager[Bell]:
+        """Make the bell of one request; it rings when the server stops."""
+        bell = Bell()
+        if self._stopping:
+            bell.close()
+
+        return _Hung(bell, self._bells)
+
+    async def respond(self, call: Call, outlet: Outlet, bell: Bell) -> None:
         """Answer one request.
+
+        Args:
+            call: The request.
+            outlet: Where the answer goes.
+            bell: Rings when the server stops.
 
         Cancellation:
             Happens when the client leaves; what was written to the storage stays.
         """
-        bell = Bell()
-        self._bells.add(bell)
         try:
-            return await self._handle(request, bell)
-        finally:
-            self._bells.discard(bell)
-
-    async def _handle(self, request: web.BaseRequest, bell: Bell) -> web.StreamResponse:
-        fault: Fault | None = None
-        try:
-            answer = self._about_the_server(request)
-            if answer is None:
-                target = self._target(request)
-                fault = self.faults.take(
-                    target.verb, target.collection.kind.resource.plural
-                )
-                _refuse(fault, target.verb)
-                _check_accept(request)
-                if target.verb == "watch":
-                    return await self._watch(request, target, fault, bell)
-
-                answer = await self._resource(request, target, bell)
+            answer = await self._answer(call, outlet, bell)
         except ApiError as exc:
-            answer = _refusal(exc)
+            answer = refusal(exc, call)
 
-        outlet = Outlet(request, fault, bell)
-        return await outlet.send(answer)
+        if answer is not None:
+            await outlet.send(answer)
+
+    async def _answer(self, call: Call, outlet: Outlet, bell: Bell) -> Answer | None:
+        """Do what is asked; None if it has been answered already."""
+        asked = attributes_of(call)
+        user = self._user(call, asked)
+        answer = self._about_the_server(call, asked, user)
+        if answer is not None:
+            return answer
+
+        fault = self.faults.take(
+            asked.verb,
+            asked.plural,
+            namespace=asked.namespace,
+            query=call.query,
+            path=call.path,
+        )
+        outlet.arm(fault)
+        instead = await preempt(fault, asked.verb, self._storage, bell)
+        if instead is not None:
+            return instead
+
+        target = target_of(self._storage, asked)
+        kind = shown_kind(target)
+        shown = format_of(kind, call.headers, call.query, verb=target.verb)
+        if target.verb == "watch":
+            await self._watch(call, target, shown, outlet, bell)
+            return None
+
+        answer = await self._resource(call, target, shown, bell)
+        warn_of_kind(answer, target.collection.kind)
+        return answer
 
     # ---------------------------------------------------------------- before resources
 
-    def _about_the_server(self, request: web.BaseRequest) -> Answer | None:
-        """Answer what is not about a resource; None if it is."""
-        if request.path in _HEALTH_PATHS:
-            return Answer(body=[b"ok"], content_type="text/plain")
+    def _user(self, call: Call, asked: Attributes) -> User:
+        """Find out who asks, and let in only who may."""
+        name = ""
+        try:
+            user = self._access.user_of(call)
+            name = user.name
+            self._access.check(user, asked)
+        finally:
+            if asked.path not in _HEALTH_PATHS:
+                self.records.append(
+                    RequestRecord(
+                        call.method,
+                        call.path,
+                        dict(call.query),
+                        asked.verb if asked.version else "",
+                        asked.plural,
+                        name,
+                    )
+                )
 
-        expected = f"Bearer {self.token}"
-        if self.token is not None and request.headers.get("Authorization") != expected:
-            self._record(request)
-            raise statuses.unauthorized()
+        return user
 
-        document = discovery.document_at(self._storage, request.path)
-        if document is None:
+    def _about_the_server(
+        self, call: Call, asked: Attributes, user: User
+    ) -> Answer | None:
+        """Answer what is not about stored objects; None if it is."""
+        if asked.version:
+            review = reviews.answer_to(self._access, user, asked, call)
+            if review is not None:
+                return document(review, status=201)
+
+        found = discovery.document_at(self._storage, call)
+        if found is None:
             return None
 
-        self._record(request)
-        if request.method != "GET":
-            raise statuses.method_not_allowed()
-
-        return Answer(body=[plain(document) + b"\n"])
-
-    def _target(self, request: web.BaseRequest) -> Target:
-        try:
-            target = target_of(
-                self._storage,
-                request.method,
-                request.rel_url.raw_path,
-                request.rel_url.query,
-            )
-        except ApiError:
-            self._record(request)
-            raise
-
-        self._record(request, target.verb, target.collection.kind.resource.plural)
-        return target
-
-    def _record(
-        self, request: web.BaseRequest, verb: str = "", resource: str = ""
-    ) -> None:
-        query = dict(request.rel_url.query)
-        record = RequestRecord(request.method, request.path, query, verb, resource)
-        self.records.append(record)
+        return Answer(
+            status=found.status,
+            body=[found.body],
+            content_type=found.content_type,
+            headers=dict(found.headers),
+        )
 
     # ---------------------------------------------------------------- reading
 
     async def _watch(
-        self, request: web.BaseRequest, target: Target, fault: Fault | None, bell: Bell
-    ) -> web.StreamResponse:
-        collection, parameters = target.collection, request.rel_url.query
-        scope = scope_of(collection.kind, target.namespace, parameters)
-        query = WatchQuery.parse(parameters)
+        self,
+        call: Call,
+        target: Target,
+        shown: Format,
+        outlet: Outlet,
+        bell: Bell,
+    ) -> None:
+        collection = target.collection
+        kind, place = collection.kind, target.namespace
+        scope = scope_of(kind, place, call.query, name=target.name)
+        query = WatchQuery.parse(call.query, cached=collection.cached)
+        refused: ApiError | None = None
         if query.initial:
-            await self._wait_fresh(query.version, bell)
+            try:
+                await self._wait_fresh(collection, query.version, bell, retry_after=1)
+            except ApiError as exc:
+                refused = exc  # Not told by the status, but as the first event.
 
-        outlet = Outlet(request, fault, bell)
         stream = Stream(
             self._storage,
             collection,
             query,
             scope,
+            shown,
             outlet,
             bell=bell,
             stopping=lambda: self._stopping,
             seconds=query.timeout or self._options.watch_seconds,
             bookmark_seconds=self._options.bookmark_seconds,
-            fault=fault,
+            refused=refused,
         )
+        head = Answer(
+            content_type=shown.content_type,
+            headers={"Cache-Control": "no-cache, private"},
+        )
+        warn_of_kind(head, collection.kind)
         try:
-            await outlet.open(Answer(headers={"Cache-Control": "no-cache, private"}))
+            await outlet.open(head)
             if not outlet.broken:
                 await stream.run()
         except ConnectionError:
-            # The client has left: there is nobody to tell.
-            return outlet.response
-
-        return outlet.response
+            return  # The client has left: there is nobody to tell.
 
     async def _list(
-        self, request: web.BaseRequest, target: Target, bell: Bell
+        self, call: Call, target: Target, shown: Format, bell: Bell
     ) -> Answer:
-        collection, parameters = target.collection, request.rel_url.query
-        scope = scope_of(collection.kind, target.namespace, parameters)
-        query = ListQuery.parse(parameters)
-        await self._wait_fresh(query.not_older, bell)
+        collection = target.collection
+        scope = scope_of(collection.kind, target.namespace, call.query)
+        query = ListQuery.parse(call.query, cached=collection.cached)
+        await self._wait_fresh(collection, query.not_older, bell)
         page = page_of(collection, self._storage.version, query, scope)
-        return self._listed(target, page.metadata, page.objects)
+        pieces = shown.list(page.metadata, page.objects)
+        return Answer(body=pieces, content_type=shown.content_type)
 
-    def _listed(
-        self, target: Target, metadata: dict[str, Any], objects: Iterable[Stored]
-    ) -> Answer:
-        bodies = (stored.raw for stored in objects)
-        return Answer(body=list_pieces(target.collection.kind, metadata, bodies))
-
-    async def _wait_fresh(self, version: int, bell: Bell) -> None:
-        """Wait until the storage has reached `version`.
-
-        Raises:
-            ApiError: 504, if it does not in time.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.fresh_seconds
-        unsubscribe = self._storage.subscribe(bell.ring)
-        try:
-            while self._storage.version < version:
-                if loop.time() >= deadline or self._stopping:
-                    current = self._storage.version
-                    raise statuses.too_large_version(version, current)
-
-                await bell.wait(until=deadline)
-        finally:
-            unsubscribe()
+    async def _wait_fresh(
+        self,
+        collection: Collection,
+        version: int,
+        bell: Bell,
+        *,
+        retry_after: int | None = None,
+    ) -> None:
+        await wait_fresh(
+            self._storage,
+            collection,
+            version,
+            bell,
+            seconds=self._options.fresh_seconds,
+            retry_after=retry_after,
+        )
 
     # ---------------------------------------------------------------- resources
 
     async def _resource(
-        self, request: web.BaseRequest, target: Target, bell: Bell
+        self, call: Call, target: Target, shown: Format, bell: Bell
     ) -> Answer:
-        collection, namespace, name = target.collection, target.namespace, target.name
+        collection = target.collection
         match target.verb:
             case "list":
-                return await self._list(request, target, bell)
+                return await self._list(call, target, shown, bell)
             case "get":
-                return _object(self._registry.require(collection, namespace, name))
-            case "create":
-                body = await _json_body(request)
-                stored = self._registry.create(
-                    collection, namespace, body, dry_run=_is_dry_run(request, {})
-                )
-                return _object(stored, status=201)
-            case "update" | "patch":
-                return await self._write(request, target)
-            case "delete":
-                options = await _delete_options(request)
-                return self._delete(request, target, options)
+                version = version_of_get(call.query, cached=collection.cached)
+                await self._wait_fresh(collection, version, bell)
+                return self._actions.perform(call, target, shown)
             case _:
-                options = await _delete_options(request)
-                return self._delete_all(request, target, options)
-
-    async def _write(self, request: web.BaseRequest, target: Target) -> Answer:
-        part: Part = "status" if target.subresource else "main"
-        if target.verb == "patch":
-            write, body = self._registry.patch, await _json_body(request, _MERGE_PATCH)
-        else:
-            write, body = self._registry.update, await _json_body(request)
-
-        stored = write(
-            target.collection,
-            target.namespace,
-            target.name,
-            body,
-            part=part,
-            dry_run=_is_dry_run(request, {}),
-        )
-        return _object(stored)
-
-    def _delete(
-        self, request: web.BaseRequest, target: Target, options: Mapping[str, Any]
-    ) -> Answer:
-        collection, namespace, name = target.collection, target.namespace, target.name
-        preconditions = options.get("preconditions") or {}
-        uid = self._registry.require(collection, namespace, name).uid
-        waiting = self._registry.delete(
-            collection,
-            namespace,
-            name,
-            uid=str(preconditions.get("uid") or ""),
-            version=str(preconditions.get("resourceVersion") or ""),
-            dry_run=_is_dry_run(request, options),
-        )
-        if waiting is not None:
-            return _object(waiting)
-
-        resource = collection.kind.resource
-        details = {
-            "name": name,
-            "group": resource.group,
-            "kind": resource.plural,
-            "uid": uid,
-        }
-        status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {key: value for key, value in details.items() if value},
-        }
-        return Answer(body=[plain(status) + b"\n"])
-
-    def _delete_all(
-        self, request: web.BaseRequest, target: Target, options: Mapping[str, Any]
-    ) -> Answer:
-        collection, parameters = target.collection, request.rel_url.query
-        scope = scope_of(collection.kind, target.namespace, parameters)
-        found = [it for it in collection.snapshot() if scope.matches(it)]
-        dry_run = _is_dry_run(request, options)
-        for stored in found:
-            self._registry.delete(
-                collection, stored.namespace, stored.name, dry_run=dry_run
-            )
-
-        metadata = {"resourceVersion": str(self._storage.version)}
-        return self._listed(target, metadata, found)
+                return self._actions.perform(call, target, shown)
 
 
-def _refuse(fault: Fault | None, verb: str) -> None:
-    """Raise the refusal that a fault scripts, if it scripts one."""
-    if isinstance(fault, Refuse):
-        raise statuses.of_code(
-            fault.status,
-            reason=fault.reason,
-            message=fault.message,
-            retry_after=fault.retry_after,
-        )
+class _Hung:
+    """Hangs a bell among the others for as long as its request lasts."""
 
-    if isinstance(fault, Gone) and (verb != "watch" or not fault.after_events):
-        raise statuses.of_code(410)
+    def __init__(self, bell: Bell, bells: set[Bell]) -> None:
+        self._bell = bell
+        self._bells = bells
 
+    def __enter__(self) -> Bell:
+        self._bells.add(self._bell)
+        return self._bell
 
-def _check_accept(request: web.BaseRequest) -> None:
-    """Refuse who accepts only formats that this server cannot write.
-
-    Raises:
-        ApiError: 406.
-    """
-    accepted = request.headers.get("Accept") or "*/*"
-    for item in accepted.split(","):
-        kind, *parameters = [part.strip() for part in item.split(";")]
-        transformed = any(it.startswith("as=") for it in parameters)
-        if kind in _JSON_TYPES and not transformed:
-            return
-
-    message = "only the following media types are accepted: application/json"
-    raise statuses.failure(406, "NotAcceptable", message)
-
-
-async def _json_body(
-    request: web.BaseRequest, content_type: str = "application/json"
-) -> object:
-    """Read and decode the body.
-
-    Raises:
-        ApiError: 415 if it is of another type, 413 if it is too large, 400 if it is no
-            JSON.
-    """
-    given = request.headers.get("Content-Type", content_type).partition(";")[0].strip()
-    if given != content_type:
-        message = "the body of the request was in an unknown format - accepted media "
-        message += f"types include: {content_type}"
-        raise statuses.failure(415, "UnsupportedMediaType", message)
-
-    return _decoded(await _read(request))
-
-
-async def _delete_options(request: web.BaseRequest) -> Mapping[str, Any]:
-    """Read the options of a delete; they may be missing.
-
-    Raises:
-        ApiError: 400, if there is a body that is none.
-    """
-    raw = await _read(request)
-    options = _decoded(raw) if raw else {}
-    if not isinstance(options, dict):
-        raise statuses.bad_request("the body of the request is not DeleteOptions")
-
-    return options
-
-
-async def _read(request: web.BaseRequest) -> bytes:
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge as exc:
-        raise statuses.of_code(413) from exc
-
-
-def _decoded(raw: bytes) -> object:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
-        message = f"couldn't get version/kind; json parse error: {exc}"
-        raise statuses.bad_request(message) from exc
-
-
-def _is_dry_run(request: web.BaseRequest, options: Mapping[str, Any]) -> bool:
-    values = options.get("dryRun") or ()
-    return request.rel_url.query.get("dryRun") == "All" or "All" in values
-
-
-def _object(stored: Stored, *, status: int = 200) -> Answer:
-    return Answer(status=status, body=[stored.raw + b"\n"])
-
-
-def _refusal(error: ApiError) -> Answer:
-    headers = {}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(int(error.retry_after))
-
-    return Answer(
-        status=error.status, body=[plain(status_of(error)) + b"\n"], headers=headers
-    )
+    def __exit__(self, *exc: object) -> None:
+        self._bells.discard(self._bell)

@@ -8,28 +8,73 @@ keys, whether list items say what they are, whether a PUT must name a version.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
+from aioinformer.testing.schema.builtin import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from aioinformer.model.resource import Resource
+    from aioinformer.testing.schema import Schema
 
-__all__ = ["Kind", "built_in_kinds", "custom_kind"]
+__all__ = ["Kind", "ScalePaths", "built_in_kinds", "custom_kind"]
 
 # Which part of an object counts its `metadata.generation` up when it changes.
-GenerationRule = Literal["", "spec", "spec and annotations", "all but metadata"]
+# "once": none does, it stays 1.
+GenerationRule = Literal[
+    "", "once", "spec", "spec and annotations", "all but metadata", "all and labels"
+]
+
+_VERBS = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+)
+# The order in which a real server tells those of custom resources, and what is left of
+# them when their definition is being deleted.
+_CUSTOM_VERBS = (
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+)
+_FINAL_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 
 # A selectable field: where its value is, and what a missing one counts as.
 FieldRule = tuple[tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    """Where a kind keeps what its `scale` subresource shows."""
+
+    replicas: tuple[str, ...] = ("spec", "replicas")
+    """How many are wanted: the one value that is written, too."""
+
+    current: tuple[str, ...] = ("status", "replicas")
+    """How many there are."""
+
+    selector: tuple[str, ...] = ("spec", "selector")
+    """Which pods are meant, as a selector in whatever form or as its text. Empty if
+    that is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
-    """One kind as the server serves it."""
+    """One kind as the server serves it. Told from others by identity."""
 
     resource: Resource
 
@@ -48,10 +93,75 @@ class Kind:
     unconditional: bool = True
     """A PUT without a `metadata.resourceVersion` is accepted."""
 
+    created_by_update: bool = False
+    """A PUT to a name that is free creates the object."""
+
     fields: Mapping[str, FieldRule] = field(default_factory=dict)
     """What field selectors may ask for, besides `metadata.name` and `.namespace`."""
 
     short_names: tuple[str, ...] = ()
+
+    categories: tuple[str, ...] = ()
+    """Groups of kinds that clients ask for by one word, such as `all`."""
+
+    singular: str = ""
+    """The name of one, in lower case; empty for that of the kind."""
+
+    list_kind: str = ""
+    """The kind of its lists; empty for the usual one."""
+
+    scale: ScalePaths | None = None
+    """It has a `scale` subresource, which shows these."""
+
+    columns: tuple[Mapping[str, Any], ...] = ()
+    """The columns of its tables, as the definition of a custom resource states them."""
+
+    custom_schema: Schema | None = None
+    """What a custom resource looks like; None if nobody has said."""
+
+    storage_schema: Schema | None = None
+    """What custom resources look like in the version in which they are kept, if that is
+    another one: nothing else can be kept of them."""
+
+    warning: str = ""
+    """What everyone who uses it is told, as its version is deprecated."""
+
+    versions: tuple[str, ...] = ()
+    """All API versions in which the same objects are served; empty for the one."""
+
+    served: bool = True
+    """False for a version in which objects are only kept."""
+
+    terminating: bool = False
+    """Its definition is being deleted, so no object can be created."""
+
+    def __post_init__(self) -> None:
+        name = self.resource.kind
+        object.__setattr__(self, "singular", self.singular or name.lower())
+        object.__setattr__(self, "list_kind", self.list_kind or f"{name}List")
+
+    @property
+    def schema(self) -> Schema | None:
+        """What its objects look like; None if that is not known."""
+        return schema_of(self.resource) if self.typed else self.custom_schema
+
+    @property
+    def subresources(self) -> tuple[str, ...]:
+        """Those that every object has, in the order of discovery."""
+        held = {"scale": self.scale is not None, "status": self.has_status}
+        found = tuple(name for name, is_held in held.items() if is_held)
+        return found if self.typed else found[::-1]
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What can be done with it, in the order of discovery."""
+        if self.resource == resources.NAMESPACES:
+            return tuple(verb for verb in _VERBS if verb != "deletecollection")
+
+        if self.typed:
+            return _VERBS
+
+        return _FINAL_VERBS if self.terminating else _CUSTOM_VERBS
 
     @property
     def prefix(self) -> bytes:
@@ -61,18 +171,22 @@ class Kind:
 
     def field_values(self, body: Mapping[str, Any]) -> dict[str, str]:
         """Read the values of all selectable fields of an object."""
-        return {
+        values = {
             name: _text_at(body, path, default)
             for name, (path, default) in self.fields.items()
         }
+        if self.typed and values.get("source") == "":
+            # An event that names no source comes from who reports it.
+            values["source"] = values.get("reportingComponent", "")
+
+        return values
 
 
-def built_in_kinds() -> Iterator[Kind]:
-    """Yield every kind that a plain server serves."""
-    for name in resources.__all__:
-        resource = getattr(resources, name)
-        if name.isupper():
-            yield _built_in(resource)
+@cache
+def built_in_kinds() -> tuple[Kind, ...]:
+    """Return every kind that a plain server serves: the same ones each time."""
+    names = [name for name in resources.__all__ if name.isupper()]
+    return tuple(_built_in(getattr(resources, name)) for name in names)
 
 
 def custom_kind(resource: Resource) -> Kind:
@@ -99,14 +213,17 @@ def _built_in(resource: Resource) -> Kind:
         has_status=resource in _FIRST_STATUS,
         generation=_GENERATIONS.get(resource, ""),
         first_status=_FIRST_STATUS.get(resource),
-        unconditional=resource != resources.LEASES,
+        unconditional=resource not in _CONDITIONAL,
+        created_by_update=resource in _CREATED_BY_UPDATE,
         fields=_FIELDS.get(resource, {}),
         short_names=_SHORT_NAMES.get(resource.plural, ()),
+        categories=_CATEGORIES.get(resource, ()),
+        scale=ScalePaths() if resource in _SCALED else None,
     )
 
 
 def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
-    value: Any = body
+    value: Any = body if path else None
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
 
@@ -123,16 +240,20 @@ def _fields(**defaults: str) -> dict[str, FieldRule]:
 
 
 _FIELDS: dict[Resource, dict[str, FieldRule]] = {
-    resources.PODS: _fields(
-        spec__nodeName="",
-        spec__restartPolicy="Always",
-        spec__schedulerName="default-scheduler",
-        spec__serviceAccountName="",
-        spec__hostNetwork="false",
-        status__phase="",
-        status__podIP="",
-        status__nominatedNodeName="",
-    ),
+    resources.PODS: {
+        **_fields(
+            spec__nodeName="",
+            spec__restartPolicy="Always",
+            spec__schedulerName="default-scheduler",
+            spec__serviceAccountName="",
+            spec__hostNetwork="false",
+            status__phase="",
+            status__podIP="",
+            status__nominatedNodeName="",
+        ),
+        # May be asked for, but has no value that a selector could find.
+        "status.podIPs": ((), ""),
+    },
     resources.EVENTS: {
         **_fields(
             involvedObject__kind="",
@@ -153,7 +274,6 @@ _FIELDS: dict[Resource, dict[str, FieldRule]] = {
     resources.SECRETS: _fields(type="Opaque"),
     resources.SERVICES: _fields(spec__clusterIP="", spec__type="ClusterIP"),
     resources.JOBS: {"status.successful": (("status", "succeeded"), "0")},
-    resources.REPLICA_SETS: _fields(status__replicas="0"),
     resources.REPLICATION_CONTROLLERS: _fields(status__replicas="0"),
 }
 
@@ -182,7 +302,10 @@ _FIRST_STATUS: dict[Resource, dict[str, Any]] = {
 _GENERATIONS: dict[Resource, GenerationRule] = {
     # A Deployment's annotations are copied to its ReplicaSets, hence part of its intent.
     resources.DEPLOYMENTS: "spec and annotations",
+    resources.ENDPOINT_SLICES: "all and labels",
     resources.PODS: "spec",
+    resources.POD_TEMPLATES: "all but metadata",
+    resources.PRIORITY_CLASSES: "once",
     resources.REPLICATION_CONTROLLERS: "spec",
     resources.REPLICA_SETS: "spec",
     resources.STATEFUL_SETS: "spec",
@@ -194,6 +317,54 @@ _GENERATIONS: dict[Resource, GenerationRule] = {
     resources.NETWORK_POLICIES: "spec",
     resources.POD_DISRUPTION_BUDGETS: "spec",
     resources.CUSTOM_RESOURCE_DEFINITIONS: "spec",
+}
+
+_CONDITIONAL = frozenset(
+    {
+        resources.CUSTOM_RESOURCE_DEFINITIONS,
+        resources.LEASES,
+        resources.POD_DISRUPTION_BUDGETS,
+    }
+)
+
+_CREATED_BY_UPDATE = frozenset(
+    {
+        resources.CLUSTER_ROLES,
+        resources.CLUSTER_ROLE_BINDINGS,
+        resources.ENDPOINTS,
+        resources.EVENTS,
+        resources.LEASES,
+        resources.LIMIT_RANGES,
+        resources.ROLES,
+        resources.ROLE_BINDINGS,
+        resources.SERVICES,
+    }
+)
+
+_SCALED = frozenset(
+    {
+        resources.DEPLOYMENTS,
+        resources.REPLICA_SETS,
+        resources.REPLICATION_CONTROLLERS,
+        resources.STATEFUL_SETS,
+    }
+)
+
+_IN_ALL = (
+    resources.PODS,
+    resources.REPLICATION_CONTROLLERS,
+    resources.SERVICES,
+    resources.DAEMON_SETS,
+    resources.DEPLOYMENTS,
+    resources.REPLICA_SETS,
+    resources.STATEFUL_SETS,
+    resources.HORIZONTAL_POD_AUTOSCALERS,
+    resources.CRON_JOBS,
+    resources.JOBS,
+)
+_CATEGORIES: dict[Resource, tuple[str, ...]] = {
+    **dict.fromkeys(_IN_ALL, ("all",)),
+    resources.CUSTOM_RESOURCE_DEFINITIONS: ("api-extensions",),
 }
 
 _SHORT_NAMES: dict[str, tuple[str, ...]] = {

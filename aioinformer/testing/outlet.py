@@ -1,7 +1,8 @@
 """The outlet: how an answer leaves the server, whole or as a fault wants it.
 
 Every body goes through here, so a fault that counts bytes counts all of them, and those
-of the body only.
+of the body only; and what alters events or items does it here, for all that is sent.
+`Outlet` is all that is the same over a socket and in memory.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import asyncio
 import math
 import socket
 import struct
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from aioinformer.testing.faults import Cut, Stall
+from aioinformer.testing.faults import Cut, End, Slow, Stall
+from aioinformer.testing.faults.distortion import Distortion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from aioinformer.testing.bell import Bell
     from aioinformer.testing.faults import Fault
 
-__all__ = ["Answer", "Outlet"]
+__all__ = ["Answer", "HTTPOutlet", "Outlet"]
 
 # From this size on a real server compresses lists for those who accept it.
 _GZIP_FROM_BYTES = 128 * 1024
+# Slow bytes leave this often each second, or one by one if there are fewer.
+_SLOW_PIECES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,52 +44,80 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Outlet:
+class Outlet(ABC):
     """Writes one answer to one request.
 
+    Either `send()` is called, once, or `open()` and then `write()`.
+
     Args:
-        request: The request.
-        fault: What strikes it; only those that break or stall answers matter here.
-        bell: Ends a stall early when the server stops.
+        bell: Ends a stall early when the server stops; nobody else waits for it while a
+            method of the outlet runs.
+
+    Attributes:
+        broken: True if nothing more is sent, because a fault has ended the answer.
     """
 
-    def __init__(
-        self, request: web.BaseRequest, fault: Fault | None, bell: Bell
-    ) -> None:
-        self._request = request
-        self._bell = bell
-        self._fault = fault if isinstance(fault, Cut | Stall) else None
-        self._left = self._fault.after_bytes if self._fault is not None else 0
-        self._response = web.StreamResponse()
+    def __init__(self, bell: Bell) -> None:
         self.broken = False
-        """True if the connection has been broken on purpose: nothing more is sent."""
+        self._bell = bell
+        self._fault: Cut | Stall | End | None = None
+        self._left = 0
+        self._bytes_per_second = math.inf
+        self._distortion: Distortion | None = None
 
-    async def send(self, answer: Answer) -> web.StreamResponse:
-        """Send a whole answer.
+    def arm(self, fault: Fault | None) -> None:
+        """Let a fault strike this answer; those that do not concern it do nothing."""
+        match fault:
+            case Slow():
+                self._bytes_per_second = fault.bytes_per_second
+            case End(after_bytes=None):
+                self._distortion = Distortion(fault)
+            case Cut() | Stall() | End():
+                self._fault, self._left = fault, fault.after_bytes or 0
+            case _ if fault is not None and Distortion.concerns(fault):
+                self._distortion = Distortion(fault)
+            case _:
+                pass
+
+    @property
+    def free(self) -> bool:
+        """True if `write_now()` may be called: nothing stands in the way of a write."""
+        return False
+
+    def write_now(self, lines: list[bytes]) -> None:
+        """Send whole lines of a watch at once, where that is possible (see `free`)."""
+        raise NotImplementedError
+
+    @property
+    def armed(self) -> bool:
+        """True while a fault may still strike."""
+        slow = self._bytes_per_second < math.inf
+        return self._fault is not None or self._distortion is not None or slow
+
+    async def send(self, answer: Answer) -> None:
+        """Send a whole answer; does nothing more if the client has left.
 
         Cancellation:
             Leaves the answer unfinished, which breaks the connection.
         """
+        if self._distortion is not None:
+            whole = self._distortion.whole(b"".join(answer.body))
+            answer, self._distortion = replace(answer, body=[whole]), None
+
         pieces = iter(answer.body)
         first, second = next(pieces, b""), next(pieces, None)
-        if second is None and self._fault is None:
-            # All in one piece: with a length, and in one packet.
-            return web.Response(
-                status=answer.status,
-                body=first,
-                content_type=answer.content_type,
-                headers=answer.headers,
-            )
-
-        first += second or b""
         try:
+            if second is None and not self.armed:
+                # All in one piece: with a length, and in one packet.
+                await self._whole(answer, first)
+                return
+
+            first += second or b""
             await self.open(answer, compress=len(first) >= _GZIP_FROM_BYTES)
             await self._write_all(first, pieces)
         except ConnectionError:
             # The client has left: there is nobody to tell.
-            return self._response
-
-        return self._response
+            return
 
     async def _write_all(self, first: bytes, pieces: Iterator[bytes]) -> None:
         await self.write(first)
@@ -96,56 +129,80 @@ class Outlet:
     async def open(self, answer: Answer, *, compress: bool = False) -> None:
         """Send the head, at once: a watch may have nothing to say for minutes.
 
+        Args:
+            answer: Its body is not sent.
+            compress: Compress the body, for a client that understands it.
+
+        Raises:
+            ConnectionError: If the client has gone.
+
         Cancellation:
             Breaks the connection.
         """
-        if self._fault is not None and not self._fault.head:
+        if isinstance(self._fault, Cut | Stall) and not self._fault.head:
             await self._strike()
 
         if self.broken:
             return
 
-        self._response = web.StreamResponse(
-            status=answer.status, headers=answer.headers
-        )
-        self._response.content_type = answer.content_type
-        self._response.enable_chunked_encoding()
-        if compress and self._fault is None and self._takes_gzip():
-            self._response.enable_compression(web.ContentCoding.gzip)
-
-        await self._response.prepare(self._request)
+        # Compressed, the bytes that a fault counts would be none that anybody sees.
+        await self._start(answer, compress=compress and not self.armed)
         await self._strike_if_due()
+        if self._distortion is not None:
+            await self._emit(self._distortion.beginning())
 
     async def write(self, data: bytes) -> None:
         """Send a piece of the body, or as much of it as the fault lets through.
 
+        Args:
+            data: Of a watch: whole lines.
+
         Raises:
-            ConnectionError: The client has gone.
+            ConnectionError: If the client has gone.
 
         Cancellation:
             Breaks the connection.
         """
-        if self._fault is not None and 0 < self._left <= len(data):
-            head, data = data[: self._left], data[self._left :]
-            await self._write(head)
-            self._left = 0
-            await self._strike_if_due()
-        elif self._fault is not None:
-            self._left -= len(data)
+        if self._distortion is not None:
+            lines = self._distortion.lines(data.splitlines(keepends=True))
+            await self._emit(lines)
+        else:
+            await self._write(data)
 
-        await self._write(data)
+    async def _emit(self, lines: list[bytes]) -> None:
+        """Write distorted lines, perhaps the last ones."""
+        if lines:
+            await self._write(b"".join(lines))
 
-    @property
-    def response(self) -> web.StreamResponse:
-        """What the HTTP server is to be given when all has been written."""
-        return self._response
+        if self._distortion is not None and self._distortion.over:
+            self.broken = True
 
     async def _write(self, data: bytes) -> None:
-        if data and not self.broken:
-            await self._response.write(data)
+        if self._fault is not None:
+            if 0 < self._left <= len(data):
+                head, data = data[: self._left], data[self._left :]
+                await self._put(head)
+                self._left = 0
+                await self._strike_if_due()
+            else:
+                self._left -= len(data)
 
-    def _takes_gzip(self) -> bool:
-        return "gzip" in self._request.headers.get("Accept-Encoding", "")
+        if data and not self.broken:
+            await self._write_in_time(data)
+
+    async def _write_in_time(self, data: bytes) -> None:
+        rate = self._bytes_per_second
+        if rate == math.inf:
+            await self._put(data)
+            return
+
+        size = max(1, round(rate / _SLOW_PIECES))
+        for start in range(0, len(data), size):
+            piece = data[start : start + size]
+            await self._put(piece)
+            if not await self._bell.pause(len(piece) / rate):
+                await self._break_off(reset=False)
+                return
 
     async def _strike_if_due(self) -> None:
         if self._fault is not None and self._left == 0:
@@ -154,13 +211,102 @@ class Outlet:
     async def _strike(self) -> None:
         """Let the fault happen; afterwards there is none."""
         fault, self._fault = self._fault, None
-        if isinstance(fault, Cut):
-            await self._cut(reset=fault.reset)
-        elif isinstance(fault, Stall):
-            await self._stall(fault.seconds)
+        match fault:
+            case Cut():
+                await self._break_off(reset=fault.reset)
+            case Stall():
+                # Only the server's end or the client's leaving (a cancellation) ends
+                # one without a time.
+                seconds = math.inf if fault.seconds is None else fault.seconds
+                if not await self._bell.pause(seconds):
+                    await self._break_off(reset=False)
+            case End():
+                self.broken = True
+            case _:
+                pass
 
-    async def _cut(self, *, reset: bool) -> None:
+    async def _break_off(self, *, reset: bool) -> None:
         self.broken = True
+        await self._break(reset=reset)
+
+    # ---------------------------------------------------------------- where it goes
+
+    @abstractmethod
+    async def _whole(self, answer: Answer, body: bytes) -> None:
+        """Send head and body at once."""
+
+    @abstractmethod
+    async def _start(self, answer: Answer, *, compress: bool) -> None:
+        """Send the head of an answer whose length is not known."""
+
+    @abstractmethod
+    async def _put(self, data: bytes) -> None:
+        """Send a piece of the body; it may be empty."""
+
+    @abstractmethod
+    async def _break(self, *, reset: bool) -> None:
+        """Break the connection after what was put, before the end or even the head."""
+
+
+class HTTPOutlet(Outlet):
+    """Writes one answer over HTTP.
+
+    Args:
+        request: What is answered.
+        bell: See `Outlet`.
+
+    Attributes:
+        response: What the HTTP server is to be given when all has been written.
+    """
+
+    response: web.StreamResponse
+
+    def __init__(self, request: web.BaseRequest, bell: Bell) -> None:
+        super().__init__(bell)
+        self._request = request
+        self.response = web.StreamResponse()
+
+    async def _whole(self, answer: Answer, body: bytes) -> None:
+        self.response = web.Response(
+            status=answer.status,
+            body=body,
+            headers=_headers_of(answer),
+        )
+
+    async def _start(self, answer: Answer, *, compress: bool) -> None:
+        headers = _headers_of(answer)
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        response.enable_chunked_encoding()
+        if compress and self._takes_gzip():
+            response.enable_compression(web.ContentCoding.gzip)
+
+        self.response = response
+        await response.prepare(self._request)
+
+    async def _put(self, data: bytes) -> None:
+        await self.response.write(data)
+
+    @property
+    def free(self) -> bool:
+        """True if the head is sent, no fault is armed, and the buffers have room."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing() or self.broken or self.armed:
+            return False
+
+        return self.response.prepared and not self._request.protocol.writing_paused
+
+    def write_now(self, lines: list[bytes]) -> None:
+        """Send whole lines as one chunk.
+
+        Around aiohttp, whose writes are coroutines: watches that are told the same
+        change at the same time are many, and each step counts.
+        """
+        transport = self._request.transport
+        assert transport is not None
+        size = sum(map(len, lines))
+        transport.write(b"".join((b"%x\r\n" % size, *lines, b"\r\n")))
+
+    async def _break(self, *, reset: bool) -> None:
         transport = self._request.transport
         if transport is None:
             return
@@ -177,13 +323,11 @@ class Outlet:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
 
-    async def _stall(self, seconds: float | None) -> None:
-        if seconds is not None:
-            await asyncio.sleep(seconds)
-            return
+    def _takes_gzip(self) -> bool:
+        return "gzip" in self._request.headers.get("Accept-Encoding", "")
 
-        # Only the server's end or the client's leaving (a cancellation) ends it.
-        await self._bell.wait(until=math.inf)
-        self.broken = True
-        if self._request.transport is not None:
-            self._request.transport.abort()
+
+def _headers_of(answer: Answer) -> dict[str, str]:
+    # No answer is to be kept by whoever passes it on.
+    headers = {"Cache-Control": "no-cache, private", **answer.headers}
+    return {**headers, "Content-Type": answer.content_type}

@@ -1,60 +1,35 @@
-"""Queries: the parameters of a list or watch, read and checked as the server does.
+"""Queries: the parameters of a get, list or watch, read and checked as the server does.
 
 A list can ask for four points in time, and which one is meant depends on version,
-match rule, limit and token together; `ListQuery.moment` decides it once.
+match rule, limit and token together; `ListQuery` decides it once. Its refusals come in
+the order in which a real server looks: the form of numbers, selectors, combinations,
+then token and version.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import orjson
-
-from aioinformer.errors import OptionsError, SelectorSyntaxError
-from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.selectors import FieldRequirement, FieldSelector
 from aioinformer.testing import statuses
 from aioinformer.testing.feeds import Scope
+from aioinformer.testing.field_syntax import field_selector_of
+from aioinformer.testing.label_syntax import label_selector_of
+from aioinformer.testing.statuses import Cause, quoted
+from aioinformer.testing.tokens import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from aioinformer.errors import ApiError
     from aioinformer.testing.kinds import Kind
 
-__all__ = ["ListQuery", "Token", "WatchQuery", "flag", "scope_of"]
+__all__ = ["ListQuery", "WatchQuery", "flag", "scope_of", "version_of_get"]
 
-Match = Literal["", "Exact", "NotOlderThan"]
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """Where the next page begins, and of which version it is."""
-
-    version: int
-    start: str
-
-    def encode(self) -> str:
-        """Write it as the opaque text that clients carry around."""
-        fields = {"v": "meta.k8s.io/v1", "rv": self.version, "start": self.start}
-        return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
-
-    @classmethod
-    def decode(cls, text: str) -> Token:
-        """Read it again.
-
-        Raises:
-            ApiError: 400, if it is not one of ours.
-        """
-        try:
-            padded = text + "=" * (-len(text) % 4)
-            fields = orjson.loads(base64.b64decode(padded, altchars=b"-_"))
-            return cls(int(fields["rv"]), str(fields["start"]))
-        except (binascii.Error, ValueError, KeyError, TypeError):
-            message = "continue key is not valid: it was not made by this server"
-            raise statuses.bad_request(message) from None
+_INT64_BOUND = 2**63
+_UINT64_BOUND = 2**64
+_MATCH = "resourceVersionMatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,52 +46,43 @@ class ListQuery:
     """The state at this version is asked for; None for the newest."""
 
     not_older: int
-    """The answer must be at least this new."""
+    """The answer must be at least this new, and waits until it can be."""
 
     @classmethod
-    def parse(cls, query: Mapping[str, str]) -> ListQuery:
+    def parse(cls, query: Mapping[str, str], *, cached: bool = True) -> ListQuery:
         """Read the parameters.
+
+        Args:
+            query: All of them.
+            cached: The kind is served from a watch cache, which gives version 0 its
+                special meaning.
 
         Raises:
             ApiError: 400 if one is malformed, 422 if they contradict each other.
         """
-        version, match = query.get("resourceVersion", ""), _match_of(query)
         limit = max(0, _integer(query, "limit"))
-        if "sendInitialEvents" in query:
-            raise _forbidden("sendInitialEvents", "is forbidden for list")
+        _integer(query, "timeoutSeconds")
+        _refuse(_list_causes(query))
+        version = query.get("resourceVersion", "")
+        text = query.get("continue", "")
+        if text:
+            token = Token.decode(text)
+            if version not in {"", "0"}:
+                raise statuses.bad_request(
+                    "specifying resource version is not allowed when using continue"
+                )
 
-        token = query.get("continue", "")
-        if token:
-            return cls._next_page(token, version, match, limit)
-
-        if match and not version:
-            why = "is forbidden unless resourceVersion is provided"
-            raise _forbidden("resourceVersionMatch", why)
-
-        if match == "Exact" and version == "0":
-            why = '"exact" is forbidden for resourceVersion "0"'
-            raise _forbidden("resourceVersionMatch", why)
+            exact = token.version if token.version > 0 else None
+            return cls(limit=limit, token=token, exact=exact, not_older=exact or 0)
 
         number = _version(version, 400)
+        match = query.get(_MATCH, "")
         if match == "Exact" or (limit and number and not match):
-            return cls(limit=limit, token=None, exact=number, not_older=0)
+            return cls(limit=limit, token=None, exact=number, not_older=number)
 
         # From the watch cache, which does not page.
-        limit = 0 if version == "0" else limit
+        limit = 0 if cached and version == "0" else limit
         return cls(limit=limit, token=None, exact=None, not_older=number)
-
-    @classmethod
-    def _next_page(cls, token: str, version: str, match: str, limit: int) -> ListQuery:
-        if match:
-            why = "is forbidden when continue is provided"
-            raise _forbidden("resourceVersionMatch", why)
-
-        if version not in {"", "0"}:
-            message = "specifying resource version is not allowed when using continue"
-            raise statuses.bad_request(message)
-
-        place = Token.decode(token)
-        return cls(limit=limit, token=place, exact=place.version, not_older=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +90,7 @@ class WatchQuery:
     """What one watch request asks for."""
 
     version: int
-    """Changes after this one; 0 begins with the current objects, if `initial` is."""
+    """Changes after this one; with `initial` how new the first objects must be."""
 
     initial: bool
     """Begin with the current objects, as ADDED events."""
@@ -133,65 +99,77 @@ class WatchQuery:
     """End them with an annotated BOOKMARK."""
 
     bookmarks: bool
-    """Send BOOKMARK events."""
+    """Send further BOOKMARK events."""
 
     timeout: float
-    """After how many seconds the server ends the watch; 0 leaves it to the server."""
+    """After how many seconds the server ends the watch; 0 leaves it to the server, and
+    a negative one has passed already."""
 
     @classmethod
-    def parse(cls, query: Mapping[str, str]) -> WatchQuery:
+    def parse(cls, query: Mapping[str, str], *, cached: bool = True) -> WatchQuery:
         """Read the parameters.
+
+        Args:
+            query: All of them.
+            cached: The kind is served from a watch cache, which makes the bookmarks.
 
         Raises:
             ApiError: 400 if one is malformed, 422 if they contradict each other; 500
                 if the version is no number (that is how the real server puts it).
         """
-        match, asked = _match_of(query), "sendInitialEvents" in query
-        if asked and match != "NotOlderThan":
-            why = "requires setting resourceVersionMatch to NotOlderThan"
-            raise _forbidden("sendInitialEvents", why)
-
-        if match and not asked:
-            why = "is forbidden for watch unless sendInitialEvents is provided"
-            raise _forbidden("resourceVersionMatch", why)
-
-        if query.get("continue"):
-            message = "specifying continue is not allowed when watching"
-            raise statuses.bad_request(message)
-
+        _integer(query, "limit")
+        timeout = _integer(query, "timeoutSeconds")
+        _refuse(_watch_causes(query))
         version = _version(query.get("resourceVersion", ""), 500)
         bookmarks = flag(query, "allowWatchBookmarks")
-        wanted = flag(query, "sendInitialEvents")
+        initial = _begins_with_objects(query)
         return cls(
             version=version,
-            initial=wanted if asked else version == 0,
-            marked=wanted and bookmarks,
-            bookmarks=bookmarks,
-            timeout=max(0, _integer(query, "timeoutSeconds")),
+            initial=initial,
+            marked=initial and bookmarks,
+            bookmarks=bookmarks and cached,
+            timeout=timeout,
         )
 
 
-def scope_of(kind: Kind, namespace: str, query: Mapping[str, str]) -> Scope:
-    """Read the selectors of a list or watch.
+def version_of_get(query: Mapping[str, str], *, cached: bool = True) -> int:
+    """Read how new the answer to a get must be; 0 if that does not matter.
+
+    Args:
+        query: All parameters.
+        cached: The kind is served from a watch cache.
 
     Raises:
-        ApiError: 400, if one is malformed or asks for a field that is not selectable.
+        ApiError: 500 if it is no number, and 400 for a kind that is not cached (that
+            is how the real server puts it).
     """
-    try:
-        labels = LabelSelector.parse(query.get("labelSelector", ""))
-        fields = FieldSelector.parse(query.get("fieldSelector", ""))
-    except (SelectorSyntaxError, OptionsError) as exc:
-        message = f"unable to parse requirement: {exc}"
-        raise statuses.bad_request(message) from exc
+    return _version(query.get("resourceVersion", ""), 500 if cached else 400)
 
-    for requirement in fields.requirements:
-        known = requirement.field in {"metadata.name", "metadata.namespace"}
-        if not known and requirement.field not in kind.fields:
-            raise statuses.bad_request(
-                f'Unable to find "{kind.resource}" that match label selector '
-                f'"{labels}", field selector "{fields}": '
-                f"field label not supported: {requirement.field}"
-            )
+
+def scope_of(
+    kind: Kind, namespace: str, query: Mapping[str, str], *, name: str = ""
+) -> Scope:
+    """Read the selectors of a list or watch.
+
+    Args:
+        kind: Of what is selected.
+        namespace: Where; empty for everywhere.
+        query: All parameters.
+        name: The only object that is meant, if it stands in the path.
+
+    Raises:
+        ApiError: 400, if one is malformed, asks for a field that is not selectable, or
+            does not fit to the name.
+    """
+    labels = label_selector_of(query.get("labelSelector", ""))
+    fields = field_selector_of(kind, query.get("fieldSelector", ""))
+    if name:
+        one = FieldRequirement("metadata.name", "=", name)
+        if not fields.empty and one not in fields.requirements:
+            message = "fieldSelector metadata.name doesn't match requested name"
+            raise statuses.bad_request(message)
+
+        fields = FieldSelector((*fields.requirements, one))
 
     return Scope(namespace=namespace, labels=labels, fields=fields)
 
@@ -202,44 +180,112 @@ def flag(query: Mapping[str, str], name: str) -> bool:
     return text is not None and text.lower() not in {"0", "false"}
 
 
-def _match_of(query: Mapping[str, str]) -> Match:
-    text = query.get("resourceVersionMatch", "")
-    match text:
-        case "" | "Exact" | "NotOlderThan":
-            return text
-        case _:
-            problem = f'Unsupported value: "{text}": supported values: "Exact", '
-            problem += '"NotOlderThan"'
-            raise _invalid_option(
-                "resourceVersionMatch", "FieldValueNotSupported", problem
-            )
+# ---------------------------------------------------------------- combinations
+
+
+def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+    """Yield what is wrong with the parameters of a list, taken together."""
+    match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
+    if match and not version:
+        yield _forbidden(
+            _MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"
+        )
+
+    if match and query.get("continue"):
+        yield _forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+
+    if match not in {"", "Exact", "NotOlderThan"}:
+        yield _unsupported(match, '"Exact", "NotOlderThan", ""')
+
+    if match == "Exact" and version == "0":
+        why = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
+        yield _forbidden(_MATCH, why)
+
+    if "sendInitialEvents" in query:
+        why = "sendInitialEvents is forbidden for list"
+        yield _forbidden("sendInitialEvents", why)
+
+
+def _watch_causes(query: Mapping[str, str]) -> Iterator[Cause]:
+    """Yield what is wrong with the parameters of a watch, taken together."""
+    match, asked = query.get(_MATCH, ""), "sendInitialEvents" in query
+    if match and not asked:
+        why = f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
+        yield _forbidden(_MATCH, why)
+
+    # A watch without a version is, to the server, one that asks for initial events.
+    streams = bool(match) or _begins_with_objects(query)
+    if streams and query.get("continue"):
+        yield _forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+
+    if asked and match != "NotOlderThan":
+        why = f"sendInitialEvents requires setting {_MATCH} to NotOlderThan"
+        yield _forbidden(_MATCH, why)
+
+    if match not in {"", "NotOlderThan"}:
+        yield _unsupported(match, '"NotOlderThan"')
+
+
+def _begins_with_objects(query: Mapping[str, str]) -> bool:
+    if "sendInitialEvents" in query:
+        return flag(query, "sendInitialEvents")
+
+    return not query.get(_MATCH) and query.get("resourceVersion", "") in {"", "0"}
+
+
+def _refuse(causes: Iterator[Cause]) -> None:
+    found = list(causes)
+    if found:
+        raise statuses.invalid_options(found)
+
+
+def _forbidden(field: str, why: str) -> Cause:
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
+
+
+def _unsupported(value: str, supported: str) -> Cause:
+    problem = f"Unsupported value: {quoted(value)}: supported values: {supported}"
+    return Cause(_MATCH, "FieldValueNotSupported", problem)
+
+
+# ---------------------------------------------------------------- numbers
 
 
 def _integer(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name) or "0"
-    try:
-        return int(text)
-    except ValueError:
-        raise statuses.bad_request(f"{name} is not a number: {text!r}") from None
+    text = query.get(name, "0")
+    number = _number(text, r"[+-]?[0-9]+")
+    if number is not None and -_INT64_BOUND <= number < _INT64_BOUND:
+        return number
+
+    raise statuses.bad_request(
+        _unparsed("ParseInt", text, out_of_range=number is not None)
+    )
 
 
 def _version(text: str, code: int) -> int:
     """Read a resource version, which a server takes only in plain decimal."""
-    if text.isascii() and (text or "0").isdigit():
-        return int(text or 0)
+    number = _number(text or "0", "[0-9]+")
+    if number is not None and number < _UINT64_BOUND:
+        return number
 
-    problem = f'resourceVersion: Invalid value: "{text}": invalid syntax'
+    why = _unparsed("ParseUint", text, out_of_range=number is not None)
+    problem = f"resourceVersion: Invalid value: {quoted(text)}: {why}"
     if code == 400:
         raise statuses.bad_request(f"invalid resource version: {problem}")
 
     raise statuses.failure(code, "", problem)
 
 
-def _forbidden(field: str, why: str) -> ApiError:
-    return _invalid_option(field, "FieldValueForbidden", f"Forbidden: {field} {why}")
+def _number(text: str, pattern: str) -> int | None:
+    """Read a number of which only the size matters if it has more than 20 digits."""
+    if not re.fullmatch(pattern, text, re.ASCII):
+        return None
+
+    # Of some thousands of digits, which fit into a URL, int() would make none.
+    size = int(text.lstrip("+-0")[:21] or "0")
+    return -size if text.startswith("-") else size
 
 
-def _invalid_option(field: str, reason: str, problem: str) -> ApiError:
-    return statuses.invalid(
-        "ListOptions", "meta.k8s.io", "", field=field, reason=reason, problem=problem
-    )
+def _unparsed(function: str, text: str, *, out_of_range: bool) -> str:
+    why = "value out of range" if out_of_range else "invalid syntax"
+    return f"strconv.{function}: parsing {quoted(text)}: {why}"

@@ -1,33 +1,55 @@
 """The registry: what an API server does with a write, from the body to the storage.
 
 Synchronous: each method is one step, and either does all of it or raises an `ApiError`
-and does nothing.
+and does nothing. A write takes the way that it takes in a real server:
+
+    understood -> completed with defaults -> managed fields -> completed by the server
+    -> checked -> compared -> stored
+
+What is arranged by a test takes the short way: understood loosely, and stored.
 """
 
 from __future__ import annotations
 
-import random
-import uuid
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.resources import NAMESPACES
-from aioinformer.testing import rules, statuses, validation
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer.testing import preconditions, rules, statuses, validation
 from aioinformer.testing.changes import Stored
+from aioinformer.testing.completion import (
+    SUBRESOURCES,
+    kept,
+    newborn,
+    read,
+    revised,
+    timestamp,
+)
+from aioinformer.testing.custom_resources import CustomResources
+from aioinformer.testing.deletion import is_released
+from aioinformer.testing.intake import Received, received, received_patched
+from aioinformer.testing.judgement import check_created, check_updated
 from aioinformer.testing.kinds import built_in_kinds
+from aioinformer.testing.names import generated_name
+from aioinformer.testing.namespaces import Namespaces
+from aioinformer.testing.patching.managed_fields import reset_fields, times_kept
+from aioinformer.testing.patching.merge import merge_patch
+from aioinformer.testing.patching.patches import decoded_patch, patched
+from aioinformer.testing.patching.server_side import apply
+from aioinformer.testing.removal import Removal
+from aioinformer.testing.writes import Deleted, DeleteOptions, WriteOptions, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from aioinformer.testing.rules import Part
+    from aioinformer.testing.kinds import Kind
     from aioinformer.testing.storage import Collection, Storage
+    from aioinformer.testing.writes import PatchType
 
 __all__ = ["Registry"]
 
-# The server's alphabet for generated names: no vowels, and nothing that looks alike.
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_SUFFIX_LENGTH = 5
-_KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_ARRANGED = WriteOptions(part="all")
 
 
 class Registry:
@@ -45,156 +67,15 @@ class Registry:
         for kind in built_in_kinds():
             storage.serve(kind)
 
-        self._namespaces = storage.collection(NAMESPACES)
-        for name in sorted(_KEPT_NAMESPACES):
-            self.create(self._namespaces, "", {"metadata": {"name": name}})
-
-    def create(
-        self,
-        collection: Collection,
-        namespace: str,
-        body: object,
-        *,
-        keep_status: bool = False,
-        dry_run: bool = False,
-    ) -> Stored:
-        """Create an object.
-
-        Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            body: The decoded JSON.
-            keep_status: Store the status that comes with it.
-            dry_run: Check and complete it, but store nothing.
-
-        Raises:
-            ApiError: 400 or 422 if the body will not do, 404 if there is no such
-                namespace, 403 if that is being deleted, 409 if the name is taken.
-        """
-        kind = collection.kind
-        checked = validation.check_shape(kind, body)
-        given = checked.get("metadata") or {}
-        validation.check_namespace(namespace, given)
-        name = given.get("name") or self._generated(collection, namespace, given)
-        validation.check_new(kind, {**given, "name": name})
-        self._check_namespace(namespace, name, collection, dry_run=dry_run)
-        if collection.get(_key(namespace, name)) is not None:
-            raise statuses.already_exists(kind.resource, name)
-
-        new = rules.created(
-            kind,
-            checked,
-            name=name,
-            namespace=namespace,
-            uid=str(uuid.uuid4()),
-            now=_now(),
-            keep_status=keep_status or kind.resource.plural == "nodes",
+        self._namespaces = Namespaces(storage)
+        self._removal = Removal(storage, self._namespaces, self._changed)
+        self.custom_resources = CustomResources(
+            storage, delete=self._delete_custom, now=timestamp
         )
-        return self._put(collection, new, dry_run=dry_run)
+        for name in _FIRST_NAMESPACES:
+            self._create_namespace(name, _ARRANGED)
 
-    def update(
-        self,
-        collection: Collection,
-        namespace: str,
-        name: str,
-        body: object,
-        /,
-        *,
-        part: Part = "main",
-        dry_run: bool = False,
-    ) -> Stored:
-        """Replace an object, or its status; one that changes nothing keeps its version.
-
-        Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            body: The decoded JSON.
-            part: What may change.
-            dry_run: Answer as if, but store nothing.
-
-        Raises:
-            ApiError: 404 if it does not exist, 400 or 422 if the body will not do,
-                409 if it states a uid or version that is not the stored one.
-        """
-        stored = self.require(collection, namespace, name)
-        checked = validation.check_shape(collection.kind, body)
-        return self._replace(collection, stored, checked, part, dry_run=dry_run)
-
-    def patch(
-        self,
-        collection: Collection,
-        namespace: str,
-        name: str,
-        patch: object,
-        /,
-        *,
-        part: Part = "main",
-        dry_run: bool = False,
-    ) -> Stored:
-        """Apply a JSON merge patch; as `update()` otherwise.
-
-        A patch with a `metadata.resourceVersion` applies to that version only.
-
-        Raises:
-            ApiError: As from `update()`; 400 if the patch is no JSON object.
-        """
-        if not isinstance(patch, dict):
-            raise statuses.bad_request("the patch is not a JSON object")
-
-        stored = self.require(collection, namespace, name)
-        merged = rules.merge_patch(stored.body(), patch)
-        if isinstance(merged.get("metadata"), dict):
-            # A patch without a version means the stored one; so does its null.
-            merged["metadata"].setdefault("resourceVersion", str(stored.version))
-
-        checked = validation.check_shape(collection.kind, merged)
-        return self._replace(collection, stored, checked, part, dry_run=dry_run)
-
-    def delete(
-        self,
-        collection: Collection,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        version: str = "",
-        dry_run: bool = False,
-    ) -> Stored | None:
-        """Delete an object, or mark it for deletion while it has finalizers.
-
-        There is no garbage collector and no kubelet: dependents stay, and pods go at
-        once. A namespace takes its content with it.
-
-        Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            uid: Only if this is its uid.
-            version: Only if this is its version.
-            dry_run: Check, but delete nothing.
-
-        Returns:
-            The object if it waits for its finalizers, None if it is gone.
-
-        Raises:
-            ApiError: 404 if it does not exist, 409 if it is another one.
-        """
-        stored = self.require(collection, namespace, name)
-        resource = collection.kind.resource
-        for what, wanted, found in (
-            ("UID", uid, stored.uid),
-            ("ResourceVersion", version, str(stored.version)),
-        ):
-            if wanted not in {"", found}:
-                why = f"Precondition failed: {what} in precondition: {wanted}, "
-                why += f"{what} in object meta: {found}"
-                raise statuses.conflict(resource, name, why)
-
-        if collection is self._namespaces:
-            return self._delete_namespace(stored, dry_run=dry_run)
-
-        return self._delete(collection, stored, dry_run=dry_run)
+    # ---------------------------------------------------------------- for callers
 
     def require(self, collection: Collection, namespace: str, name: str) -> Stored:
         """Return an object.
@@ -208,130 +89,362 @@ class Registry:
 
         return stored
 
+    def create(
+        self,
+        collection: Collection,
+        namespace: str,
+        body: object,
+        options: WriteOptions,
+    ) -> Written:
+        """Create an object.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            body: Bytes of JSON, or decoded.
+            options: How.
+
+        Raises:
+            ApiError: 400 or 422 if the body will not do, 404 if there is no such
+                namespace, 403 if that is being deleted, 409 if the name is taken, 500
+                if the body states a version.
+        """
+        got = self._understood(collection.kind, body, options)
+        return self._create(collection, namespace, got, options)
+
+    def update(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        body: object,
+        options: WriteOptions,
+    ) -> Written:
+        """Replace an object, or a part of it; one that changes nothing keeps its version.
+
+        Objects of some kinds are created, if there is none of this name.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Which.
+            body: Bytes of JSON, or decoded.
+            options: How.
+
+        Raises:
+            ApiError: 404 if it does not exist, 400 or 422 if the body will not do,
+                409 if it states a uid or version that is not the stored one.
+        """
+        kind = collection.kind
+        got = self._understood(kind, body, options)
+        validation.check_name(namespace, name, got.metadata)
+        stored = collection.get(_key(namespace, name))
+        if stored is None and kind.created_by_update and options.part == "main":
+            metadata = {**got.metadata, "resourceVersion": ""}
+            fresh = Received({**got.body, "metadata": metadata}, got.warnings)
+            return self._create(collection, namespace, fresh, options)
+
+        stored = self.require(collection, namespace, name)
+        preconditions.check_uid(kind, stored, got.metadata)
+        preconditions.check_version(kind, stored, got.metadata)
+        return self._replace(collection, stored, got, options)
+
+    def patch(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        patch: object,
+        options: WriteOptions,
+        *,
+        patch_type: PatchType = "merge",
+    ) -> Written:
+        """Change an object, or a part of it, as a patch says; as `update()` otherwise.
+
+        A patch with a `metadata.resourceVersion` applies to that version only. One to
+        be applied (in the sense of server-side apply) may also create the object.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Which.
+            patch: Bytes of JSON, or decoded.
+            options: How.
+            patch_type: How the patch says its change.
+
+        Raises:
+            ApiError: As from `update()`; 415 if the kind takes no such patch; 409 if
+                an apply meets what others own.
+        """
+        kind = collection.kind
+        if patch_type == "apply":
+            return self._apply(collection, namespace, name, patch, options)
+
+        stored = self.require(collection, namespace, name)
+        old = stored.body()
+        if isinstance(patch, bytes):
+            patch = decoded_patch(patch, patch_type)
+
+        if options.part == "all":
+            got = self._understood(kind, merge_patch(old, patch), options)
+        else:
+            new = patched(kind.schema, old, patch, patch_type, typed=kind.typed)
+            got = received_patched(
+                kind, new, options, patch=patch, patch_type=patch_type
+            )
+
+        validation.check_name(namespace, name, got.metadata)
+        # A patch without a version, or with a null for it, means the stored one.
+        if got.metadata.get("resourceVersion"):
+            preconditions.check_version(kind, stored, got.metadata)
+
+        return self._replace(collection, stored, got, options)
+
+    def delete(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+    ) -> Deleted:
+        """Delete an object, or mark it for deletion while it waits for something.
+
+        There is no garbage collector, so dependents stay. A pod on a node is marked
+        first, and gone at once if it has no finalizers, as if its containers had ended.
+        A namespace takes its content with it.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Which.
+            options: How.
+
+        Raises:
+            ApiError: 404 if it does not exist, 409 if it is another one.
+        """
+        stored = self.require(collection, namespace, name)
+        preconditions.check_deletion(collection.kind, stored, options)
+        return self._removal.remove(collection, stored, options)
+
+    def delete_collection(
+        self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
+    ) -> list[Deleted]:
+        """Delete several objects of one resource; what is gone meanwhile is left out.
+
+        Args:
+            collection: Of which resource.
+            found: Which.
+            options: How.
+
+        Raises:
+            ApiError: As from `delete()`, at the first object that is refused.
+        """
+        return [
+            self.delete(collection, it.namespace, it.name, options)
+            for it in found
+            if collection.get(it.key) is not None
+        ]
+
+    def commit(
+        self,
+        collection: Collection,
+        stored: Stored,
+        new: dict[str, Any],
+        options: WriteOptions,
+        *,
+        warnings: tuple[str, ...] = (),
+    ) -> Written:
+        """Store the next state of an object, if it differs; the last steps of a write.
+
+        Args:
+            collection: Of which resource.
+            stored: The object as it is.
+            new: As it is to be, complete, but for the generation.
+            options: How.
+            warnings: For the user.
+
+        Raises:
+            ApiError: 422, if it is not valid.
+        """
+        kind = collection.kind
+        old = _state_of(kind, stored, options)
+        if options.part in {"main", "all"}:
+            new = rules.stamped(kind, old, new)
+
+        check_updated(kind, old, new, options)
+        new = kept(kind, new, options)
+        new = times_kept(old, new)
+        if rules.is_same(kind, old, new):
+            return Written(stored, warnings=warnings)
+
+        if self._is_released(collection, new):
+            # The last finalizer is gone. As on a real server the emptied state is
+            # answered but never stored, so the DELETED event still shows the finalizer.
+            if not options.dry_run:
+                self._removal.drop(collection, stored)
+
+            return Written(Stored.of(kind, new, stored.version), warnings=warnings)
+
+        return Written(self._put(collection, new, options), warnings=warnings)
+
+    # ---------------------------------------------------------------- steps
+
+    def _understood(self, kind: Kind, body: object, options: WriteOptions) -> Received:
+        if options.part != "all":
+            return received(kind, body, options)
+
+        sent = validation.opened(kind, body)
+        validation.check_arranged(sent.get("metadata"))
+        if kind.typed:
+            # A built-in kind holds no null but those that its schema asks for.
+            sent = {key: value for key, value in sent.items() if value is not None}
+
+        return Received(sent)
+
+    def _create(
+        self,
+        collection: Collection,
+        namespace: str,
+        got: Received,
+        options: WriteOptions,
+        *,
+        applied: bool = False,
+    ) -> Written:
+        kind = collection.kind
+        validation.check_namespace(namespace, got.metadata)
+        name = got.metadata.get("name") or ""
+        if self._auto_namespaces and self._namespaces.is_missing(namespace):
+            self._create_namespace(namespace, options)
+        else:
+            self._namespaces.check_open(kind, name, namespace)
+
+        name = name or self._generated(collection, namespace, got.metadata)
+        new = newborn(
+            kind,
+            got.body,
+            options,
+            name=name,
+            namespace=namespace,
+            others=collection,
+            owned=applied,
+        )
+        check_created(kind, new, options)
+        preconditions.check_served(kind, name)
+        if collection.get(_key(namespace, name)) is not None:
+            raise statuses.already_exists(kind.resource, name)
+
+        preconditions.check_new(got.metadata)
+        stored = self._put(collection, kept(kind, new, options), options)
+        return Written(stored, created=True, warnings=got.warnings)
+
     def _replace(
         self,
         collection: Collection,
         stored: Stored,
-        body: dict[str, Any],
-        part: Part,
+        got: Received,
+        options: WriteOptions,
         *,
-        dry_run: bool,
-    ) -> Stored:
-        kind, old = collection.kind, stored.body()
-        validation.check_identity(kind, old["metadata"], body.get("metadata") or {})
-        new = rules.updated(kind, old, body, part)
-        if rules.is_same(kind, old, new):
-            return stored
+        applied: bool = False,
+    ) -> Written:
+        kind = collection.kind
+        old = _state_of(kind, stored, options)
+        new = revised(kind, old, got.body, options, others=collection, owned=applied)
+        return self.commit(collection, stored, new, options, warnings=got.warnings)
 
-        validation.check_finalizers(kind, old["metadata"], new["metadata"])
-        new = rules.stamped(kind, old, new)
-        metadata = new["metadata"]
-        if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
-            return self._put(collection, new, dry_run=dry_run)
+    def _apply(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        applied: object,
+        options: WriteOptions,
+    ) -> Written:
+        kind, subresource = collection.kind, SUBRESOURCES[options.part]
+        if not isinstance(applied, dict):
+            raise statuses.bad_request("what is applied is not an object")
 
-        # The last finalizer is gone. As on a real server the emptied state is answered
-        # but never stored, so the DELETED event still shows the finalizer.
-        if not dry_run:
-            self._drop(collection, stored)
+        stored = collection.get(_key(namespace, name))
+        if stored is None and subresource:
+            raise statuses.not_found(kind.resource, name)
 
-        return Stored.of(kind, new, self.storage.version)
+        metadata = applied.get("metadata") or {}
+        preconditions.check_applied(kind, name, stored, metadata)
+        merged = apply(
+            kind.schema,
+            stored.body() if stored else None,
+            applied,
+            manager=options.manager,
+            force=options.force,
+            api_version=kind.resource.api_version,
+            now=timestamp(),
+            kind=kind.resource.kind,
+            subresource=subresource,
+            reset=reset_fields(kind, subresource),
+            versions=kind.versions,
+        )
+        got = received(kind, merged, options)
+        validation.check_name(namespace, name, got.metadata)
+        if stored is None:
+            return self._create(collection, namespace, got, options, applied=True)
+
+        return self._replace(collection, stored, got, options, applied=True)
 
     def _put(
-        self, collection: Collection, body: dict[str, Any], *, dry_run: bool
+        self, collection: Collection, body: dict[str, Any], options: WriteOptions
     ) -> Stored:
-        if not dry_run:
-            return self.storage.put(collection, body)
+        if options.dry_run:
+            version = int(body["metadata"].get("resourceVersion") or 0)
+            return Stored.of(collection.kind, body, version)
 
-        version = int(body["metadata"].get("resourceVersion") or 0)
-        return Stored.of(collection.kind, body, version)
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
+        before = collection.get(_key(namespace or "", name))
+        stored = self.storage.put(collection, body)
+        self._changed(collection, before, stored)
+        if collection is self._namespaces.collection:
+            self._namespaces.sweep(stored.name)
 
-    def _delete(
-        self, collection: Collection, stored: Stored, *, dry_run: bool = False
-    ) -> Stored | None:
-        old = stored.body()
-        if old["metadata"].get("finalizers"):
-            if old["metadata"].get("deletionTimestamp"):
-                return stored
+        return stored
 
-            marked = rules.marked_for_deletion(collection.kind, old, _now())
-            return self._put(collection, marked, dry_run=dry_run)
-
-        if not dry_run:
-            self._drop(collection, stored)
-
-        return None
-
-    def _drop(self, collection: Collection, stored: Stored) -> None:
-        self.storage.drop(collection, stored)
-        if stored.namespace:
-            self._sweep(stored.namespace)
-
-    def _delete_namespace(self, stored: Stored, *, dry_run: bool) -> Stored | None:
-        if stored.name in _KEPT_NAMESPACES:
-            why = "this namespace may not be deleted"
-            raise statuses.forbidden(NAMESPACES, stored.name, why)
-
-        old = stored.body()
-        if not dry_run and not old["metadata"].get("deletionTimestamp"):
-            marked = rules.marked_for_deletion(self._namespaces.kind, old, _now())
-            self.storage.put(self._namespaces, marked)
-            for collection in self.storage:
-                for found in [it for it in collection if it.namespace == stored.name]:
-                    self._delete(collection, found)
-
-            self._sweep(stored.name)
-
-        return self._namespaces.get(stored.name)
-
-    def _sweep(self, namespace: str) -> None:
-        """Remove a namespace that waited only for its content to go."""
-        stored = self._namespaces.get(namespace)
-        if stored is None or stored.fields["status.phase"] != "Terminating":
-            return
-
-        metadata = stored.body()["metadata"]
-        if metadata.get("finalizers"):
-            return
-
-        if not any(it.namespace == namespace for held in self.storage for it in held):
-            self.storage.drop(self._namespaces, stored)
-
-    def _check_namespace(
-        self, namespace: str, name: str, collection: Collection, *, dry_run: bool
+    def _changed(
+        self, collection: Collection, old: Stored | None, new: Stored | None
     ) -> None:
-        if not namespace:
-            return
+        if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+            self.custom_resources.written(old, new)
+        elif new is None:
+            self.custom_resources.dropped(collection)
 
-        stored = self._namespaces.get(namespace)
-        if stored is None and self._auto_namespaces:
-            body = {"metadata": {"name": namespace}}
-            self.create(self._namespaces, "", body, dry_run=dry_run)
-        elif stored is None:
-            raise statuses.not_found(NAMESPACES, namespace)
-        elif stored.fields["status.phase"] == "Terminating":
-            why = f"unable to create new content in namespace {namespace} "
-            why += "because it is being terminated"
-            raise statuses.forbidden(collection.kind.resource, name, why)
+    def _is_released(self, collection: Collection, new: Mapping[str, Any]) -> bool:
+        namespaces = self._namespaces.collection
+        if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
+            return False
+
+        return is_released(new["metadata"])
+
+    def _create_namespace(self, name: str, options: WriteOptions) -> None:
+        body = {"metadata": {"name": name}}
+        arranged = replace(_ARRANGED, dry_run=options.dry_run)
+        self.create(self._namespaces.collection, "", body, arranged)
+
+    def _delete_custom(self, collection: Collection, stored: Stored) -> None:
+        self._removal.remove(collection, stored, DeleteOptions())
 
     def _generated(
         self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
     ) -> str:
         """Make a name from `generateName`; empty without one."""
         start = metadata.get("generateName") or ""
-        name = start and start + _suffix()
+        name = start and generated_name(start)
         while name and collection.get(_key(namespace, name)) is not None:
-            name = start + _suffix()
+            name = generated_name(start)
 
         return str(name)
 
 
+def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
+    """Return what an object is before a write, with what goes without saying."""
+    body = stored.body()
+    return body if options.part == "all" else read(kind, body)
+
+
 def _key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
-
-
-def _suffix() -> str:
-    return "".join(random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))
-
-
-def _now() -> str:
-    return datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,42 +5,37 @@ No function changes what it is given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from aioinformer.model import resources
 from aioinformer.testing.encoding import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aioinformer.model.resource import Resource
     from aioinformer.testing.kinds import Kind
+    from aioinformer.testing.writes import Part
 
-__all__ = [
-    "Part",
-    "created",
-    "is_same",
-    "marked_for_deletion",
-    "merge_patch",
-    "stamped",
-    "updated",
-]
-
-# What a write may change: a plain one leaves the status alone (where there is a status
-# subresource), one of the subresource leaves everything else. "all" is for arranging.
-Part = Literal["main", "status", "all"]
+__all__ = ["created", "is_same", "stamped", "terminating", "updated"]
 
 # What the server alone decides, once an object exists.
 _OWNED_BY_SERVER = (
     "name",
-    "generateName",
     "namespace",
-    "selfLink",
-    "uid",
     "resourceVersion",
     "generation",
     "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
 )
+# What only the server writes too, but a wish for it is refused where it is checked.
+_OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+
+# What the status subresource of a kind leaves alone in the metadata, which it writes
+# else: kubelets once broke the owners, and controllers the labels.
+_SPARED_BY_STATUS: dict[Resource, str] = {
+    resources.PODS: "ownerReferences",
+    resources.DEPLOYMENTS: "labels",
+}
 
 
 def created(
@@ -67,7 +62,7 @@ def created(
     """
     metadata = {**(body.get("metadata") or {}), "name": name, "uid": uid}
     metadata["creationTimestamp"] = now
-    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+    for field in (*_OF_DELETION, "selfLink", "resourceVersion"):
         metadata.pop(field, None)
 
     if namespace:
@@ -92,20 +87,23 @@ def created(
 def updated(
     kind: Kind, old: dict[str, Any], body: Mapping[str, Any], part: Part
 ) -> dict[str, Any]:
-    """Return what an update makes of `old`, without a new version or generation."""
+    """Return what an update makes of `old`, without a new version or generation.
+
+    Args:
+        kind: The kind.
+        old: As it is stored.
+        body: As it was sent, checked.
+        part: What of it counts.
+    """
     if part == "status":
-        new = dict(old)
-        _put(new, "status", body.get("status"))
-        return new
+        return _with_status(kind, old, body)
 
-    given = body.get("metadata") or {}
-    metadata = {k: v for k, v in given.items() if k not in _OWNED_BY_SERVER}
-    for field in _OWNED_BY_SERVER:
-        if field in old["metadata"]:
-            metadata[field] = old["metadata"][field]
+    if part == "finalize":
+        finalizers = (body.get("spec") or {}).get("finalizers") or []
+        spec = {**(old.get("spec") or {}), "finalizers": finalizers}
+        return {**old, "spec": spec if finalizers else {}}
 
-    new = {**body, "metadata": metadata}
-    new["kind"], new["apiVersion"] = kind.resource.kind, kind.resource.api_version
+    new = {**body, "metadata": _metadata(old, body)}
     if kind.has_status and part == "main":
         _put(new, "status", old.get("status"))
 
@@ -120,36 +118,57 @@ def stamped(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -> dict[str, A
     return _with_metadata(new, generation=_generation(old) + 1)
 
 
-def marked_for_deletion(kind: Kind, old: dict[str, Any], now: str) -> dict[str, Any]:
-    """Return the object as it waits for its finalizers."""
-    new = _with_metadata(old, deletionTimestamp=now, deletionGracePeriodSeconds=0)
-    if kind.generation:
-        new = _with_metadata(new, generation=_generation(old) + 1)
-
-    if kind.resource.plural == "namespaces":
-        new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
-
-    return new
-
-
-def merge_patch(target: object, patch: object) -> Any:
-    """Apply a JSON merge patch (RFC 7386): null deletes, objects merge, all else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value)
-
-    return merged
+def terminating(old: dict[str, Any], now: str) -> dict[str, Any]:
+    """Return a namespace as it waits for its content to go, with no period of grace."""
+    new = _with_metadata(old, deletionTimestamp=now)
+    return {**new, "status": {**(old.get("status") or {}), "phase": "Terminating"}}
 
 
 def is_same(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Say whether storing `new` in place of `old` would change nothing."""
     return canonical(_comparable(kind, old)) == canonical(_comparable(kind, new))
+
+
+def _with_status(
+    kind: Kind, old: dict[str, Any], body: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return `old` with the status of `body`, and of built-in kinds its metadata."""
+    new, status = dict(old), body.get("status")
+    if kind.typed:
+        new["metadata"] = _metadata(old, body)
+        spared = _SPARED_BY_STATUS.get(kind.resource)
+        if spared is not None:
+            _put(new["metadata"], spared, old["metadata"].get(spared))
+
+    if kind.resource == resources.PODS:
+        quality = (old.get("status") or {}).get("qosClass")
+        status = {**(status or {}), "qosClass": quality} if quality else status
+
+    _put(new, "status", status)
+    return new
+
+
+def _metadata(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of an update, with what the server alone decides."""
+    before, given = old["metadata"], body.get("metadata") or {}
+    metadata = {
+        key: value
+        for key, value in given.items()
+        if key not in _OWNED_BY_SERVER and key != "selfLink"
+    }
+    for field in _OWNED_BY_SERVER:
+        if field in before:
+            metadata[field] = before[field]
+
+    metadata["uid"] = given.get("uid") or before["uid"]
+    for field in _OF_DELETION:
+        if field in before:
+            metadata.setdefault(field, before[field])
+
+    if before.get("deletionTimestamp"):
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
+
+    return metadata
 
 
 def _comparable(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,13 +182,19 @@ def _comparable(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _intent(kind: Kind, body: Mapping[str, Any]) -> bytes:
     """Return the part of a body whose changes are counted by the generation."""
-    if kind.generation == "all but metadata":
-        parts = {k: v for k, v in body.items() if k not in {"metadata", "status"}}
-        return canonical(parts)
+    rule, metadata = kind.generation, body["metadata"]
+    parts = {} if rule == "once" else {"spec": body.get("spec")}
+    if rule in {"all but metadata", "all and labels"}:
+        ignored = {"metadata", "kind", "apiVersion"}
+        if kind.has_status:
+            ignored.add("status")  # Elsewhere it is a field as others are.
 
-    parts = {"spec": body.get("spec")}
-    if kind.generation == "spec and annotations":
-        parts["annotations"] = body["metadata"].get("annotations") or None
+        parts = {k: v for k, v in body.items() if k not in ignored}
+
+    if rule == "all and labels":
+        parts["labels"] = metadata.get("labels") or None
+    elif rule == "spec and annotations":
+        parts["annotations"] = metadata.get("annotations") or None
 
     return canonical(parts)
 

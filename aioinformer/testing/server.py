@@ -6,64 +6,55 @@ written stays as it is written. What it does answer, it answers as a kube-apiser
 
 from __future__ import annotations
 
-import asyncio
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import yaml
-from aiohttp import web
 
 from aioinformer._tasks import Supervisor
 from aioinformer.errors import OptionsError
+from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from aioinformer.testing.access import Access
+from aioinformer.testing.arrangement import Arrangement
+from aioinformer.testing.direct import DirectEndpoint
+from aioinformer.testing.edge import HTTPEdge
 from aioinformer.testing.handlers import HandlerOptions, Handlers
-from aioinformer.testing.kinds import custom_kind
+from aioinformer.testing.rbac import User, first_roles
 from aioinformer.testing.registry import Registry
 from aioinformer.testing.storage import Storage
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Task
     from collections import deque
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.http_parser import RawRequestMessage
-    from aiohttp.streams import StreamReader
-    from aiohttp.web_protocol import RequestHandler
-
-    from aioinformer.client import Client
+    from aioinformer.client import Client, ListWatch
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.changes import Stored
     from aioinformer.testing.faults import Faults
     from aioinformer.testing.routes import RequestRecord
+    from aioinformer.testing.storage import SavedState
 
-__all__ = ["APIServer"]
-
-_HOST = "127.0.0.1"
-# What a real server accepts at most as the body of one request.
-_BODY_BYTES = 3 * 1024 * 1024
-# How long answers may take to leave when the server stops; a client that does not read
-# would otherwise hold it up for ever.
-_STOP_SECONDS = 1.0
+__all__ = ["APIServer", "User"]
 
 
-class APIServer:
+class APIServer(Arrangement):
     """A Kubernetes API server for tests, in this process.
 
     Enter it with `async with`, or call `start()` and `stop()`, which may happen in
     different tasks of one loop. After a stop it can be started again: it keeps its
     objects, versions and port, as a restarted server does.
 
-    The methods that take a resource (`create()`, `update()`, ...) arrange what a test
-    needs: plain calls without HTTP, effective at once and seen by all watches. They do
-    what the whole cluster could do, so they store a `status` with the rest, and put
-    what names no namespace into `default`.
+    `create()`, `update()`, ... arrange what a test needs without HTTP: see `Arrangement`.
 
     Args:
         resources: Custom resources to serve besides the built-in ones.
         history: Changes remembered for each resource. A watch or list from an older
             version gets 410.
-        token: If not None, requests must bear it, or get 401.
+        token: Of an administrator. Requests that bear another one get 401; those that
+            bear none are anonymous, and get 403 nearly everywhere.
+        users: Further users by their tokens: a name, or a `User` with groups. They may
+            do what the roles in the server allow, which is next to nothing at first.
         auto_namespaces: Create a missing namespace with the first object in it. A real
             server answers 404, and so does this one unless asked.
         port: Where to listen; 0 for any free port.
@@ -72,7 +63,8 @@ class APIServer:
         fresh_seconds: How long a request waits for a version that lies in the future.
 
     Raises:
-        OptionsError: If a time is not positive, or a custom resource names no kind.
+        OptionsError: If a time is not positive, a custom resource names no kind, or a
+            token is given twice.
 
     Lifetime:
         One task, and one for each open connection; none is left after the stop.
@@ -91,6 +83,7 @@ class APIServer:
         resources: Iterable[Resource] = (),
         history: int = 1000,
         token: str | None = None,
+        users: Mapping[str, str | User] | None = None,
         auto_namespaces: bool = False,
         port: int = 0,
         bookmark_seconds: float = 60.0,
@@ -100,19 +93,21 @@ class APIServer:
         if min(bookmark_seconds, watch_seconds) <= 0 or fresh_seconds < 0:
             raise OptionsError("the times of an APIServer must be positive")
 
-        self._storage = Storage(history=history)
-        self._registry = Registry(self._storage, auto_namespaces=auto_namespaces)
+        storage = Storage(history=history)
+        super().__init__(Registry(storage, auto_namespaces=auto_namespaces))
         options = HandlerOptions(
             bookmark_seconds=bookmark_seconds,
             watch_seconds=watch_seconds,
             fresh_seconds=fresh_seconds,
         )
-        self._handlers = Handlers(self._registry, options, token=token)
-        self._port = port
-        # By identity, because requests are mappings and so have no hash.
-        self._busy: dict[int, web.BaseRequest] = {}
-        self._idle: asyncio.Event | None = None
-        self._supervisor = Supervisor(self._life, "aioinformer-apiserver")
+        if token is not None and token in (users or {}):
+            raise OptionsError("a token of an APIServer is given twice")
+
+        self._access = Access(storage, token=token, users=_users_of(users or {}))
+        self._handlers = Handlers(self._registry, self._access, options)
+        self._edge = HTTPEdge(self._handlers, port=port)
+        self._supervisor = Supervisor(self._edge.run, "aioinformer-apiserver")
+        self._arrange_roles()
         for resource in resources:
             self.register(resource)
 
@@ -159,60 +154,34 @@ class APIServer:
         """
         await self._supervisor.stop()
 
-    async def _life(self, ready: Callable[[], None]) -> None:
-        self._handlers.open()
-        server = web.Server(
-            self._serve,
-            request_factory=_request_of,
-            handler_cancellation=True,
-            access_log=None,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, _HOST, self._port)
-            await site.start()
-            self._port = runner.addresses[0][1]
-            ready()
-            await asyncio.get_running_loop().create_future()
-        finally:
-            await self._end(runner)
+    async def restart(
+        self, *, snapshot: SavedState | None = None, new_history: bool = False
+    ) -> None:
+        """Stop, and start again: every watch ends, every connection closes.
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._busy[id(request)] = request
-        try:
-            return await self._handlers.handle(request)
-        finally:
-            del self._busy[id(request)]
-            if not self._busy and self._idle is not None:
-                self._idle.set()
+        Args:
+            snapshot: Go back to this state, as an etcd that was restored from a backup:
+                versions that clients have seen are given again, for other states.
+            new_history: Come back as another cluster that was set up with the same
+                objects: other uids, and versions that begin anew.
 
-    async def _end(self, runner: web.ServerRunner) -> None:
-        """Stop in an order that leaves nothing for aiohttp to wait for."""
-        for site in list(runner.sites):
-            await site.stop()
+        Raises:
+            OptionsError: If both are given.
+            OSError: If another program has taken the port meanwhile.
 
-        self._handlers.stop()
-        await self._wait_idle()
-        for request in tuple(self._busy.values()):
-            if request.transport is not None:
-                request.transport.abort()
+        Cancellation:
+            Leaves it stopped, or running.
+        """
+        if snapshot is not None and new_history:
+            raise OptionsError("a server has one history: snapshot or new_history")
 
-        await runner.cleanup()
-        # Transports close, and connection tasks end, in the turns that follow.
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await self.stop()
+        if snapshot is not None:
+            self._storage.restore(snapshot)
+        elif new_history:
+            self._storage.renew(lambda: str(uuid.uuid4()))
 
-    async def _wait_idle(self) -> None:
-        if not self._busy:
-            return
-
-        self._idle = asyncio.Event()
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await self._idle.wait()
-        except TimeoutError:
-            return
+        await self.start()
 
     # ---------------------------------------------------------------- for clients
 
@@ -223,26 +192,54 @@ class APIServer:
         Raises:
             OptionsError: If it has never been started, so that there is no port yet.
         """
-        if not self._port:
+        if not self._edge.port:
             raise OptionsError("an APIServer has no address before it is started")
 
-        return f"http://{_HOST}:{self._port}"
+        return self._edge.url
 
     @property
     def token(self) -> str | None:
-        """The bearer token that requests must carry; may be changed at any time."""
-        return self._handlers.token
+        """The administrator's token; may be changed at any time."""
+        return self._access.token
 
     @token.setter
     def token(self, token: str | None) -> None:
-        self._handlers.token = token
+        self._access.token = token
 
-    def client(self) -> Client:
-        """Return a client of this server, not entered yet."""
+    def client(self, *, token: str | None = None) -> Client:
+        """Return a client of this server, not entered yet.
+
+        Args:
+            token: Whose; None for the administrator's.
+        """
         # Imported here, so that a user of plain HTTP does not pay for the client.
         from aioinformer.client import Client
 
-        return Client.from_url(self.url, token=self.token)
+        return Client.from_url(self.url, token=token or self.token)
+
+    def list_watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> ListWatch:
+        """Return a source for an informer that uses no network.
+
+        It asks this server as a client would, with its present token; faults strike it,
+        and `requests` remembers it. The server need not have been started. Arguments
+        and errors are those of `ListWatch`.
+        """
+        from aioinformer.client.list_watch import ListWatch
+
+        return ListWatch(
+            DirectEndpoint(self._handlers, token=self.token),
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
 
     def kubeconfig(self, path: str | Path, *, namespace: str = "default") -> Path:
         """Write a kubeconfig file for this server, readable by its owner alone.
@@ -289,143 +286,21 @@ class APIServer:
         """The newest version: that of the last write to whatever resource."""
         return str(self._storage.version)
 
+    def snapshot(self) -> SavedState:
+        """Return what a backup would hold now; `restart()` goes back to it."""
+        return self._storage.save()
+
     def compact(self) -> None:
         """Forget all history: every older version and continue token gets 410 now."""
         self._storage.compact()
 
-    def register(self, resource: Resource) -> None:
-        """Serve a custom resource from now on, with a status subresource.
-
-        Raises:
-            OptionsError: If it names no kind or no group.
-        """
-        self._storage.serve(custom_kind(resource))
-
-    def unregister(self, resource: Resource) -> None:
-        """Delete all objects of a resource, end its watches, and answer 404 from now on.
-
-        Raises:
-            OptionsError: If it is not served.
-        """
-        self._storage.retire(self._storage.collection(resource))
-
-    def create(
-        self, resource: Resource, body: Mapping[str, Any], *, namespace: str = ""
-    ) -> dict[str, Any]:
-        """Create an object; returns it as it is stored.
-
-        Args:
-            resource: Of which resource.
-            body: `apiVersion` and `kind` may be missing.
-            namespace: Where; otherwise the one in the body, or `default`.
-
-        Raises:
-            ApiError: As a client would get it, such as `AlreadyExists`.
-            OptionsError: If the resource is not served.
-        """
-        collection = self._storage.collection(resource)
-        full = _typed(collection.kind.resource, body)
-        place = _place(collection.kind.resource, namespace, body)
-        return self._registry.create(collection, place, full, keep_status=True).body()
-
-    def get(
-        self, resource: Resource, name: str, *, namespace: str = ""
-    ) -> dict[str, Any]:
-        """Return an object, as a fresh dictionary.
-
-        Raises:
-            NotFound: If it does not exist.
-            OptionsError: If the resource is not served.
-        """
-        return self._find(resource, name, namespace).body()
-
-    def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace an object with its status; without a version, whatever it was.
-
-        Raises:
-            ApiError: As a client would get it, such as `Conflict`.
-            OptionsError: If the resource is not served.
-        """
-        collection = self._storage.collection(resource)
-        metadata = dict(body.get("metadata") or {})
-        name, place = metadata.get("name") or "", _place(resource, "", body)
-        stored = self._find(resource, name, place)
-        metadata.setdefault("resourceVersion", str(stored.version))
-        full = {**_typed(collection.kind.resource, body), "metadata": metadata}
-        return self._registry.update(collection, place, name, full, part="all").body()
-
-    def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Mapping[str, Any],
-        *,
-        namespace: str = "",
-    ) -> dict[str, Any]:
-        """Apply a JSON merge patch to an object and its status.
-
-        Raises:
-            ApiError: As a client would get it, such as `NotFound`.
-            OptionsError: If the resource is not served.
-        """
-        collection = self._storage.collection(resource)
-        place = _place(resource, namespace)
-        stored = self._registry.patch(collection, place, name, dict(patch), part="all")
-        return stored.body()
-
-    def delete(self, resource: Resource, name: str, *, namespace: str = "") -> None:
-        """Delete an object, or mark it for deletion while it has finalizers.
-
-        Raises:
-            NotFound: If it does not exist.
-            OptionsError: If the resource is not served.
-        """
-        collection = self._storage.collection(resource)
-        self._registry.delete(collection, _place(resource, namespace), name)
-
-    def objects(
-        self, resource: Resource, *, namespace: str = ""
-    ) -> list[dict[str, Any]]:
-        """Return all objects of a resource, in the order of lists, as fresh dictionaries.
-
-        Args:
-            resource: Of which resource.
-            namespace: Only those in there; empty for all.
-
-        Raises:
-            OptionsError: If the resource is not served.
-        """
-        found = self._storage.collection(resource).snapshot()
-        return [it.body() for it in found if namespace in {"", it.namespace}]
-
-    def _find(self, resource: Resource, name: str, namespace: str) -> Stored:
-        collection = self._storage.collection(resource)
-        return self._registry.require(collection, _place(resource, namespace), name)
+    def _arrange_roles(self) -> None:
+        for binds, body in first_roles(self._storage):
+            self.create(CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES, body)
 
 
-def _place(
-    resource: Resource, namespace: str, body: Mapping[str, Any] | None = None
-) -> str:
-    """Return the namespace that is meant; empty for cluster-scoped kinds."""
-    if not resource.namespaced:
-        return ""
-
-    metadata = (body or {}).get("metadata") or {}
-    return namespace or metadata.get("namespace") or "default"
-
-
-def _typed(resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-
-
-def _request_of(
-    message: RawRequestMessage,
-    payload: StreamReader,
-    protocol: RequestHandler,
-    writer: AbstractStreamWriter,
-    task: Task[None],
-) -> web.BaseRequest:
-    loop: AbstractEventLoop = asyncio.get_running_loop()
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, loop, client_max_size=_BODY_BYTES
-    )
+def _users_of(users: Mapping[str, str | User]) -> dict[str, User]:
+    return {
+        token: User(user) if isinstance(user, str) else user
+        for token, user in users.items()
+    }

@@ -6,29 +6,35 @@ HTTP fails in the same way as a client would.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aioinformer.errors import ApiError
+from aioinformer.errors import ApiError, ResourceExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aioinformer.model.resource import Resource
 
 __all__ = [
+    "Cause",
+    "ExpiredToken",
     "already_exists",
     "bad_request",
     "conflict",
     "expired",
+    "expired_token",
     "failure",
     "forbidden",
     "invalid",
+    "invalid_options",
     "method_not_allowed",
     "no_such_path",
     "not_found",
     "of_code",
+    "quoted",
     "too_large_version",
     "unauthorized",
+    "unsupported_media_type",
 ]
 
 # Reason and message for a code about which nothing else is known.
@@ -50,6 +56,30 @@ _BY_CODE: dict[int, tuple[str, str]] = {
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "the request did not complete within the allotted time"),
 }
+
+
+class Cause(NamedTuple):
+    """What is wrong with one field.
+
+    Attributes:
+        field: Its path, such as `"metadata.name"`.
+        reason: For machines, such as `"FieldValueRequired"`.
+        problem: For people.
+    """
+
+    field: str
+    reason: str
+    problem: str
+
+
+class ExpiredToken(ResourceExpired):
+    """A continue token is of a version that is forgotten: 410.
+
+    Attributes:
+        token: Lists the rest as it is now, which may not fit to the pages before.
+    """
+
+    token = ""
 
 
 def failure(
@@ -75,7 +105,7 @@ def of_code(
 
 def not_found(resource: Resource, name: str) -> ApiError:
     """No object of this name."""
-    message = f'{resource} "{name}" not found'
+    message = f"{resource} {quoted(name)} not found"
     return failure(404, "NotFound", message, _details(resource, name))
 
 
@@ -92,6 +122,13 @@ def method_not_allowed() -> ApiError:
 def unauthorized() -> ApiError:
     """The request lacks the right token."""
     return of_code(401)
+
+
+def unsupported_media_type(*accepted: str) -> ApiError:
+    """The body is of a type that is not read here."""
+    message = "the body of the request was in an unknown format - accepted media "
+    message += f"types include: {', '.join(accepted)}"
+    return failure(415, "UnsupportedMediaType", message)
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
@@ -142,23 +179,77 @@ def invalid(
     return failure(422, "Invalid", message, kept)
 
 
+def invalid_options(causes: Sequence[Cause], kind: str = "ListOptions") -> ApiError:
+    """The options of a request contradict each other, or cannot have such values.
+
+    Args:
+        causes: What is wrong, one or more.
+        kind: Which options, such as `"PatchOptions"`.
+    """
+    told = [f"{it.field}: {it.problem}" for it in causes]
+    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    details = {
+        "group": "meta.k8s.io",
+        "kind": kind,
+        "causes": [
+            {"reason": it.reason, "message": it.problem, "field": it.field}
+            for it in causes
+        ],
+    }
+    message = f'{kind}.meta.k8s.io "" is invalid: {why}'
+    return failure(422, "Invalid", message, details)
+
+
 def expired(message: str) -> ApiError:
     """The version lies before the history that the server still has."""
     return failure(410, "Expired", message)
 
 
-def too_large_version(version: int, current: int) -> ApiError:
-    """The version lies in the future, and did not arrive in time."""
+def expired_token(token: str) -> ApiError:
+    """The next page of a list can no longer be consistent with the first.
+
+    Args:
+        token: Lists the rest nevertheless.
+    """
+    error = ExpiredToken(
+        "The provided continue parameter is too old to display a consistent list "
+        "result. You can start a new list without the continue parameter, or use the "
+        "continue token in this response to retrieve the remainder of the results. "
+        "Continuing with the provided token results in an inconsistent list - objects "
+        "that were created, modified, or deleted between the time the first chunk was "
+        "returned and now may show up in the list.",
+        status=410,
+        reason="Expired",
+    )
+    error.token = token
+    return error
+
+
+def too_large_version(
+    version: int, current: int, *, retry_after: int | None = 1
+) -> ApiError:
+    """The version lies in the future, and did not arrive in time.
+
+    Args:
+        version: The one that was asked for.
+        current: The newest one.
+        retry_after: In seconds; None to say nothing about it.
+    """
     cause = {
         "reason": "ResourceVersionTooLarge",
         "message": "Too large resource version",
     }
-    return failure(
-        504,
-        "Timeout",
-        f"Timeout: Too large resource version: {version}, current: {current}",
-        {"causes": [cause], "retryAfterSeconds": 1},
-    )
+    details: dict[str, Any] = {"causes": [cause]}
+    if retry_after is not None:
+        details["retryAfterSeconds"] = retry_after
+
+    message = f"Timeout: Too large resource version: {version}, current: {current}"
+    return failure(504, "Timeout", message, details)
+
+
+def quoted(text: str) -> str:
+    """Put a text into double quotes, escaped as Go does."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _details(resource: Resource, name: str) -> dict[str, Any]:

@@ -7,23 +7,41 @@ bells of those who wait.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import OptionsError
 from aioinformer.testing.changes import Change, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from aioinformer.model.resource import Resource
     from aioinformer.testing.kinds import Kind
+    from aioinformer.testing.pumps import Pump
 
-__all__ = ["Collection", "Storage"]
+__all__ = ["Collection", "SavedState", "Storage"]
+
+_UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
 
 # Lists that are being paged through at the same time, for each collection. One too many
 # costs its reader a reconstruction for each page, nothing else.
 SNAPSHOTS_KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """All objects at one version, as a backup of etcd holds them.
+
+    Attributes:
+        version: The newest one.
+        objects: The objects of each collection, by group, version and plural.
+    """
+
+    version: int
+    objects: Mapping[tuple[str, str, str], tuple[Stored, ...]]
 
 
 class Collection:
@@ -35,10 +53,22 @@ class Collection:
     def __init__(self, kind: Kind, *, history: int, floor: int) -> None:
         self.kind = kind
         self.closed = False
+        self.siblings: tuple[Collection, ...] = (self,)
+        """The same objects in all versions of their resource, this one included."""
+        self.pump: Pump | None = None
+        """How watches are told of changes; made by the first one."""
+        self.hang_ups = 0
+        """How often the watches of the time were ended, because the kind changed."""
         self.tail = Change(kind, floor)
         self.floor = floor
-        """The oldest version from which changes can still be told."""
+        """The oldest version whose objects can still be told."""
+        self.watch_floor = floor
+        """The oldest version after which all changes can still be told."""
+        self.cached = (kind.resource.group, kind.resource.plural) not in _UNCACHED
+        """A real server keeps a watch cache in front of etcd; only events have none."""
         self._objects: dict[str, Stored] = {}
+        # Invariant: the keys of `_objects`, sorted.
+        self._order: list[str] = []
         self._history: deque[Change] = deque()
         self._bound = history
         self._snapshots: OrderedDict[int, list[Stored]] = OrderedDict()
@@ -64,6 +94,10 @@ class Collection:
         """True if the state at `version`, and all changes after it, are known."""
         return version >= self.floor
 
+    def has_changes_since(self, version: int) -> bool:
+        """True if a watch from `version` would miss nothing, as the server sees it."""
+        return version >= self.watch_floor
+
     def snapshot(self, version: int | None = None) -> list[Stored]:
         """Return all objects in the order of their keys; not to be changed.
 
@@ -77,8 +111,7 @@ class Collection:
 
         kept = self._snapshots.get(version)
         if kept is None:
-            objects = self._objects_at(version)
-            kept = [objects[key] for key in sorted(objects)]
+            kept = self._ordered_at(version)
             self._snapshots[version] = kept
             while len(self._snapshots) > SNAPSHOTS_KEPT:
                 self._snapshots.popitem(last=False)
@@ -110,23 +143,52 @@ class Collection:
         change = Change(self.kind, version, self._objects.get(key), new)
         if new is None:
             del self._objects[key]
+            del self._order[bisect_left(self._order, key)]
         else:
             self._objects[key] = new
+            if change.old is None:
+                insort(self._order, key)
 
         self.tail.next = change
         self.tail = change
         self._history.append(change)
         while len(self._history) > self._bound:
-            self.floor = self._history.popleft().version
+            self.floor = self.watch_floor = self._history.popleft().version
+            # A cache that has dropped events does not know how long none came.
+            if self._history and self.cached:
+                self.watch_floor = self._history[0].version - 1
 
         self.wake()
 
     def forget_until(self, version: int) -> None:
         """Forget what happened up to `version`: for `Storage` only."""
-        while self._history and self._history[0].version <= version:
+        # After a compaction, etcd still has the version itself, with its one change.
+        watched = version if self.cached else version - 1
+        while self._history and self._history[0].version <= watched:
             self._history.popleft()
 
         self.floor = max(self.floor, version)
+        self.watch_floor = max(self.watch_floor, watched)
+
+    def begin_anew(self, objects: Iterable[Stored], version: int) -> None:
+        """Hold these objects, without a history before `version`: for `Storage` only."""
+        self._objects = {stored.key: stored for stored in objects}
+        self._order = sorted(self._objects)
+        self._history.clear()
+        self._snapshots.clear()
+        self.floor = self.watch_floor = version
+        self.tail = Change(self.kind, version)
+        self.wake()
+
+    def redefine(self, kind: Kind) -> None:
+        """Hold the objects as another kind, and end all watches: for `Storage` only."""
+        self.kind = kind
+        for key, stored in self._objects.items():
+            self._objects[key] = Stored.of(kind, stored.body(), stored.version)
+
+        self._snapshots.clear()
+        self.hang_ups += 1
+        self.wake()
 
     def close(self) -> None:
         """Say that there will be no more changes: for `Storage` only."""
@@ -137,6 +199,14 @@ class Collection:
         """Wake all readers."""
         for wake in tuple(self._readers):
             wake()
+
+    def _ordered_at(self, version: int) -> list[Stored]:
+        """Return all objects as they were at `version`, in the order of their keys."""
+        if version >= self.tail.version:
+            return [self._objects[key] for key in self._order]
+
+        objects = self._objects_at(version)
+        return [objects[key] for key in sorted(objects)]
 
     def _objects_at(self, version: int) -> dict[str, Stored]:
         """Undo what happened after `version`."""
@@ -175,19 +245,42 @@ class Storage:
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._collections.values())
 
-    def serve(self, kind: Kind) -> Collection:
-        """Open an empty collection for `kind`; an existing one is returned."""
-        path = _path_of(kind.resource)
-        if path not in self._collections:
-            self._collections[path] = Collection(
-                kind, history=self._history, floor=self.version
-            )
+    def serve(self, kind: Kind, *, beside: Collection | None = None) -> Collection:
+        """Open a collection for `kind`; an existing one is returned.
 
-        return self._collections[path]
+        Args:
+            kind: Of its objects.
+            beside: Another version of the same resource: the new collection holds the
+                same objects from now on. None opens an empty one.
+        """
+        path = _path_of(kind.resource)
+        if path in self._collections:
+            return self._collections[path]
+
+        new = Collection(kind, history=self._history, floor=self.version)
+        self._collections[path] = new
+        if beside is not None:
+            new.begin_anew(
+                [Stored.of(kind, it.body(), it.version) for it in beside], self.version
+            )
+            _relate((*beside.siblings, new))
+
+        return new
+
+    def redefine(self, collection: Collection, kind: Kind) -> None:
+        """Serve a collection as another kind of the same name, and end its watches."""
+        collection.redefine(kind)
+
+    def withdraw(self, collection: Collection) -> None:
+        """Serve one version of a resource no longer; the others keep its objects."""
+        _relate(tuple(it for it in collection.siblings if it is not collection))
+        del self._collections[_path_of(collection.kind.resource)]
+        collection.close()
 
     def find(self, group: str, version: str, plural: str) -> Collection | None:
         """Return the collection that is served under these names, if there is one."""
-        return self._collections.get((group, version, plural))
+        found = self._collections.get((group, version, plural))
+        return found if found is not None and found.kind.served else None
 
     def collection(self, resource: Resource) -> Collection:
         """Return the collection of `resource`.
@@ -195,7 +288,7 @@ class Storage:
         Raises:
             OptionsError: If it is not served.
         """
-        found = self._collections.get(_path_of(resource))
+        found = self.find(*_path_of(resource))
         if found is None:
             raise OptionsError(
                 f"{resource} ({resource.api_version}) is not served here; "
@@ -205,31 +298,89 @@ class Storage:
         return found
 
     def retire(self, collection: Collection) -> None:
-        """Delete all objects of a collection, end its watches, serve it no longer."""
+        """Delete all objects of a resource, end its watches, serve it no longer."""
         for stored in list(collection):
             self.drop(collection, stored)
 
-        del self._collections[_path_of(collection.kind.resource)]
-        collection.close()
+        for sibling in collection.siblings:
+            del self._collections[_path_of(sibling.kind.resource)]
+            sibling.close()
 
     def put(self, collection: Collection, body: dict[str, Any]) -> Stored:
         """Store a complete body as the next version of its object."""
         new = Stored.of(collection.kind, body, self.version + 1)
         self.version += 1
         collection.record(self.version, new.key, new)
+        for sibling in collection.siblings:
+            if sibling is not collection:
+                shown = Stored.of(sibling.kind, body, self.version)
+                sibling.record(self.version, new.key, shown)
+
         self._wake()
         return new
 
     def drop(self, collection: Collection, stored: Stored) -> None:
         """Delete an object; the deletion has a version of its own."""
         self.version += 1
-        collection.record(self.version, stored.key, None)
+        for sibling in collection.siblings:
+            sibling.record(self.version, stored.key, None)
+
         self._wake()
 
     def compact(self) -> None:
         """Forget all history: only the present can be listed or watched from."""
         for collection in self._collections.values():
             collection.forget_until(self.version)
+
+    def save(self) -> SavedState:
+        """Return the present, to be restored later."""
+        return SavedState(
+            self.version,
+            {path: tuple(it) for path, it in self._collections.items()},
+        )
+
+    def restore(self, state: SavedState) -> None:
+        """Go back to a state, its version included; what came later never was.
+
+        Nobody may be reading: feeds that are open would tell nothing any more.
+        """
+        self.version = state.version
+        for path, collection in self._collections.items():
+            collection.begin_anew(state.objects.get(path, ()), self.version)
+
+        self._wake()
+
+    def renew(self, make_uid: Callable[[], str]) -> None:
+        """Count versions from the beginning again, and give every object a new uid.
+
+        The objects are the same, in the order in which they were written. Nobody may be
+        reading.
+        """
+        found = [
+            (it, stored)
+            for it in self._collections.values()
+            if it is it.siblings[0]
+            for stored in it
+        ]
+        before, self.version = self.version, 1
+        renewed: dict[Collection, list[Stored]] = {}
+        for collection, stored in sorted(found, key=lambda pair: pair[1].version):
+            body = stored.body()
+            body["metadata"]["uid"] = make_uid()
+            self.version += 1
+            for sibling in collection.siblings:
+                new = Stored.of(sibling.kind, body, self.version)
+                renewed.setdefault(sibling, []).append(new)
+
+        if self.version == before:
+            # Where nothing was ever changed the two histories would end alike, and no
+            # client could tell them apart: one of a real cluster is never that short.
+            self.version += 1
+
+        for collection in self._collections.values():
+            collection.begin_anew(renewed.get(collection, ()), self.version)
+
+        self._wake()
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` after each write, until the function returned is called."""
@@ -239,6 +390,11 @@ class Storage:
     def _wake(self) -> None:
         for wake in tuple(self._readers):
             wake()
+
+
+def _relate(collections: tuple[Collection, ...]) -> None:
+    for collection in collections:
+        collection.siblings = collections
 
 
 def _path_of(resource: Resource) -> tuple[str, str, str]:

@@ -7,16 +7,17 @@ import math
 from typing import TYPE_CHECKING
 
 from aioinformer.testing import statuses
-from aioinformer.testing.encoding import bookmark_line, error_line
-from aioinformer.testing.faults import Gone
+from aioinformer.testing.encoding import error_line
 from aioinformer.testing.feeds import Feed
+from aioinformer.testing.pumps import pump_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioinformer.errors import ApiError
     from aioinformer.testing.bell import Bell
-    from aioinformer.testing.faults import Fault
     from aioinformer.testing.feeds import Scope
+    from aioinformer.testing.formats import Format
     from aioinformer.testing.outlet import Outlet
     from aioinformer.testing.queries import WatchQuery
     from aioinformer.testing.storage import Collection, Storage
@@ -31,20 +32,22 @@ _LAST_BOOKMARK_SECONDS = 2.0
 _EARLY_SECONDS = 0.001
 
 
-def open_feed(collection: Collection, query: WatchQuery, scope: Scope) -> Feed | None:
+def open_feed(
+    collection: Collection, query: WatchQuery, scope: Scope, format_: Format
+) -> Feed | None:
     """Find out where a watch begins; None if that is no longer known."""
     if query.initial:
         state = collection.snapshot()
-        return Feed(collection, scope, collection.tail, initial=state)
+        return Feed(collection, scope, format_, collection.tail, initial=state)
 
     if not query.version:
-        return Feed(collection, scope, collection.tail)
+        return Feed(collection, scope, format_, collection.tail)
 
-    if not collection.has_history_since(query.version):
+    if not collection.has_changes_since(query.version):
         return None
 
     cursor = collection.cursor_at(query.version)
-    return Feed(collection, scope, cursor, after=query.version)
+    return Feed(collection, scope, format_, cursor, after=query.version)
 
 
 class Stream:
@@ -55,12 +58,13 @@ class Stream:
         collection: What is watched.
         query: How.
         scope: Which objects.
+        format_: How they are shown.
         outlet: Where events go; the head has not been sent yet.
-        bell: Rings at each change, and when the server stops.
+        bell: Rings when the server stops.
         stopping: True if the server stops.
         seconds: How long the watch may last.
         bookmark_seconds: The time between bookmarks.
-        fault: What strikes it; only `Gone` matters here.
+        refused: The one thing that it tells, as an ERROR event; None for the changes.
     """
 
     def __init__(
@@ -69,39 +73,39 @@ class Stream:
         collection: Collection,
         query: WatchQuery,
         scope: Scope,
+        format_: Format,
         outlet: Outlet,
         *,
         bell: Bell,
         stopping: Callable[[], bool],
         seconds: float,
         bookmark_seconds: float,
-        fault: Fault | None,
+        refused: ApiError | None = None,
     ) -> None:
+        self._refused = refused
         self._storage = storage
         self._collection = collection
         self._query = query
         self._scope = scope
+        self._format = format_
         self._outlet = outlet
         self._bell = bell
         self._stopping = stopping
         self._bookmark_seconds = bookmark_seconds
-        self._until_gone = fault.after_events if isinstance(fault, Gone) else None
 
         now = asyncio.get_running_loop().time()
         self._ends = now + seconds
         self._marked = not query.marked
         self._ended = False
-        # The events API is not served from a watch cache, which makes the bookmarks.
-        self._bookmarks = query.bookmarks and (
-            query.initial or collection.kind.resource.plural != "events"
-        )
+        # True while the task does nothing but wait, so that a push may write.
+        self._waiting = False
         self._next_bookmark = self._after(now)
 
     async def run(self) -> None:
         """Write events until the watch ends, in one of the ways that watches end.
 
         Returns when it ends cleanly: its time is over, the server stops, the resource
-        is no longer served, an ERROR event has been written, or a fault broke it.
+        is no longer served, an ERROR event has been written, or a fault ended it.
 
         Raises:
             ConnectionError: The client has gone.
@@ -109,19 +113,29 @@ class Stream:
         Cancellation:
             Breaks the connection.
         """
-        feed = open_feed(self._collection, self._query, self._scope)
-        if feed is None:
-            wanted, floor = self._query.version, self._collection.floor
-            error = statuses.expired(f"too old resource version: {wanted} ({floor})")
-            await self._outlet.write(error_line(error))
+        if self._refused is not None:
+            await self._outlet.write(error_line(self._refused))
             return
 
-        unsubscribe = self._collection.subscribe(self._bell.ring)
+        feed = open_feed(self._collection, self._query, self._scope, self._format)
+        if feed is None:
+            await self._outlet.write(error_line(self._too_old()))
+            return
+
+        unsubscribe = pump_of(self._collection).subscribe(lambda: self._push(feed))
         try:
             while not self._is_over():
                 await self._step(feed)
         finally:
             unsubscribe()
+
+    def _too_old(self) -> ApiError:
+        wanted, floor = self._query.version, self._collection.watch_floor
+        if self._collection.cached:
+            return statuses.expired(f"too old resource version: {wanted} ({floor})")
+
+        message = "The resourceVersion for the provided watch is too old."
+        return statuses.expired(message)
 
     def _is_over(self) -> bool:
         over = self._ended or self._stopping() or self._outlet.broken
@@ -132,7 +146,7 @@ class Stream:
         now = asyncio.get_running_loop().time()
         lines = feed.take()
         if lines:
-            await self._send(lines)
+            await self._outlet.write(b"".join(lines))
         elif feed.ended:
             self._ended = True
         elif not self._marked:
@@ -142,35 +156,41 @@ class Stream:
             self._next_bookmark = self._after(now)
             await self._bookmark()
         else:
-            await self._bell.wait(until=min(self._next_bookmark, self._ends))
+            await self._wait(min(self._next_bookmark, self._ends))
 
-    async def _send(self, lines: list[bytes]) -> None:
-        if self._until_gone is None:
-            await self._outlet.write(b"".join(lines))
-            return
+    async def _wait(self, until: float) -> None:
+        self._waiting = True
+        try:
+            await self._bell.wait(until)
+        finally:
+            self._waiting = False
 
-        lines = lines[: self._until_gone]
-        self._until_gone -= len(lines)
-        if not self._until_gone:
-            self._ended = True
-            version = self._query.version
-            error = statuses.expired(f"too old resource version: {version} (scripted)")
-            lines.append(error_line(error))
+    def _push(self, feed: Feed) -> None:
+        """Tell what has changed, without a turn of the task where that is possible."""
+        if not self._waiting:
+            return  # The task is at work, and looks for changes before it waits again.
 
-        await self._outlet.write(b"".join(lines))
+        while self._outlet.free:
+            lines = feed.take()
+            if not lines:
+                break
+
+            self._outlet.write_now(lines)
+
+        if feed.ended or not self._outlet.free:
+            self._bell.ring()
 
     async def _bookmark(self, *, initial_events_end: bool = False) -> None:
         """Write a bookmark. All changes have been written, so the newest version holds."""
         version = self._storage.version
         # Whoever watches from the future hears nothing until the future is here.
         if self._query.initial or version >= self._query.version:
-            kind = self._collection.kind
-            line = bookmark_line(kind, version, initial_events_end=initial_events_end)
+            line = self._format.bookmark(version, initial_events_end=initial_events_end)
             await self._outlet.write(line)
 
     def _after(self, now: float) -> float:
         """Return when the next bookmark is due; infinity if there is none."""
-        if not self._bookmarks:
+        if not self._query.bookmarks:
             return math.inf
 
         due = min(now + self._bookmark_seconds, self._ends - _LAST_BOOKMARK_SECONDS)

@@ -1,310 +1,413 @@
-"""What the API server does beside the body: status, generation, finalizers, deletion."""
+"""What an API server does beside the body: status, generation, finalizers, deletion."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import (
-    MAPS_PATH,
-    PODS_PATH,
-    WIDGETS,
-    WIDGETS_PATH,
-    a_server,
-    a_session,
+    WIDGETS_GROUP,
+    a_pod,
     ask,
+    change,
+    make,
     named,
+    names,
     next_events,
     patch,
     told,
+    version_of,
     versions,
+    watching,
     widget,
 )
-
-from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
+from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import aiohttp
+    from contract_servers import ServerUnderTest
 
-    from aioinformer.testing import APIServer
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[APIServer]:
-    async with a_server() as running:
-        yield running
-
-
-@pytest.fixture
-async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
-    async with a_session(server) as session:
-        yield session
-
-
-DEPLOYMENT_PATH = DEPLOYMENTS.path("default", "web")
+EVERYTHING = {
+    "labels": {"l": "m"},
+    "annotations": {"a": "b"},
+    "finalizers": ["example.com/x"],
+    "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "n", "uid": "u"}],
+}
 
 
 # -------------------------------------------------------------------- status
 
 
 @pytest.mark.parametrize(
-    ("path", "first"), [(PODS_PATH, {"phase": "Pending"}), (WIDGETS_PATH, None)]
+    ("plural", "status", "first"),
+    [
+        (
+            "pods",
+            {"phase": "Running"},
+            {"phase": "Pending", "qosClass": "BestEffort"},
+        ),
+        ("replicasets", {"replicas": 3}, {"replicas": 0}),
+        ("deployments", {"replicas": 3}, {}),
+        ("services", {"loadBalancer": {"ingress": []}}, {"loadBalancer": {}}),
+        ("resourcequotas", {"hard": {"pods": "1"}}, {}),
+    ],
 )
 async def test_create_ignores_the_status_that_was_sent(
-    http: aiohttp.ClientSession, path: str, first: object
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    plural: str,
+    status: object,
+    first: object,
 ) -> None:
-    body = widget("a", status={"phase": "Running"})
-    if path == PODS_PATH:
-        body = named("a", status={"phase": "Running"})
+    sample = SAMPLES[plural]
 
-    _, made = await ask(http, "POST", path, body)
+    made = await make(
+        http, sample.path(target), {**sample.body(target), "status": status}
+    )
 
-    assert made.get("status") == first
+    assert made["status"] == first
 
 
-async def test_a_node_is_created_with_its_status(http: aiohttp.ClientSession) -> None:
-    body = named("n1", status={"capacity": {"cpu": "4"}})
+async def test_create_drops_the_status_of_a_custom_resource(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("widgets", WIDGETS_GROUP)
 
-    _, made = await ask(http, "POST", "/api/v1/nodes", body)
+    made = await make(http, path, widget("a", status={"x": 1}))
 
-    assert made["status"] == {"capacity": {"cpu": "4"}}
+    assert "status" not in made
+
+
+async def test_a_node_is_created_with_its_status(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = named(target.namespace, status={"capacity": {"cpu": "4"}})
+
+    made = await make(http, "/api/v1/nodes", body)
+    await ask(http, "DELETE", f"/api/v1/nodes/{target.namespace}")
+
+    assert made["status"]["capacity"] == {"cpu": "4"}
 
 
 async def test_a_plain_write_leaves_the_status_alone(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    pod = server.create(PODS, named("web", status={"phase": "Running"}))
-    other = {**pod, "status": {"phase": "Failed"}}
+    path = target.path("pods")
+    made = await make(http, path, a_pod("web"))
+    other = {**made, "status": {"phase": "Failed"}}
 
-    _, updated = await ask(http, "PUT", f"{PODS_PATH}/web", other)
-    _, patched = await patch(http, f"{PODS_PATH}/web", {"status": {"phase": "Failed"}})
+    _, updated = await ask(http, "PUT", f"{path}/web", other)
+    _, patched = await patch(http, f"{path}/web", {"status": {"phase": "Failed"}})
 
-    assert updated == patched == pod
+    assert updated == patched == made
 
 
-async def test_the_status_subresource_changes_the_status_only(
-    server: APIServer, http: aiohttp.ClientSession
+async def test_a_status_write_leaves_the_spec_alone(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    server.create(PODS, named("web", spec={"nodeName": "a"}))
-    body = named("web", labels={"x": "y"}, spec={"nodeName": "b"})
+    path = target.path("pods")
+    made = await make(http, path, a_pod("web"))
+    body = a_pod("web", spec={"nodeName": "b"}, status={"phase": "Running"})
 
-    _, updated = await ask(
-        http, "PUT", f"{PODS_PATH}/web/status", {**body, "status": {"phase": "Running"}}
-    )
-    _, patched = await patch(
-        http,
-        f"{PODS_PATH}/web/status",
-        {"status": {"podIP": "10.0.0.1"}, "spec": {"nodeName": "c"}},
-    )
-    _, found = await ask(http, "GET", f"{PODS_PATH}/web/status")
+    code, updated = await ask(http, "PUT", f"{path}/web/status", body)
+    change_of_both = {"status": {"podIP": "10.0.0.1"}, "spec": {"nodeName": "c"}}
+    patched = await change(http, f"{path}/web/status", change_of_both)
+    _, found = await ask(http, "GET", f"{path}/web/status")
 
-    assert updated["status"] == {"phase": "Running"}
+    assert code == 200
+    # How well a pod is served is the server's to say.
+    assert updated["status"] == {"phase": "Running", "qosClass": "BestEffort"}
+    assert patched["status"]["podIP"] == "10.0.0.1"
     assert found == patched
-    assert patched["status"] == {"phase": "Running", "podIP": "10.0.0.1"}
-    assert patched["spec"] == {"nodeName": "a"}
-    assert "labels" not in patched["metadata"]
+    assert patched["spec"] == made["spec"]
     assert patched["metadata"]["generation"] == 1
 
 
-async def test_a_status_of_a_stale_version_is_409(
-    server: APIServer, http: aiohttp.ClientSession
+@pytest.mark.parametrize(
+    ("plural", "spared"),
+    [
+        ("replicasets", ()),
+        ("deployments", ("labels",)),
+        ("pods", ("ownerReferences",)),
+    ],
+)
+async def test_a_status_write_of_a_built_in_kind_changes_metadata_too(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    plural: str,
+    spared: tuple[str, ...],
 ) -> None:
-    stale = server.create(PODS, named("web"))
-    server.patch(PODS, "web", {"metadata": {"labels": {"a": "b"}}})
+    sample = SAMPLES[plural]
+    one = f"{sample.path(target)}/{sample.name(target)}"
+    made = await make(http, sample.path(target), sample.body(target))
 
-    code, _ = await ask(http, "PUT", f"{PODS_PATH}/web/status", stale)
+    new = await change(http, f"{one}/status", {"metadata": EVERYTHING})
+    await change(http, one, {"metadata": {"finalizers": None}})
+
+    found = {key: it for key, it in new["metadata"].items() if key in EVERYTHING}
+    assert found == {k: it for k, it in EVERYTHING.items() if k not in spared}
+    assert new["metadata"]["generation"] == made["metadata"]["generation"]
+
+
+async def test_a_status_write_of_a_custom_resource_changes_nothing_else(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("widgets", WIDGETS_GROUP)
+    made = await make(http, path, widget("a", spec={"x": 1}))
+    body = {"metadata": EVERYTHING, "spec": {"x": 2}, "status": {"y": 1}}
+
+    new = await change(http, f"{path}/a/status", body)
+    _, again = await patch(http, f"{path}/a/status", {"status": {"y": 1}})
+
+    assert new["status"] == {"y": 1}
+    assert new["spec"] == {"x": 1}
+    assert not EVERYTHING.keys() & new["metadata"].keys()
+    assert new["metadata"]["generation"] == made["metadata"]["generation"]
+    assert again == new
+
+
+async def test_a_status_of_a_stale_version_is_409(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("pods")
+    stale = await make(http, path, a_pod("web"))
+    await change(http, f"{path}/web", {"metadata": {"labels": {"a": "b"}}})
+
+    code, _ = await ask(http, "PUT", f"{path}/web/status", stale)
 
     assert code == 409
 
 
-async def test_kinds_without_the_subresource_take_a_status_as_any_field(
-    http: aiohttp.ClientSession,
+async def test_kinds_without_the_subresource_have_no_status(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    _, made = await ask(http, "POST", MAPS_PATH, named("a", status={"x": 1}))
+    path = target.path("configmaps")
 
-    assert made["status"] == {"x": 1}
+    made = await make(http, path, named("a", status={"x": 1}))
+    code, _ = await ask(http, "GET", f"{path}/a/status")
+
+    assert "status" not in made
+    assert code == 404
 
 
 # -------------------------------------------------------------------- generation
 
 
-async def test_the_generation_counts_changes_of_the_spec(
-    server: APIServer, http: aiohttp.ClientSession
+@pytest.mark.parametrize(
+    ("plural", "content", "counts"),
+    [
+        ("deployments", {"spec": {"replicas": 3}}, True),
+        ("deployments", {"metadata": {"labels": {"a": "b"}}}, False),
+        ("deployments", {"metadata": {"annotations": {"a": "b"}}}, True),
+        ("deployments", {"metadata": {"generation": 77}}, False),
+        ("deployments", {"spec": {"replicas": 1}}, False),
+        ("daemonsets", {"spec": {"minReadySeconds": 3}}, True),
+        ("podtemplates", {"template": {"spec": {"hostname": "x"}}}, True),
+        ("priorityclasses", {"description": "x"}, False),
+        ("endpointslices", {"ports": [{"port": 80}]}, True),
+        ("networkpolicies", {"spec": {"ingress": [{}]}}, True),
+    ],
+)
+async def test_the_generation_counts_what_is_intended(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    plural: str,
+    content: object,
+    counts: bool,
 ) -> None:
-    server.create(PODS, named("web", spec={"x": 1}))
+    sample = SAMPLES[plural]
+    one = f"{sample.path(target)}/{sample.name(target)}"
+    await make(http, sample.path(target), sample.body(target))
 
-    changes = (
-        {"metadata": {"labels": {"a": "b"}}},
-        {"metadata": {"annotations": {"a": "b"}}},
-        {"spec": {"x": 2}},
-        {"metadata": {"generation": 77}},
-        {"spec": {"x": 2}},
-    )
-    found = [(await patch(http, f"{PODS_PATH}/web", change))[1] for change in changes]
+    new = await change(http, one, content)
+    await ask(http, "DELETE", one)
 
-    assert [it["metadata"]["generation"] for it in found] == [1, 1, 2, 2, 2]
-
-
-async def test_the_generation_of_a_deployment_counts_annotations_too(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(DEPLOYMENTS, named("web"))
-
-    _, labelled = await patch(
-        http, DEPLOYMENT_PATH, {"metadata": {"labels": {"a": "b"}}}
-    )
-    _, noted = await patch(
-        http, DEPLOYMENT_PATH, {"metadata": {"annotations": {"a": "b"}}}
-    )
-
-    assert labelled["metadata"]["generation"] == 1
-    assert noted["metadata"]["generation"] == 2
+    assert new["metadata"]["generation"] == 1 + counts
 
 
 async def test_the_generation_of_a_custom_resource_counts_all_but_metadata(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    server.create(WIDGETS, named("a", data=1))
-    path = f"{WIDGETS_PATH}/a"
+    path = target.path("widgets", WIDGETS_GROUP)
+    await make(http, path, widget("a", data=1))
 
-    _, labelled = await patch(http, path, {"metadata": {"labels": {"a": "b"}}})
-    _, status = await patch(http, f"{path}/status", {"status": {"x": 1}})
-    _, changed = await patch(http, path, {"data": 2})
+    labelled = await change(http, f"{path}/a", {"metadata": {"labels": {"a": "b"}}})
+    status = await change(http, f"{path}/a/status", {"status": {"x": 1}})
+    changed = await change(http, f"{path}/a", {"data": 2})
 
     found = [it["metadata"]["generation"] for it in (labelled, status, changed)]
     assert found == [1, 1, 2]
 
 
-async def test_config_maps_have_no_generation(http: aiohttp.ClientSession) -> None:
-    _, made = await ask(http, "POST", MAPS_PATH, named("a", data={"a": "b"}))
-
-    assert "generation" not in made["metadata"]
-
-
-# -------------------------------------------------------------------- delete
-
-
-async def test_a_delete_is_answered_with_a_status_without_a_version(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    made = server.create(DEPLOYMENTS, named("web"))
-
-    code, status = await ask(http, "DELETE", DEPLOYMENT_PATH)
-
-    assert code == 200
-    assert status == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {
-            "name": "web",
-            "group": "apps",
-            "kind": "deployments",
-            "uid": made["metadata"]["uid"],
-        },
-    }
-    assert server.objects(DEPLOYMENTS) == []
-
-
-@pytest.mark.parametrize("field", ["uid", "resourceVersion"])
-async def test_a_delete_may_have_preconditions(
-    server: APIServer, http: aiohttp.ClientSession, field: str
-) -> None:
-    made = server.create(CONFIG_MAPS, named("a"))
-    right = {"preconditions": {field: made["metadata"][field]}}
-
-    refused, status = await ask(
-        http, "DELETE", f"{MAPS_PATH}/a", {"preconditions": {field: "1"}}
-    )
-    code, _ = await ask(http, "DELETE", f"{MAPS_PATH}/a", right)
-
-    assert (refused, status["reason"], code) == (409, "Conflict", 200)
-    assert "Precondition failed" in status["message"]
-
-
-async def test_delete_options_must_be_an_object(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(CONFIG_MAPS, named("a"))
-
-    code, _ = await ask(http, "DELETE", f"{MAPS_PATH}/a", [1])
-
-    assert code == 400
+# -------------------------------------------------------------------- finalizers
 
 
 async def test_an_object_waits_for_its_finalizers(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
+    path = target.path("configmaps")
     body = named("a", metadata={"finalizers": ["example.com/x", "example.com/y"]})
-    server.create(CONFIG_MAPS, body)
+    made = await make(http, path, body)
 
-    _, marked = await ask(http, "DELETE", f"{MAPS_PATH}/a")
-    version = server.resource_version
-    _, again = await ask(http, "DELETE", f"{MAPS_PATH}/a")
+    _, marked = await ask(http, "DELETE", f"{path}/a", {"gracePeriodSeconds": 9})
+    _, again = await ask(http, "DELETE", f"{path}/a")
+    one_less = {"metadata": {"finalizers": ["example.com/y"]}}
+    released = await change(http, f"{path}/a", one_less)
+    changed = await change(http, f"{path}/a", {"data": {"x": "y"}})
+    last = {"metadata": {"finalizers": []}, "data": {"x": "z"}}
+    final = await change(http, f"{path}/a", last)
 
     assert marked["metadata"]["deletionTimestamp"]
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
-    assert (again, server.resource_version) == (marked, version)
-    finalizers = {"metadata": {"finalizers": ["example.com/y"]}}
-    code, _ = await patch(http, f"{MAPS_PATH}/a", finalizers)
-    assert (code, len(server.objects(CONFIG_MAPS))) == (200, 1)
-    code, _ = await patch(http, f"{MAPS_PATH}/a", {"metadata": {"finalizers": []}})
-    assert (code, server.objects(CONFIG_MAPS)) == (200, [])
+    assert version_of(marked) > version_of(made)
+    assert again == marked
+    assert released["metadata"]["finalizers"] == ["example.com/y"]
+    assert changed["data"] == {"x": "y"}
+    # The last state is answered, but never stored.
+    assert "finalizers" not in final["metadata"]
+    assert final["data"] == {"x": "z"}
+    assert version_of(final) == version_of(changed)
+    assert (await ask(http, "GET", f"{path}/a"))[0] == 404
 
 
-async def test_an_update_without_finalizers_releases_the_object(
-    server: APIServer, http: aiohttp.ClientSession
+async def test_the_event_of_a_released_object_shows_its_last_finalizer(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    server.create(CONFIG_MAPS, named("a", metadata={"finalizers": ["example.com/x"]}))
-    _, marked = await ask(http, "DELETE", f"{MAPS_PATH}/a")
-    marked["metadata"]["finalizers"] = []
+    path = target.path("configmaps")
+    made = await make(
+        http, path, named("a", metadata={"finalizers": ["example.com/x"]})
+    )
 
-    async with http.get(MAPS_PATH, params={"watch": "1"}) as watch:
-        code, answered = await ask(http, "PUT", f"{MAPS_PATH}/a", marked)
+    version = str(version_of(made))
+    async with watching(http, path, resourceVersion=version) as watch:
+        _, marked = await ask(http, "DELETE", f"{path}/a")
+        marked["metadata"]["finalizers"] = []
+        await ask(http, "PUT", f"{path}/a", {**marked, "data": {"x": "y"}})
         events = await next_events(watch, 2)
 
-    assert code == 200
-    assert "finalizers" not in answered["metadata"]
-    # The state without finalizers was never stored: the event shows the one before.
-    assert told(events) == [("ADDED", "a"), ("DELETED", "a")]
+    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a")]
     assert events[1]["object"]["metadata"]["finalizers"] == ["example.com/x"]
-    assert versions(events)[1] == int(server.resource_version)
+    assert "data" not in events[1]["object"]
+    assert versions(events)[1] > versions(events)[0]
 
 
 async def test_no_finalizer_can_be_added_to_a_dying_object(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    server.create(CONFIG_MAPS, named("a", metadata={"finalizers": ["example.com/x"]}))
-    server.delete(CONFIG_MAPS, "a")
+    path = target.path("configmaps")
+    await make(http, path, named("a", metadata={"finalizers": ["example.com/x"]}))
+    await ask(http, "DELETE", f"{path}/a")
 
     more = {"metadata": {"finalizers": ["example.com/x", "example.com/y"]}}
-    code, status = await patch(http, f"{MAPS_PATH}/a", more)
+    code, status = await patch(http, f"{path}/a", more)
+    await change(http, f"{path}/a", {"metadata": {"finalizers": None}})
 
     assert code == 422
-    assert "example.com/y" in status["message"]
+    assert status["message"] == (
+        'ConfigMap "a" is invalid: metadata.finalizers: Forbidden: no new finalizers can '
+        "be added if the object is being deleted, found new finalizers "
+        '[]string{"example.com/y"}'
+    )
+    assert status["details"]["causes"][0]["reason"] == "FieldValueForbidden"
 
 
-async def test_marking_for_deletion_counts_the_generation(
-    server: APIServer, http: aiohttp.ClientSession
+# -------------------------------------------------------------------- propagation
+
+
+def finalizers(body: dict[str, Any]) -> list[str]:
+    found: list[str] = body["metadata"].get("finalizers") or []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({"propagationPolicy": "Orphan"}, ["orphan"]),
+        ({"orphanDependents": True}, ["orphan"]),
+    ],
+)
+async def test_an_object_waits_for_what_becomes_of_its_dependents(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    options: dict[str, Any],
+    held: list[str],
 ) -> None:
-    server.create(PODS, named("web", metadata={"finalizers": ["example.com/x"]}))
+    path = target.path("configmaps")
+    await make(http, path, named("a"))
 
-    _, marked = await ask(http, "DELETE", f"{PODS_PATH}/web")
+    _, tried = await ask(http, "DELETE", f"{path}/a", {**options, "dryRun": ["All"]})
+    code, marked = await ask(http, "DELETE", f"{path}/a", options)
+    _, gone = await ask(http, "DELETE", f"{path}/a", propagationPolicy="Background")
 
-    assert marked["metadata"]["generation"] == 2
+    assert code == 200
+    assert finalizers(tried) == finalizers(marked) == held
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
+    # A later deletion may decide otherwise, and then it waits for nothing.
+    assert gone["status"] == "Success"
+
+
+async def test_a_later_policy_takes_the_place_of_an_earlier_one(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    body = named("a", metadata={"finalizers": ["foregroundDeletion", "example.com/x"]})
+    await make(http, path, body)
+
+    found = [
+        finalizers((await ask(http, "DELETE", f"{path}/a", **params))[1])
+        for params in ({}, {"propagationPolicy": "Orphan"}, {})
+    ]
+    await change(http, f"{path}/a", {"metadata": {"finalizers": None}})
+
+    assert found == [
+        ["foregroundDeletion", "example.com/x"],
+        ["example.com/x", "orphan"],
+        ["example.com/x", "orphan"],
+    ]
+
+
+async def test_events_never_have_dependents(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    sample = SAMPLES["events"]
+    await make(http, sample.path(target), sample.body(target))
+
+    one = f"{sample.path(target)}/{sample.name(target)}"
+    _, status = await ask(http, "DELETE", one, propagationPolicy="Orphan")
+
+    assert status["status"] == "Success"
+
+
+# -------------------------------------------------------------------- collections
 
 
 async def test_a_collection_can_be_deleted_by_selector(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
+    path = target.path("configmaps")
     for name in ("a", "b", "c"):
-        server.create(CONFIG_MAPS, named(name, labels={"keep": str(name == "b")}))
+        await make(http, path, named(name, labels={"keep": str(name == "b")}))
 
-    code, found = await ask(http, "DELETE", MAPS_PATH, labelSelector="keep=False")
+    code, found = await ask(http, "DELETE", path, labelSelector="keep=False")
 
     assert (code, found["kind"]) == (200, "ConfigMapList")
-    assert [it["metadata"]["name"] for it in found["items"]] == ["a", "c"]
-    assert [it["metadata"]["name"] for it in server.objects(CONFIG_MAPS)] == ["b"]
+    assert names(found) == ["a", "c"]
+    assert names((await ask(http, "GET", path))[1]) == ["b"]
+
+
+async def test_a_deleted_collection_leaves_what_waits(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    await make(http, path, named("a", metadata={"finalizers": ["example.com/x"]}))
+    await make(http, path, named("b"))
+
+    _, found = await ask(http, "DELETE", path)
+    _, left = await ask(http, "GET", path)
+    await change(http, f"{path}/a", {"metadata": {"finalizers": None}})
+
+    assert names(found) == ["a", "b"]
+    assert "deletionTimestamp" not in found["items"][0]["metadata"]
+    assert names(left) == ["a"]
+    assert "deletionTimestamp" in left["items"][0]["metadata"]

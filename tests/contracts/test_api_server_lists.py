@@ -1,396 +1,432 @@
-"""What the API server lists: shapes, versions, pages, selectors."""
+"""What an API server lists: shapes, bytes, order, and the page of a list."""
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import (
-    MAPS_PATH,
-    PODS_PATH,
-    WIDGETS,
-    WIDGETS_PATH,
-    a_server,
-    a_session,
+    WIDGETS_GROUP,
+    an_event,
     ask,
+    change,
+    make,
     named,
+    names,
+    newest,
+    raw,
+    remove,
+    version_of,
+    widget,
 )
 
-from aioinformer.model.resources import CONFIG_MAPS, NAMESPACES, PODS
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import aiohttp
-
-    from aioinformer.testing import APIServer
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[APIServer]:
-    async with a_server() as running:
-        yield running
+    from contract_servers import ServerUnderTest
 
 
-@pytest.fixture
-async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
-    async with a_session(server) as session:
-        yield session
-
-
-def names(found: dict[str, Any]) -> list[str]:
-    return [item["metadata"]["name"] for item in found["items"]]
-
-
-def fill(server: APIServer, count: int) -> None:
+async def fill(http: aiohttp.ClientSession, path: str, count: int) -> None:
     for number in range(count):
-        server.create(PODS, named(f"web-{number}"))
+        await make(http, path, named(f"map-{number}", labels={"app": "web"}))
+
+
+def content_of(token: str) -> dict[str, Any]:
+    padded = token + "=" * (-len(token) % 4)
+    content: dict[str, Any] = json.loads(base64.urlsafe_b64decode(padded))
+    return content
+
+
+def token_of(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
 
 # -------------------------------------------------------------------- shapes
 
 
 async def test_items_of_typed_kinds_do_not_say_what_they_are(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    pod = server.create(PODS, named("web", spec={"nodeName": "a"}))
+    path = target.path("configmaps")
+    made = await make(http, path, named("a", data={"x": "y"}))
 
-    _, found = await ask(http, "GET", PODS_PATH)
+    _, found = await ask(http, "GET", path)
 
     assert list(found) == ["kind", "apiVersion", "metadata", "items"]
-    assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
-    assert found["metadata"] == {"resourceVersion": server.resource_version}
-    del pod["kind"], pod["apiVersion"]
-    assert found["items"] == [pod]
+    assert (found["kind"], found["apiVersion"]) == ("ConfigMapList", "v1")
+    assert list(found["metadata"]) == ["resourceVersion"]
+    assert version_of(found) >= version_of(made)
+    del made["kind"], made["apiVersion"]
+    assert found["items"] == [made]
 
 
 async def test_items_of_custom_kinds_say_what_they_are(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    made = server.create(WIDGETS, named("a", spec={"z": 1, "a": 2}))
+    path = target.path("widgets", WIDGETS_GROUP)
+    made = await make(http, path, widget("a", spec={"z": 1, "a": 2}))
 
-    _, found = await ask(http, "GET", WIDGETS_PATH)
+    _, found = await ask(http, "GET", path)
 
     assert list(found) == ["apiVersion", "items", "kind", "metadata"]
     assert (found["kind"], found["apiVersion"]) == ("WidgetList", "example.com/v1")
     assert found["items"] == [made]
+    assert list(found["metadata"]) == ["continue", "resourceVersion"]
     assert found["metadata"]["continue"] == ""
 
 
-async def test_typed_objects_keep_the_order_of_go_structs(
-    server: APIServer, http: aiohttp.ClientSession
+@pytest.mark.parametrize("custom", [False, True], ids=["typed", "custom"])
+async def test_an_empty_list_has_items_and_the_newest_version(
+    target: ServerUnderTest, http: aiohttp.ClientSession, custom: bool
 ) -> None:
-    metadata = {
-        "managedFields": [{"manager": "x"}],
-        "finalizers": ["example.com/x"],
-        "annotations": {"b": "1", "a": "2"},
-        "labels": {"b": "1", "a": "2"},
-        "name": "web",
-    }
-    body = {"status": {"phase": "Running"}, "spec": {}, "metadata": metadata}
-    server.create(PODS, body)
+    made = await make(http, target.path("configmaps"), named("elsewhere"))
+    path = target.path("widgets", WIDGETS_GROUP) if custom else target.path("secrets")
 
-    async with http.get(f"{PODS_PATH}/web") as answer:
-        found = json.loads(await answer.read())
-
-    assert list(found) == ["kind", "apiVersion", "metadata", "spec", "status"]
-    assert list(found["metadata"]) == [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "labels",
-        "annotations",
-        "finalizers",
-        "managedFields",
-    ]
-    assert list(found["metadata"]["labels"]) == ["a", "b"]
-
-
-async def test_custom_objects_have_sorted_keys(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(WIDGETS, named("a", spec={"z": 1, "a": {"y": 1, "b": 2}}))
-
-    async with http.get(f"{WIDGETS_PATH}/a") as answer:
-        found = json.loads(await answer.read())
-
-    assert list(found) == ["apiVersion", "kind", "metadata", "spec"]
-    assert list(found["metadata"]) == sorted(found["metadata"])
-    assert list(found["spec"]) == ["a", "z"]
-    assert list(found["spec"]["a"]) == ["b", "y"]
-
-
-async def test_text_is_escaped_as_go_escapes_it(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(CONFIG_MAPS, named("a", data={"x": "<a&b>é"}))
-
-    async with http.get(f"{MAPS_PATH}/a") as answer:
-        raw = await answer.read()
-
-    assert '"x":"\\u003ca\\u0026b\\u003eé"'.encode() in raw
-    assert json.loads(raw)["data"] == {"x": "<a&b>é"}
-
-
-async def test_an_empty_list_has_the_newest_version(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(CONFIG_MAPS, named("a"))
-
-    _, found = await ask(http, "GET", PODS_PATH)
+    _, found = await ask(http, "GET", path)
 
     assert found["items"] == []
-    assert found["metadata"]["resourceVersion"] == server.resource_version
+    assert version_of(found) >= version_of(made)
+
+
+async def test_a_list_of_a_missing_namespace_is_empty(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = f"/api/v1/namespaces/no-{target.namespace}/configmaps"
+
+    code, found = await ask(http, "GET", path)
+
+    assert (code, found["items"]) == (200, [])
 
 
 async def test_a_list_is_in_the_order_of_its_keys(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    for namespace in ("a-b", "a"):
-        server.create(NAMESPACES, named(namespace))
-        server.create(PODS, named("z"), namespace=namespace)
-        server.create(PODS, named("b"), namespace=namespace)
+    """By "namespace/name", where a dash comes before the slash."""
+    other = f"{target.namespace}-b"
+    await make(http, "/api/v1/namespaces", named(other))
+    for namespace in (target.namespace, other):
+        for name in ("z", "b"):
+            path = f"/api/v1/namespaces/{namespace}/configmaps"
+            await make(http, path, named(name))
 
-    _, found = await ask(http, "GET", "/api/v1/pods")
+    _, found = await ask(http, "GET", "/api/v1/configmaps")
 
     keys = [
         (it["metadata"]["namespace"], it["metadata"]["name"]) for it in found["items"]
     ]
-    # By "namespace/name", where a dash comes before the slash.
-    assert keys == [("a-b", "b"), ("a-b", "z"), ("a", "b"), ("a", "z")]
+    ours = [key for key in keys if key[0].startswith(target.namespace)]
+    assert ours == [
+        (other, "b"),
+        (other, "z"),
+        (target.namespace, "b"),
+        (target.namespace, "z"),
+    ]
+    await remove(http, f"/api/v1/namespaces/{other}")
 
 
-async def test_a_large_list_arrives_whole(
-    server: APIServer, http: aiohttp.ClientSession
+async def test_a_large_list_is_compressed_for_those_who_understand_it(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    for number in range(300):
-        server.create(CONFIG_MAPS, named(f"map-{number}", data={"x": "y" * 2000}))
+    path = target.path("configmaps")
+    for number in range(4):
+        await make(http, path, named(f"map-{number}", data={"x": "y" * 40_000}))
 
-    async with http.get(MAPS_PATH) as answer:
+    async with http.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
         zipped = await answer.json()
         assert answer.headers["Content-Encoding"] == "gzip"
 
-    async with http.get(MAPS_PATH, headers={"Accept-Encoding": "identity"}) as answer:
+    async with http.get(path, headers={"Accept-Encoding": "identity"}) as answer:
         plain = await answer.json()
         assert "Content-Encoding" not in answer.headers
 
-    assert zipped == plain
-    assert names(plain) == sorted(f"map-{number}" for number in range(300))
+    assert zipped["items"] == plain["items"]
+    assert len(plain["items"]) == 4
+
+
+async def test_a_small_list_is_not_compressed(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    await make(http, path, named("a", data={"x": "y" * 40_000}))
+
+    async with http.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
+        assert "Content-Encoding" not in answer.headers
+        assert names(await answer.json()) == ["a"]
+
+
+async def test_answers_are_not_to_be_kept(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    for params in ({}, {"watch": "1", "timeoutSeconds": "1", "resourceVersion": "x"}):
+        async with http.get(path, params=params) as answer:
+            assert answer.headers["Content-Type"] == "application/json"
+            assert answer.headers["Cache-Control"] == "no-cache, private"
 
 
 # -------------------------------------------------------------------- pages
 
 
 async def test_pages_add_up_to_the_list(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    fill(server, 5)
-    _, first = await ask(http, "GET", PODS_PATH, limit="2")
-    token = first["metadata"]["continue"]
-    _, second = await ask(http, "GET", PODS_PATH, **{"limit": "2", "continue": token})
-    token = second["metadata"]["continue"]
-    _, third = await ask(http, "GET", PODS_PATH, **{"limit": "2", "continue": token})
+    path = target.path("configmaps")
+    await fill(http, path, 5)
+    _, page = await ask(http, "GET", path, limit="2")
+    pages = [page]
+    while token := page["metadata"].get("continue"):
+        _, page = await ask(http, "GET", path, **{"limit": "2", "continue": token})
+        pages.append(page)
 
-    assert [names(page) for page in (first, second, third)] == [
-        ["web-0", "web-1"],
-        ["web-2", "web-3"],
-        ["web-4"],
+    assert [names(page) for page in pages] == [
+        ["map-0", "map-1"],
+        ["map-2", "map-3"],
+        ["map-4"],
     ]
-    assert first["metadata"]["remainingItemCount"] == 3
-    assert second["metadata"]["remainingItemCount"] == 1
-    assert "continue" not in third["metadata"]
+    assert [it["metadata"].get("remainingItemCount") for it in pages] == [3, 1, None]
+    assert len({version_of(page) for page in pages}) == 1
+
+
+async def test_a_page_that_ends_with_the_list_is_the_last(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    await fill(http, path, 2)
+
+    _, found = await ask(http, "GET", path, limit="2")
+
+    assert list(found["metadata"]) == ["resourceVersion"]
+
+
+async def test_pages_of_custom_kinds_sort_what_they_say(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("widgets", WIDGETS_GROUP)
+    for name in ("a", "b"):
+        await make(http, path, widget(name))
+
+    _, found = await ask(http, "GET", path, limit="1")
+
+    assert list(found["metadata"]) == [
+        "continue",
+        "remainingItemCount",
+        "resourceVersion",
+    ]
 
 
 async def test_later_pages_show_the_state_of_the_first(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    fill(server, 4)
-    _, first = await ask(http, "GET", PODS_PATH, limit="1")
-    server.delete(PODS, "web-1")
-    server.patch(PODS, "web-2", {"metadata": {"labels": {"new": "1"}}})
-    server.create(PODS, named("web-9"))
+    path = target.path("configmaps")
+    await fill(http, path, 4)
+    _, first = await ask(http, "GET", path, limit="1")
+    await remove(http, f"{path}/map-1")
+    await change(http, f"{path}/map-2", {"data": {"new": "1"}})
+    await make(http, path, named("map-9"))
 
     token = first["metadata"]["continue"]
-    _, rest = await ask(http, "GET", PODS_PATH, **{"continue": token})
+    _, rest = await ask(http, "GET", path, **{"continue": token})
+    _, now = await ask(http, "GET", path)
 
-    assert names(rest) == ["web-1", "web-2", "web-3"]
-    assert "labels" not in rest["items"][1]["metadata"]
-    assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
-    _, now = await ask(http, "GET", PODS_PATH)
-    assert names(now) == ["web-0", "web-2", "web-3", "web-9"]
+    assert names(rest) == ["map-1", "map-2", "map-3"]
+    assert "data" not in rest["items"][1]
+    assert version_of(rest) == version_of(first)
+    assert names(now) == ["map-0", "map-2", "map-3", "map-9"]
 
 
-@pytest.mark.parametrize("how", ["compaction", "writes"])
-async def test_an_expired_token_is_410(
-    server: APIServer, http: aiohttp.ClientSession, how: str
+async def test_a_token_may_be_used_with_version_zero_and_other_selectors(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    fill(server, 3)
-    _, first = await ask(http, "GET", PODS_PATH, limit="1")
-    if how == "compaction":
-        server.create(CONFIG_MAPS, named("later"))
-        server.compact()
-    else:
-        for number in range(21):
-            server.create(PODS, named(f"new-{number}"))
+    path = target.path("configmaps")
+    await fill(http, path, 3)
+    _, first = await ask(http, "GET", path, limit="1")
+    more = {"continue": first["metadata"]["continue"]}
 
-    token = first["metadata"]["continue"]
-    code, status = await ask(http, "GET", PODS_PATH, **{"continue": token})
+    _, zero = await ask(http, "GET", path, resourceVersion="0", **more)
+    _, none = await ask(http, "GET", path, labelSelector="app=other", **more)
+    _, secrets = await ask(http, "GET", target.path("secrets"), **more)
 
-    assert (code, status["reason"]) == (410, "Expired")
-    assert "continue parameter is too old" in status["message"]
-
-
-async def test_a_token_of_somebody_else_is_400(http: aiohttp.ClientSession) -> None:
-    for token in ("nonsense", "e30", "!"):
-        code, status = await ask(http, "GET", PODS_PATH, **{"continue": token})
-
-        assert (code, status["reason"]) == (400, "BadRequest")
+    assert (names(zero), names(none), names(secrets)) == (["map-1", "map-2"], [], [])
+    assert version_of(secrets) == version_of(first)
 
 
 async def test_a_selector_hides_the_remaining_count(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    fill(server, 3)
+    path = target.path("configmaps")
+    await fill(http, path, 3)
+
+    _, found = await ask(http, "GET", path, limit="1", labelSelector="app=web")
+
+    assert names(found) == ["map-0"]
+    assert list(found["metadata"]) == ["resourceVersion", "continue"]
+
+
+async def test_the_last_page_of_a_selector_may_be_empty(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    """Whether what follows a full page matches is found out by the next request."""
+    path = target.path("configmaps")
+    await fill(http, path, 2)
+    await make(http, path, named("other"))
+
+    _, full = await ask(http, "GET", path, limit="2", labelSelector="app=web")
+    more = {"continue": full["metadata"]["continue"], "labelSelector": "app=web"}
+    _, last = await ask(http, "GET", path, limit="2", **more)
+
+    assert names(full) == ["map-0", "map-1"]
+    assert (names(last), "continue" in last["metadata"]) == ([], False)
+
+
+async def test_a_list_of_one_name_has_no_second_page(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    await fill(http, path, 2)
 
     _, found = await ask(
-        http, "GET", PODS_PATH, limit="1", fieldSelector="metadata.name!=web-0"
+        http, "GET", path, limit="1", fieldSelector="metadata.name=map-0"
     )
 
-    assert names(found) == ["web-1"]
-    assert "remainingItemCount" not in found["metadata"]
-    assert found["metadata"]["continue"]
-
-
-# -------------------------------------------------------------------- versions
-
-
-async def test_version_zero_with_a_limit_is_answered_whole(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    fill(server, 3)
-
-    _, found = await ask(http, "GET", PODS_PATH, limit="1", resourceVersion="0")
-
-    assert len(found["items"]) == 3
+    assert names(found) == ["map-0"]
     assert "continue" not in found["metadata"]
 
 
-async def test_a_bare_version_with_a_limit_reads_the_past(
-    server: APIServer, http: aiohttp.ClientSession
+# -------------------------------------------------------------------- tokens
+
+
+async def test_a_token_holds_version_and_place(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    fill(server, 2)
-    past = server.resource_version
-    server.delete(PODS, "web-0")
-    params = {"resourceVersion": past}
+    """Clients should not look; but some print it, and old ones are sent to new servers."""
+    path, events = target.path("configmaps"), target.path("events")
+    await fill(http, path, 2)
+    for name in ("a", "b"):
+        await make(http, events, an_event(name, target.namespace))
 
-    _, limited = await ask(http, "GET", PODS_PATH, limit="5", **params)
-    _, whole = await ask(http, "GET", PODS_PATH, **params)
-    _, newer = await ask(
-        http,
-        "GET",
-        PODS_PATH,
-        limit="5",
-        resourceVersionMatch="NotOlderThan",
-        **params,
-    )
-    _, exact = await ask(http, "GET", PODS_PATH, resourceVersionMatch="Exact", **params)
+    _, cached = await ask(http, "GET", path, limit="1")
+    _, uncached = await ask(http, "GET", events, limit="1")
 
-    assert names(limited) == names(exact) == ["web-0", "web-1"]
-    assert limited["metadata"]["resourceVersion"] == past
-    assert names(whole) == names(newer) == ["web-1"]
-    assert whole["metadata"]["resourceVersion"] == server.resource_version
-
-
-async def test_a_forgotten_version_is_410(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    fill(server, 2)
-    server.compact()
-
-    code, status = await ask(http, "GET", PODS_PATH, resourceVersion="2", limit="5")
-    bare, _ = await ask(http, "GET", PODS_PATH, resourceVersion="2")
-
-    assert (code, status["reason"]) == (410, "Expired")
-    assert bare == 200
-
-
-@pytest.mark.parametrize("match", [{}, {"resourceVersionMatch": "NotOlderThan"}])
-async def test_a_version_in_the_future_is_504(
-    server: APIServer, http: aiohttp.ClientSession, match: dict[str, str]
-) -> None:
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-
-    async with http.get(
-        PODS_PATH, params={"resourceVersion": "999", **match}
-    ) as answer:
-        status = await answer.json()
-
-    assert loop.time() - start == pytest.approx(3.0, abs=0.1)
-    assert answer.headers["Retry-After"] == "1"
-    assert (answer.status, status["code"], status["reason"]) == (504, 504, "Timeout")
-    current = server.resource_version
-    assert status["message"].endswith(
-        f"Too large resource version: 999, current: {current}"
-    )
-    assert status["details"] == {
-        "causes": [
-            {
-                "reason": "ResourceVersionTooLarge",
-                "message": "Too large resource version",
-            }
-        ],
-        "retryAfterSeconds": 1,
+    assert content_of(cached["metadata"]["continue"]) == {
+        "v": "meta.k8s.io/v1",
+        "rv": version_of(cached),
+        "start": "/map-0\0",
     }
+    assert content_of(uncached["metadata"]["continue"])["start"] == "a\0"
 
 
-async def test_a_version_that_arrives_in_time_is_answered(
-    server: APIServer, http: aiohttp.ClientSession
+async def test_a_token_without_a_version_lists_the_rest_as_it_is_now(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    wanted = str(int(server.resource_version) + 1)
-    loop = asyncio.get_running_loop()
-    loop.call_later(1, lambda: server.create(PODS, named("late")))
+    path = target.path("configmaps")
+    await fill(http, path, 3)
+    token = token_of({"v": "meta.k8s.io/v1", "rv": -1, "start": "map-0\0"})
 
-    code, found = await ask(http, "GET", PODS_PATH, resourceVersion=wanted)
+    code, found = await ask(http, "GET", path, limit="1", **{"continue": token})
 
-    assert (code, names(found)) == (200, ["late"])
-    assert found["metadata"]["resourceVersion"] == wanted
+    assert (code, names(found)) == (200, ["map-1"])
+    # From here on the pages fit to each other again.
+    following = content_of(found["metadata"]["continue"])
+    assert following["rv"] == version_of(found)
 
 
-async def test_an_exact_version_in_the_future_is_500(
-    http: aiohttp.ClientSession,
+async def test_an_expired_token_is_410_and_offers_another(
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    code, _ = await ask(http, "GET", PODS_PATH, resourceVersion="999", limit="1")
+    # Events, because a real server keeps the past of other kinds in its watch cache.
+    path = target.path("events")
+    for name in ("a", "b", "c"):
+        await make(http, path, an_event(name, target.namespace))
 
-    assert code == 500
+    _, first = await ask(http, "GET", path, limit="1")
+    await make(http, path, an_event("d", target.namespace))
+    await target.compact()
+    more = {"continue": first["metadata"]["continue"]}
+    code, status = await ask(http, "GET", path, limit="1", **more)
+
+    assert (code, status["code"], status["reason"]) == (410, 410, "Expired")
+    assert status["message"].startswith(
+        "The provided continue parameter is too old to display a consistent list "
+        "result. You can start a new list without the continue parameter, or use the "
+        "continue token in this response to retrieve the remainder of the results."
+    )
+    assert list(status["metadata"]) == ["continue"]
+    offered = status["metadata"]["continue"]
+    assert content_of(offered)["rv"] == -1
+    _, rest = await ask(http, "GET", path, **{"continue": offered})
+    assert names(rest) == ["b", "c", "d"]
+    assert version_of(rest) > version_of(first)
 
 
 @pytest.mark.parametrize(
-    ("params", "code"),
+    ("token", "why"),
     [
-        ({"resourceVersion": "abc"}, 400),
-        ({"resourceVersion": "-1"}, 400),
-        ({"limit": "many"}, 400),
-        ({"labelSelector": "a in ("}, 400),
-        ({"fieldSelector": "metadata.name"}, 400),
-        ({"fieldSelector": "spec.unknown=1"}, 400),
-        ({"resourceVersionMatch": "Exact"}, 422),
-        ({"resourceVersionMatch": "Newer", "resourceVersion": "1"}, 422),
-        ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, 422),
-        ({"resourceVersionMatch": "Exact", "continue": "x"}, 422),
-        ({"resourceVersion": "5", "continue": "x"}, 400),
-        ({"sendInitialEvents": "true"}, 422),
+        ("!", "illegal base64 data at input byte 0"),
+        ("x", "illegal base64 data at input byte 0"),
+        ("abcd=", "illegal base64 data at input byte 4"),
+        ("a+/b", "illegal base64 data at input byte 1"),
+        ("nonsense", ""),
+        (token_of("text"), ""),
+        (token_of([]), ""),
+        (token_of({"v": "meta.k8s.io/v1", "rv": "5", "start": "x"}), ""),
+        (token_of({"v": "meta.k8s.io/v1", "rv": 5.5, "start": "x"}), ""),
+        (token_of({}), "server does not recognize this encoded version "),
+        (
+            token_of({"v": "meta.k8s.io/v2", "rv": 5, "start": "x"}),
+            "server does not recognize this encoded version meta.k8s.io/v2",
+        ),
+        (
+            token_of({"v": "meta.k8s.io/v1", "start": "x"}),
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        ),
+        (
+            token_of({"v": "meta.k8s.io/v1", "rv": 5}),
+            "encoded start key empty (version meta.k8s.io/v1)",
+        ),
+        (token_of({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}), "/../x"),
     ],
-    ids=str,
 )
-async def test_bad_parameters_are_refused(
-    http: aiohttp.ClientSession, params: dict[str, str], code: int
+async def test_a_malformed_token_is_400(
+    target: ServerUnderTest, http: aiohttp.ClientSession, token: str, why: str
 ) -> None:
-    answered, status = await ask(http, "GET", PODS_PATH, **params)
+    path = target.path("configmaps")
 
-    assert answered == status["code"] == code
+    code, status = await ask(http, "GET", path, **{"continue": token})
+
+    assert (code, status["reason"]) == (400, "BadRequest")
+    beginning = "invalid continue token: continue key is not valid: "
+    assert status["message"].startswith(beginning)
+    if why:
+        assert status["message"] == beginning + why
+
+
+async def test_a_token_goes_with_no_other_version(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    version = await newest(http, path)
+    token = token_of({"v": "meta.k8s.io/v1", "rv": version, "start": "x"})
+
+    for asked in ("5", "abc"):
+        params = {"continue": token, "resourceVersion": asked}
+        code, status = await ask(http, "GET", path, **params)
+
+        assert code == 400
+        assert status["message"] == (
+            "specifying resource version is not allowed when using continue"
+        )
+
+
+async def test_lists_keep_their_names_apart_from_what_they_hold(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    """A list's own bytes do not depend on what is listed."""
+    path = target.path("widgets", WIDGETS_GROUP)
+    tricky = {"items": [], "text": '"items":[', "kind": "WidgetList"}
+    await make(http, path, widget("a", spec=tricky))
+
+    found = json.loads(await raw(http, path))
+
+    assert found["items"][0]["spec"] == tricky
+    assert names(found) == ["a"]

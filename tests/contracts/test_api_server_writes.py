@@ -1,4 +1,4 @@
-"""What the API server does with writes: create, update, patch, status, delete."""
+"""What an API server does with a body: create and update."""
 
 from __future__ import annotations
 
@@ -6,440 +6,443 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import (
-    MAPS_PATH,
-    PODS_PATH,
-    WIDGETS_PATH,
-    a_server,
-    a_session,
+    WIDGETS_GROUP,
+    a_pod,
     ask,
+    change,
+    make,
     named,
-    patch,
+    newest,
+    version_of,
     widget,
 )
-
-from aioinformer.model.resources import CONFIG_MAPS, NAMESPACES, PODS
+from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import aiohttp
+    from contract_servers import ServerUnderTest
 
-    from aioinformer.testing import APIServer
+NAME_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+    "'-' or '.', and must start and end with an alphanumeric character (e.g. "
+    "'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+KEY_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
+    "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', "
+    "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',"
+    "  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+FINALIZER_RULE = "name is neither a standard finalizer name nor is it fully qualified"
+BOTH_RULE = "finalizer orphan and foregroundDeletion cannot be both set"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[APIServer]:
-    async with a_server() as running:
-        yield running
+def owner(name: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, **fields}
 
 
-@pytest.fixture
-async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
-    async with a_session(server) as session:
-        yield session
-
-
-DEPLOYMENTS_PATH = "/apis/apps/v1/namespaces/default/deployments"
-LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+def problems(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields and messages that a refusal names, each once."""
+    causes = status["details"]["causes"]
+    return list(dict.fromkeys((it["field"], it["message"]) for it in causes))
 
 
 # -------------------------------------------------------------------- create
 
 
 async def test_create_completes_the_object(
-    server: APIServer, http: aiohttp.ClientSession
+    target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    code, pod = await ask(http, "POST", PODS_PATH, named("web", spec={"x": 1}))
+    pods = target.path("pods")
+    code, pod = await ask(http, "POST", pods, a_pod("web"))
 
-    metadata = pod.pop("metadata")
+    metadata = pod["metadata"]
     assert code == 201
-    assert pod == {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "spec": {"x": 1},
-        "status": {"phase": "Pending"},
-    }
+    assert (pod["kind"], pod["apiVersion"]) == ("Pod", "v1")
+    assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert pod["spec"]["dnsPolicy"] == "ClusterFirst"
     assert metadata.pop("uid").count("-") == 4
     assert metadata.pop("creationTimestamp").endswith("Z")
-    assert metadata == {
-        "name": "web",
-        "namespace": "default",
-        "resourceVersion": server.resource_version,
-        "generation": 1,
+    assert version_of(pod) == await newest(http, pods)
+    del metadata["managedFields"], metadata["resourceVersion"]
+    assert metadata == {"name": "web", "namespace": target.namespace, "generation": 1}
+
+
+async def test_what_only_the_server_decides_is_ignored(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    given = {
+        "uid": "mine",
+        "selfLink": "/mine",
+        "creationTimestamp": "1999-01-01T00:00:00Z",
+        "deletionTimestamp": "1999-01-01T00:00:00Z",
+        "deletionGracePeriodSeconds": 3,
+        "generation": 7,
+        "resourceVersion": "0",
     }
 
+    made = await make(http, target.path("configmaps"), named("a", metadata=given))
 
-async def test_create_generates_a_name(http: aiohttp.ClientSession) -> None:
+    # A kind that does not count its generation leaves it as it is.
+    kept = {"name": "a", "namespace": target.namespace, "generation": 7}
+    found = made["metadata"]
+    assert kept.items() <= found.items()
+    assert "deletionTimestamp" not in found
+    assert "deletionGracePeriodSeconds" not in found
+    assert "selfLink" not in found
+    assert found["uid"] != "mine"
+    assert found["creationTimestamp"] > "2000"
+
+
+async def test_create_generates_a_name(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
     body = {"metadata": {"generateName": "web-"}}
 
-    found = [await ask(http, "POST", MAPS_PATH, body) for _ in range(20)]
+    found = [await make(http, target.path("configmaps"), body) for _ in range(20)]
 
-    names = {made["metadata"]["name"] for _, made in found}
+    names = {made["metadata"]["name"] for made in found}
     assert len(names) == 20
     assert all(name.startswith("web-") and len(name) == 9 for name in names)
+    assert found[0]["metadata"]["generateName"] == "web-"
 
 
-async def test_create_of_a_taken_name_is_409(http: aiohttp.ClientSession) -> None:
-    await ask(http, "POST", DEPLOYMENTS_PATH, named("web"))
+async def test_a_long_start_of_a_generated_name_is_cut(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = {"metadata": {"generateName": "a" * 70}}
 
-    code, status = await ask(http, "POST", DEPLOYMENTS_PATH, named("web"))
+    made = await make(http, target.path("configmaps"), body)
 
+    assert len(made["metadata"]["name"]) == 63
+
+
+async def test_create_of_a_taken_name_is_409(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    sample = SAMPLES["deployments"]
+    await make(http, sample.path(target), sample.body(target))
+
+    code, status = await ask(http, "POST", sample.path(target), sample.body(target))
+
+    name = sample.name(target)
     assert code == 409
     assert status["reason"] == "AlreadyExists"
-    assert status["message"] == 'deployments.apps "web" already exists'
-    assert status["details"] == {
-        "name": "web",
-        "group": "apps",
-        "kind": "deployments",
-    }
+    assert status["message"] == f'deployments.apps "{name}" already exists'
+    assert status["details"] == {"name": name, "group": "apps", "kind": "deployments"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        pytest.param(
+            {"name": ""},
+            [
+                (
+                    "metadata.name",
+                    "Required value: name or generateName is required",
+                )
+            ],
+            id="no-name",
+        ),
+        pytest.param(
+            {"name": "Web_1"},
+            [("metadata.name", f'Invalid value: "Web_1": {NAME_RULE}')],
+            id="name",
+        ),
+        pytest.param(
+            {"name": "a" * 254},
+            [
+                (
+                    "metadata.name",
+                    f'Invalid value: "{"a" * 254}": must be no more than 253 characters',
+                )
+            ],
+            id="long-name",
+        ),
+        pytest.param(
+            {"labels": {"b c": "d"}},
+            [("metadata.labels", f'Invalid value: "b c": {KEY_RULE}')],
+            id="label-key",
+        ),
+        pytest.param(
+            {"labels": {"b": "c d"}},
+            [("metadata.labels", f'Invalid value: "c d": {VALUE_RULE}')],
+            id="label-value",
+        ),
+        pytest.param(
+            {"labels": {"/b": "c"}},
+            [
+                (
+                    "metadata.labels",
+                    'Invalid value: "/b": prefix part must be non-empty',
+                )
+            ],
+            id="label-prefix",
+        ),
+        pytest.param(
+            {"labels": {"B_/c": "d"}},
+            [("metadata.labels", f'Invalid value: "B_/c": prefix part {NAME_RULE}')],
+            id="label-domain",
+        ),
+        pytest.param(
+            {"annotations": {"b c": ""}},
+            [("metadata.annotations", f'Invalid value: "b c": {KEY_RULE}')],
+            id="annotation",
+        ),
+        pytest.param(
+            {"finalizers": ["x y"]},
+            [
+                ("metadata.finalizers", f'Invalid value: "x y": {KEY_RULE}'),
+                (
+                    "metadata.finalizers[0]",
+                    f'Invalid value: "x y": {FINALIZER_RULE}',
+                ),
+            ],
+            id="finalizer",
+        ),
+        pytest.param(
+            {"finalizers": ["orphan", "foregroundDeletion"]},
+            [
+                (
+                    "metadata.finalizers",
+                    f'Invalid value: ["orphan","foregroundDeletion"]: {BOTH_RULE}',
+                )
+            ],
+            id="finalizers",
+        ),
+        pytest.param(
+            {"ownerReferences": [{}]},
+            [
+                (
+                    "metadata.ownerReferences.apiVersion",
+                    'Invalid value: "": version must not be empty',
+                ),
+                (
+                    "metadata.ownerReferences.kind",
+                    'Invalid value: "": must not be empty',
+                ),
+                (
+                    "metadata.ownerReferences.name",
+                    'Invalid value: "": must not be empty',
+                ),
+                (
+                    "metadata.ownerReferences.uid",
+                    'Invalid value: "": must not be empty',
+                ),
+            ],
+            id="owner",
+        ),
+        pytest.param(
+            {"generation": -1},
+            [
+                (
+                    "metadata.generation",
+                    "Invalid value: -1: must be greater than or equal to 0",
+                )
+            ],
+            id="generation",
+        ),
+    ],
+)
+async def test_create_tells_what_is_wrong_with_metadata(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    metadata: dict[str, Any],
+    found: list[tuple[str, str]],
+) -> None:
+    path = target.path("configmaps")
+    body = {"metadata": {"name": "a", **metadata}}
+
+    code, status = await ask(http, "POST", path, body)
+
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert problems(status) == found
+    assert (await ask(http, "GET", path))[1]["items"] == []
+
+
+async def test_all_that_is_wrong_is_told_at_once(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = named("B_", labels={"a b": "c"}, metadata={"finalizers": ["x"]})
+
+    _, status = await ask(http, "POST", target.path("configmaps"), body)
+
+    texts = [f"{field}: {message}" for field, message in problems(status)]
+    assert len(texts) == 3
+    assert status["message"] == f'ConfigMap "B_" is invalid: [{", ".join(texts)}]'
+
+
+async def test_only_one_owner_is_the_controller(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    owners = [owner("a", controller=True), owner("b", controller=True)]
+    body = named("a", metadata={"ownerReferences": owners})
+
+    code, status = await ask(http, "POST", target.path("configmaps"), body)
+
+    assert code == 422
+    assert status["message"].endswith(
+        'Only one reference can have Controller set to true. Found "true" in references '
+        "for Pod/a and Pod/b"
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "code", "text"),
     [
-        pytest.param({}, 422, "name or generateName is required", id="no-name"),
-        pytest.param(named("Web_1"), 422, "RFC 1123", id="bad-name"),
-        pytest.param(named("a" * 254), 422, "RFC 1123", id="long-name"),
-        pytest.param(named("a", labels={"b c": "d"}), 422, "b c", id="bad-label"),
-        pytest.param(named("a", labels={"b": 1}), 400, "strings", id="number-label"),
         pytest.param(
-            named("a", metadata={"namespace": "b"}), 400, "namespace", id="namespace"
+            named("a", metadata={"namespace": "b"}),
+            400,
+            "the namespace of the provided object does not match the namespace sent on "
+            "the request",
+            id="namespace",
         ),
-        pytest.param(named("a", kind="Pod"), 400, "cannot be handled", id="kind"),
-        pytest.param(named("a", apiVersion="v2"), 400, "API version", id="version"),
-        pytest.param([1], 400, "not a JSON object", id="list"),
-        pytest.param({"metadata": 1}, 400, "metadata is not", id="metadata"),
         pytest.param(
-            named("a", metadata={"finalizers": "x"}), 400, "list", id="finalizers"
+            named("a", kind="Pod", apiVersion="v1"),
+            400,
+            'Pod in version "v1" cannot be handled as a ConfigMap: converting (v1.Pod) '
+            "to (core.ConfigMap): unknown conversion",
+            id="kind",
+        ),
+        pytest.param(
+            named("a", kind="Frob", apiVersion="v1"),
+            400,
+            'Frob in version "v1" cannot be handled as a ConfigMap: no kind "Frob" is '
+            'registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+            id="unknown-kind",
+        ),
+        pytest.param(
+            named("a", apiVersion="v2"),
+            400,
+            'ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind '
+            '"ConfigMap" is registered for version "v2" in scheme '
+            '"pkg/runtime/scheme.go:111"',
+            id="version",
+        ),
+        pytest.param(
+            [1],
+            400,
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't "
+            "get version/kind; json parse error: json: cannot unmarshal array into Go "
+            r'value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; '
+            r'Kind string "json:\"kind,omitempty\"" } (5b315d)',
+            id="list",
+        ),
+        pytest.param(
+            {"metadata": 1},
+            400,
+            'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot '
+            "unmarshal number into Go struct field ConfigMap.metadata of type "
+            "v1.ObjectMeta",
+            id="metadata",
+        ),
+        pytest.param(
+            named("a", labels={"b": 1}),
+            400,
+            'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot '
+            "unmarshal number into Go struct field ObjectMeta.metadata.labels of type "
+            "string",
+            id="label",
         ),
         pytest.param(
             named("a", metadata={"resourceVersion": "7"}),
             500,
-            "resourceVersion should not be set",
+            "resourceVersion should not be set on objects to be created",
             id="with-version",
         ),
     ],
 )
-async def test_create_refuses_a_bad_body(
-    server: APIServer, http: aiohttp.ClientSession, body: Any, code: int, text: str
+async def test_create_refuses_what_it_cannot_understand(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    body: Any,
+    code: int,
+    text: str,
 ) -> None:
-    answered, status = await ask(http, "POST", MAPS_PATH, body)
+    path = target.path("configmaps")
+    answered, status = await ask(http, "POST", path, body)
 
     assert answered == status["code"] == code
-    assert text in status["message"]
-    assert server.objects(CONFIG_MAPS) == []
-
-
-async def test_an_invalid_field_is_named_in_the_causes(
-    http: aiohttp.ClientSession,
-) -> None:
-    _, status = await ask(http, "POST", DEPLOYMENTS_PATH, {})
-
-    assert status["reason"] == "Invalid"
-    assert status["details"]["kind"] == "Deployment"
-    assert status["details"]["causes"][0]["reason"] == "FieldValueRequired"
-    assert status["details"]["causes"][0]["field"] == "metadata.name"
-
-
-async def test_broken_json_is_400(http: aiohttp.ClientSession) -> None:
-    headers = {"Content-Type": "application/json"}
-
-    async with http.post(MAPS_PATH, data=b"{", headers=headers) as answer:
-        assert (answer.status, (await answer.json())["reason"]) == (400, "BadRequest")
-
-
-async def test_a_body_that_is_not_json_is_415(http: aiohttp.ClientSession) -> None:
-    code, status = await ask(
-        http, "POST", MAPS_PATH, named("a"), content_type="application/octet-stream"
-    )
-
-    assert (code, status["reason"]) == (415, "UnsupportedMediaType")
+    assert status["message"] == text
+    assert (await ask(http, "GET", path))[1]["items"] == []
 
 
 async def test_a_custom_resource_must_say_what_it_is(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("widgets", WIDGETS_GROUP)
+
+    silent = await ask(http, "POST", path, named("a"))
+    other = await ask(http, "POST", path, {**widget("a"), "kind": "Gadget"})
+    newer = await ask(http, "POST", path, {**widget("a"), "apiVersion": "x.io/v2"})
+    right, _ = await ask(http, "POST", path, widget("a"))
+
+    assert (silent[0], other[0], newer[0], right) == (400, 422, 400, 201)
+    assert silent[1]["message"].startswith(
+        "the object provided is unrecognized (must be of type Widget): "
+        "Object 'Kind' is missing in '"
+    )
+    assert other[1]["message"] == (
+        'Gadget.example.com "a" is invalid: kind: Invalid value: "Gadget": '
+        "must be Widget"
+    )
+    assert newer[1]["message"] == (
+        "the API version in the data (x.io/v2) does not match the expected API version "
+        "(example.com/v1)"
+    )
+
+
+async def test_a_custom_resource_should_have_finalizers_with_a_domain(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("widgets", WIDGETS_GROUP)
+    body = widget("a", metadata={"finalizers": ["mine"]})
+
+    async with http.post(path, json=body) as answer:
+        made, warnings = answer.status, answer.headers.getall("Warning", [])
+
+    await change(http, f"{path}/a", {"metadata": {"finalizers": None}})
+    assert made == 201
+    assert 'metadata.finalizers: \\"mine\\": prefer a domain-qual' in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("plural", "name", "why"),
+    [
+        pytest.param("clusterroles", "system:node:", "", id="colon"),
+        pytest.param("clusterroles", "a%b", "may not contain '%'", id="percent"),
+        pytest.param("events", "A_b", "", id="event"),
+        pytest.param("services", "a.b", "must not contain dots", id="dot"),
+        pytest.param(
+            "services", "a" * 64, "must be no more than 63 characters", id="label"
+        ),
+        pytest.param(
+            "cronjobs", "a" * 53, "must be no more than 52 characters", id="cron-job"
+        ),
+        pytest.param("pods", "a.b", "", id="subdomain"),
+    ],
+)
+async def test_each_kind_has_rules_for_names(
+    target: ServerUnderTest,
     http: aiohttp.ClientSession,
+    plural: str,
+    name: str,
+    why: str,
 ) -> None:
-    code, _ = await ask(http, "POST", WIDGETS_PATH, named("a"))
-    full, _ = await ask(http, "POST", WIDGETS_PATH, widget("a"))
-
-    assert (code, full) == (400, 201)
-
-
-async def test_rbac_names_may_contain_colons(http: aiohttp.ClientSession) -> None:
-    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-
-    made, _ = await ask(http, "POST", path, named("system:node"))
-    found, _ = await ask(http, "GET", f"{path}/system:node")
-    refused, _ = await ask(http, "POST", path, named("a%b"))
-
-    assert (made, found, refused) == (201, 200, 422)
-
-
-async def test_a_dry_run_stores_nothing(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(PODS, named("old"))
-    version = server.resource_version
-
-    made = await ask(http, "POST", PODS_PATH, named("new"), dryRun="All")
-    changed = await patch(
-        http, f"{PODS_PATH}/old", {"spec": {"nodeName": "a"}}, dryRun="All"
-    )
-    gone = await ask(http, "DELETE", f"{PODS_PATH}/old", dryRun="All")
-
-    assert (made[0], changed[0], gone[0]) == (201, 200, 200)
-    assert "resourceVersion" not in made[1]["metadata"]
-    assert changed[1]["spec"] == {"nodeName": "a"}
-    assert [pod["metadata"]["name"] for pod in server.objects(PODS)] == ["old"]
-    assert "spec" not in server.get(PODS, "old")
-    assert server.resource_version == version
-
-
-# -------------------------------------------------------------------- namespaces
-
-
-async def test_default_namespaces_exist(http: aiohttp.ClientSession) -> None:
-    _, found = await ask(http, "GET", "/api/v1/namespaces")
-
-    names = {item["metadata"]["name"] for item in found["items"]}
-    assert {"default", "kube-system"} <= names
-
-
-async def test_create_in_a_missing_namespace_is_404(
-    http: aiohttp.ClientSession,
-) -> None:
-    code, status = await ask(
-        http, "POST", "/api/v1/namespaces/shop/configmaps", named("a")
-    )
-
-    assert code == 404
-    assert status["message"] == 'namespaces "shop" not found'
-    assert status["details"] == {"name": "shop", "kind": "namespaces"}
-
-
-async def test_missing_namespaces_are_created_where_that_is_asked_for() -> None:
-    async with a_server(auto_namespaces=True) as server, a_session(server) as http:
-        code, _ = await ask(
-            http, "POST", "/api/v1/namespaces/shop/configmaps", named("a")
-        )
-
-        assert code == 201
-        assert server.get(NAMESPACES, "shop")["status"] == {"phase": "Active"}
-
-
-async def test_a_deleted_namespace_takes_its_content_along(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(NAMESPACES, named("shop"))
-    server.create(CONFIG_MAPS, named("a"), namespace="shop")
-    server.create(CONFIG_MAPS, named("a"))
-
-    code, _ = await ask(http, "DELETE", "/api/v1/namespaces/shop")
-
-    assert code == 200
-    assert [it["metadata"]["namespace"] for it in server.objects(CONFIG_MAPS)] == [
-        "default"
-    ]
-    code, _ = await ask(http, "GET", "/api/v1/namespaces/shop")
-    assert code == 404
-
-
-async def test_a_namespace_waits_for_the_finalizers_of_its_content(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(NAMESPACES, named("shop"))
-    held = named("held", metadata={"finalizers": ["example.com/wait"]})
-    server.create(CONFIG_MAPS, held, namespace="shop")
-
-    _, waiting = await ask(http, "DELETE", "/api/v1/namespaces/shop")
-    refused = await ask(
-        http, "POST", "/api/v1/namespaces/shop/configmaps", named("late")
-    )
-    release = {"metadata": {"finalizers": None}}
-    server.patch(CONFIG_MAPS, "held", release, namespace="shop")
-
-    assert waiting["status"] == {"phase": "Terminating"}
-    assert refused[0] == 403
-    assert "being terminated" in refused[1]["message"]
-    assert "shop" not in str(server.objects(NAMESPACES))
-
-
-async def test_the_default_namespace_cannot_be_deleted(
-    http: aiohttp.ClientSession,
-) -> None:
-    code, status = await ask(http, "DELETE", "/api/v1/namespaces/default")
-
-    assert (code, status["reason"]) == (403, "Forbidden")
-
-
-# -------------------------------------------------------------------- update
-
-
-async def test_an_unknown_object_is_404(http: aiohttp.ClientSession) -> None:
-    code, status = await ask(http, "GET", f"{PODS_PATH}/web")
-
-    assert (code, status["reason"]) == (404, "NotFound")
-    assert status["message"] == 'pods "web" not found'
-    assert status["details"] == {"name": "web", "kind": "pods"}
-    for method in ("PUT", "DELETE"):
-        code, _ = await ask(http, method, f"{PODS_PATH}/web", named("web"))
-        assert code == 404
-
-
-async def test_update_replaces_all_but_what_the_server_owns(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    old = server.create(CONFIG_MAPS, named("a", labels={"x": "y"}, data={"k": "1"}))
-    body = named("a", metadata={"creationTimestamp": "1999-01-01T00:00:00Z"})
-
-    code, new = await ask(http, "PUT", f"{MAPS_PATH}/a", {**body, "data": {"k": "2"}})
-
-    assert code == 200
-    assert new["data"] == {"k": "2"}
-    assert "labels" not in new["metadata"]
-    assert new["metadata"]["creationTimestamp"] == old["metadata"]["creationTimestamp"]
-    assert new["metadata"]["uid"] == old["metadata"]["uid"]
-    assert int(new["metadata"]["resourceVersion"]) > int(
-        old["metadata"]["resourceVersion"]
-    )
-
-
-async def test_an_update_of_a_stale_version_is_409(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    stale = server.create(CONFIG_MAPS, named("a", data={"k": "1"}))
-    server.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}})
-
-    code, status = await ask(http, "PUT", f"{MAPS_PATH}/a", stale)
-
-    assert (code, status["reason"]) == (409, "Conflict")
-    assert "the object has been modified" in status["message"]
-    assert status["details"] == {"name": "a", "kind": "configmaps"}
-    assert server.get(CONFIG_MAPS, "a")["data"] == {"k": "2"}
-
-
-async def test_an_update_that_changes_nothing_keeps_the_version(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    body = server.create(CONFIG_MAPS, named("a", data={"k": "<1>", "j": "é"}))
-    version = server.resource_version
-
-    code, same = await ask(http, "PUT", f"{MAPS_PATH}/a", body)
-
-    assert (code, same) == (200, body)
-    assert server.resource_version == version
-
-
-async def test_a_change_of_type_is_a_change(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(PODS, named("web", spec={"x": 1}))
-
-    _, changed = await patch(http, f"{PODS_PATH}/web", {"spec": {"x": True}})
-
-    assert changed["spec"]["x"] is True
-    assert changed["metadata"]["generation"] == 2
-
-
-async def test_an_update_cannot_change_the_uid(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(CONFIG_MAPS, named("a"))
-
-    body = named("a", metadata={"uid": "another"})
-    code, status = await ask(http, "PUT", f"{MAPS_PATH}/a", body)
-    patched, _ = await patch(http, f"{MAPS_PATH}/a", {"metadata": {"uid": "another"}})
-
-    assert (code, patched, status["reason"]) == (409, 409, "Conflict")
-    assert "UID in precondition: another" in status["message"]
-
-
-async def test_an_update_cannot_rename(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(CONFIG_MAPS, named("a"))
-
-    code, status = await ask(http, "PUT", f"{MAPS_PATH}/a", named("b"))
-    moved, _ = await patch(http, f"{MAPS_PATH}/a", {"metadata": {"namespace": "x"}})
-
-    assert (code, moved) == (400, 400)
-    assert "does not match the name on the URL" in status["message"]
-
-
-@pytest.mark.parametrize("path", [WIDGETS_PATH, LEASES_PATH])
-async def test_some_kinds_cannot_be_updated_without_a_version(
-    http: aiohttp.ClientSession, path: str
-) -> None:
-    body = widget("a") if path == WIDGETS_PATH else named("a")
-    _, made = await ask(http, "POST", path, body)
-
-    without, status = await ask(http, "PUT", f"{path}/a", body)
-    within, _ = await ask(http, "PUT", f"{path}/a", made)
-    by_patch, _ = await patch(http, f"{path}/a", {"spec": {"x": 1}})
-
-    assert (without, within, by_patch) == (422, 200, 200)
-    assert "must be specified for an update" in status["message"]
-
-
-# -------------------------------------------------------------------- patch
-
-
-async def test_a_merge_patch_merges(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    old = {"spec": {"keep": 1, "drop": 2, "list": [1, 2], "deep": {"a": 1}}}
-    server.create(PODS, named("web", **old))
-    change = {"spec": {"drop": None, "list": [3], "deep": {"b": None, "c": 2}}}
-
-    code, new = await patch(http, f"{PODS_PATH}/web", change)
-
-    assert code == 200
-    assert new["spec"] == {"keep": 1, "list": [3], "deep": {"a": 1, "c": 2}}
-
-
-async def test_a_patch_that_changes_nothing_keeps_the_version(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(PODS, named("web", labels={"a": "b"}))
-    version = server.resource_version
-
-    change = {"metadata": {"labels": {"a": "b", "absent": None}}}
-    code, same = await patch(http, f"{PODS_PATH}/web", change)
-
-    assert (code, same["metadata"]["resourceVersion"]) == (200, version)
-
-
-async def test_a_patch_with_a_version_is_an_optimistic_lock(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    pod = server.create(PODS, named("web"))
-    version = pod["metadata"]["resourceVersion"]
-    change = {"metadata": {"resourceVersion": version, "labels": {"a": "b"}}}
-
-    first, _ = await patch(http, f"{PODS_PATH}/web", change)
-    second, status = await patch(http, f"{PODS_PATH}/web", change)
-
-    assert (first, second, status["reason"]) == (200, 409, "Conflict")
-
-
-@pytest.mark.parametrize("kind", ["json-patch", "strategic-merge-patch", "apply-patch"])
-async def test_other_kinds_of_patches_are_415(
-    server: APIServer, http: aiohttp.ClientSession, kind: str
-) -> None:
-    server.create(PODS, named("web"))
-
-    code, status = await ask(
-        http, "PATCH", f"{PODS_PATH}/web", [], content_type=f"application/{kind}+json"
-    )
-
-    assert (code, status["reason"]) == (415, "UnsupportedMediaType")
-
-
-async def test_a_patch_must_be_an_object(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    server.create(PODS, named("web"))
-
-    code, _ = await patch(http, f"{PODS_PATH}/web", [1])
-
-    assert code == 400
+    sample = SAMPLES[plural]
+    body = sample.body(target)
+    body["metadata"]["name"] = name
+
+    code, answer = await ask(http, "POST", sample.path(target), body, dryRun="All")
+
+    assert code == (422 if why else 201), answer
+    if why:
+        assert ("metadata.name", f'Invalid value: "{name}": {why}') in problems(answer)

@@ -1,4 +1,4 @@
-"""What the API server is from outside: its life, its address, what it says it serves."""
+"""The API server's own surface: its life, its address, its token, what it remembers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,7 @@ from api_calls import (
 
 from aioinformer.errors import AlreadyExists, Conflict, NotFound, OptionsError
 from aioinformer.model.resource import Resource
-from aioinformer.model.resources import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    EVENTS,
-    JOBS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-)
+from aioinformer.model.resources import PODS, SECRETS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -56,202 +43,6 @@ async def server() -> AsyncIterator[APIServer]:
 async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with a_session(server) as session:
         yield session
-
-
-async def test_unknown_paths_are_answered_with_a_status(
-    http: aiohttp.ClientSession,
-) -> None:
-    code, status = await ask(http, "GET", "/api/v1/unheard-of")
-
-    assert code == 404
-    assert status == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": "the server could not find the requested resource",
-        "reason": "NotFound",
-        "details": {},
-        "code": 404,
-    }
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/api/v1/namespaces/default/nodes",
-        "/api/v1/pods/web",
-        "/api/v1/namespaces/default/configmaps/x/status",
-        "/api/v1/namespaces/default/pods/x/exec",
-        "/api/v1/namespaces/default/pods/x/status/y",
-        "/api/v1/namespaces/default//x",
-        "/apis/apps/v2/deployments",
-    ],
-)
-async def test_serves_nothing_in_the_wrong_place(
-    http: aiohttp.ClientSession, path: str
-) -> None:
-    code, status = await ask(http, "GET", path)
-
-    assert (code, status["reason"]) == (404, "NotFound")
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/api/v1/pods"),
-        ("DELETE", "/api/v1/pods"),
-        ("PUT", PODS_PATH),
-        ("POST", f"{PODS_PATH}/web"),
-        ("DELETE", f"{PODS_PATH}/web/status"),
-        ("POST", "/apis"),
-    ],
-)
-async def test_refuses_methods_that_a_path_does_not_have(
-    http: aiohttp.ClientSession, method: str, path: str
-) -> None:
-    code, status = await ask(http, method, path, {})
-
-    assert (code, status["reason"]) == (405, "MethodNotAllowed")
-
-
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
-async def test_says_that_it_is_well(http: aiohttp.ClientSession, path: str) -> None:
-    async with http.get(path) as answer:
-        assert (answer.status, await answer.text()) == (200, "ok")
-
-
-async def test_discovery_names_versions_and_groups(http: aiohttp.ClientSession) -> None:
-    _, version = await ask(http, "GET", "/version")
-    _, core = await ask(http, "GET", "/api")
-    _, groups = await ask(http, "GET", "/apis")
-    _, group = await ask(http, "GET", "/apis/example.com")
-
-    assert version["major"] == "1"
-    assert core["versions"] == ["v1"]
-    assert {"apps", "batch", "example.com"} <= {it["name"] for it in groups["groups"]}
-    assert group["preferredVersion"]["groupVersion"] == "example.com/v1"
-
-
-async def test_discovery_lists_the_resources_of_a_version(
-    http: aiohttp.ClientSession,
-) -> None:
-    _, core = await ask(http, "GET", "/api/v1")
-    _, apps = await ask(http, "GET", "/apis/apps/v1")
-
-    found = {entry["name"]: entry for entry in core["resources"]}
-    assert found["pods"]["kind"] == "Pod"
-    assert found["pods"]["shortNames"] == ["po"]
-    assert {"list", "watch", "patch"} <= set(found["pods"]["verbs"])
-    assert found["pods/status"]["verbs"] == ["get", "patch", "update"]
-    assert found["nodes"]["namespaced"] is False
-    assert apps["groupVersion"] == "apps/v1"
-    assert "deployments" in {entry["name"] for entry in apps["resources"]}
-
-
-@pytest.mark.parametrize(
-    "resource",
-    [
-        PODS,
-        CONFIG_MAPS,
-        NAMESPACES,
-        SECRETS,
-        EVENTS,
-        NODES,
-        SERVICES,
-        SERVICE_ACCOUNTS,
-        DEPLOYMENTS,
-        REPLICA_SETS,
-        JOBS,
-        LEASES,
-    ],
-    ids=str,
-)
-async def test_serves_the_built_in_kinds(
-    http: aiohttp.ClientSession, resource: Resource
-) -> None:
-    code, found = await ask(http, "GET", resource.path())
-
-    assert (code, found["kind"]) == (200, f"{resource.kind}List")
-
-
-async def test_asks_for_the_token() -> None:
-    async with (
-        APIServer(token="right") as server,
-        aiohttp.ClientSession(server.url) as http,
-    ):
-        missing = await ask(http, "GET", PODS_PATH)
-        async with http.get(PODS_PATH, headers={"Authorization": "Bearer x"}) as answer:
-            wrong = answer.status
-
-        async with http.get(
-            PODS_PATH, headers={"Authorization": "Bearer right"}
-        ) as answer:
-            right = answer.status
-
-    assert missing == (
-        401,
-        {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": "Unauthorized",
-            "reason": "Unauthorized",
-            "code": 401,
-        },
-    )
-    assert (wrong, right) == (401, 200)
-
-
-async def test_a_changed_token_counts_from_the_next_request() -> None:
-    headers = {"Authorization": "Bearer old"}
-    async with (
-        APIServer(token="old") as server,
-        aiohttp.ClientSession(server.url, headers=headers) as http,
-    ):
-        before, _ = await ask(http, "GET", PODS_PATH)
-        server.token = "new"
-        after, _ = await ask(http, "GET", PODS_PATH)
-
-    assert (before, after) == (200, 401)
-
-
-async def test_refuses_formats_that_it_cannot_write(
-    http: aiohttp.ClientSession,
-) -> None:
-    protobuf = {"Accept": "application/vnd.kubernetes.protobuf"}
-    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-    either = {"Accept": "application/json;as=Table;g=meta.k8s.io, application/json"}
-
-    codes = []
-    for headers in (protobuf, table, either):
-        async with http.get(PODS_PATH, headers=headers) as answer:
-            codes.append(answer.status)
-
-    assert codes == [406, 406, 200]
-
-
-async def test_refuses_a_body_that_is_too_large(http: aiohttp.ClientSession) -> None:
-    raw = io.BytesIO(b'{"data":"' + b"x" * (3 * 1024 * 1024) + b'"}')
-    headers = {"Content-Type": "application/json"}
-
-    async with http.post(MAPS_PATH, data=raw, headers=headers) as answer:
-        code, status = answer.status, await answer.json()
-
-    assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
-
-
-async def test_remembers_what_it_was_asked(
-    server: APIServer, http: aiohttp.ClientSession
-) -> None:
-    await ask(http, "GET", PODS_PATH, limit="7")
-    await ask(http, "GET", "/nowhere")
-
-    first, second = server.requests
-    assert (first.verb, first.resource, first.query) == ("list", "pods", {"limit": "7"})
-    assert (second.verb, second.path) == ("", "/nowhere")
 
 
 # -------------------------------------------------------------------- life
@@ -374,7 +165,52 @@ async def test_writes_a_kubeconfig(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-# -------------------------------------------------------------------- arranging
+async def test_asks_for_the_token() -> None:
+    async with (
+        APIServer(token="right") as server,
+        aiohttp.ClientSession(server.url) as http,
+    ):
+        codes = {}
+        for token in ("right", "wrong"):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with http.get(PODS_PATH, headers=headers) as answer:
+                codes[token] = answer.status
+
+    assert codes == {"right": 200, "wrong": 401}
+
+
+async def test_a_changed_token_counts_from_the_next_request() -> None:
+    headers = {"Authorization": "Bearer old"}
+    async with (
+        APIServer(token="old") as server,
+        aiohttp.ClientSession(server.url, headers=headers) as http,
+    ):
+        before, _ = await ask(http, "GET", PODS_PATH)
+        server.token = "new"
+        after, _ = await ask(http, "GET", PODS_PATH)
+
+    assert (before, after) == (200, 401)
+
+
+async def test_refuses_a_body_that_is_too_large(http: aiohttp.ClientSession) -> None:
+    raw = io.BytesIO(b'{"data":"' + b"x" * (3 * 1024 * 1024) + b'"}')
+    headers = {"Content-Type": "application/json"}
+
+    async with http.post(MAPS_PATH, data=raw, headers=headers) as answer:
+        code, status = answer.status, await answer.json()
+
+    assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_remembers_what_it_was_asked(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    await ask(http, "GET", PODS_PATH, limit="7")
+    await ask(http, "GET", "/api/v1/nowhere")
+
+    first, second = server.requests
+    assert (first.verb, first.resource, first.query) == ("list", "pods", {"limit": "7"})
+    assert (second.verb, second.path) == ("list", "/api/v1/nowhere")
 
 
 async def test_arranged_objects_are_seen_by_clients(
@@ -425,8 +261,9 @@ async def test_an_unregistered_resource_is_deleted_and_gone(
         rest = await all_events(watch)
 
     assert told(first + rest) == [("ADDED", "one"), ("DELETED", "one")]
-    code, _ = await ask(http, "GET", path)
-    assert code == 404
+    async with http.get(path) as answer:
+        assert answer.status == 404
+
     server.register(WIDGETS)
     code, found = await ask(http, "GET", path)
     assert (code, found["items"]) == (200, [])

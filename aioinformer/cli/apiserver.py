@@ -1,0 +1,186 @@
+"""`aioinformer apiserver`: the API server of the tests, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.running import pause
+from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
+from aioinformer.model import resources
+from aioinformer.testing import APIServer
+
+__all__ = ["APIServerOptions", "serve"]
+
+# Where the servers of our kubeconfigs are, and nobody else's.
+_LOOPBACK = "http://127.0.0.1:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APIServerOptions:
+    """What to serve, and for how long."""
+
+    port: int = 8001
+    """Of 127.0.0.1; 0 for any free one."""
+
+    pods: int = 0
+    """Pods to begin with; there is a config map for every five of them."""
+
+    changes_per_second: float = 0.0
+    """Changes of pods and config maps."""
+
+    token: str | None = None
+    """What requests must bear; None if they need nothing."""
+
+    kubeconfig: str | None = None
+    """A file to write; None for none."""
+
+    seconds: float | None = None
+    """For how long it serves; None for ever."""
+
+
+async def serve(options: APIServerOptions) -> int:
+    """Serve until the time is over; returns 0.
+
+    Raises:
+        CommandError: If the port is taken, if the kubeconfig cannot be written or is
+            another cluster's, or if there are no pods that could be changed.
+
+    Cancellation:
+        The way to stop it, where it has no end: it then tells what it has done. Open
+        watches end cleanly.
+    """
+    if options.changes_per_second and not options.pods:
+        raise CommandError("--churn has no pods to change: give --pods, too.")
+
+    if options.kubeconfig is not None:
+        await asyncio.to_thread(_check_ours, Path(options.kubeconfig))
+
+    server = APIServer(port=options.port, token=options.token)
+    await _listen(server, options.port)
+    try:
+        return await _play(server, options)
+    finally:
+        await server.stop()
+
+
+async def _listen(server: APIServer, port: int) -> None:
+    try:
+        await server.start()
+    except OSError as exc:
+        reason = os.strerror(exc.errno) if exc.errno else str(exc)
+        raise CommandError(
+            f"port {port} of 127.0.0.1 cannot be used: {reason}. Choose another one "
+            "with --port; 0 takes any that is free."
+        ) from exc
+
+
+async def _play(server: APIServer, options: APIServerOptions) -> int:
+    workload = Workload(
+        server,
+        objects=objects_for(pods=options.pods),
+        changes_per_second=options.changes_per_second,
+    )
+    if options.pods:
+        _populate(server, workload)
+
+    if options.kubeconfig is not None:
+        await asyncio.to_thread(_write_kubeconfig, server, Path(options.kubeconfig))
+
+    _say(_greeting(server.url, options))
+    start = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.TaskGroup() as group:
+            if options.changes_per_second:
+                changing = group.create_task(workload.run(), name="workload")
+            else:
+                changing = None
+
+            await pause(options.seconds)
+            if changing is not None:
+                changing.cancel()
+    finally:
+        seconds = asyncio.get_running_loop().time() - start
+        _say(f"Stopped after {seconds:.1f} s: {workload.changes} changes of our own.")
+
+    return 0
+
+
+def _populate(server: APIServer, workload: Workload) -> None:
+    for name in NAMESPACES:
+        server.create(resources.NAMESPACES, {"metadata": {"name": name}})
+
+    workload.populate()
+
+
+# ---------------------------------------------------------------- kubeconfigs
+
+
+def _check_ours(path: Path) -> None:
+    """Refuse to replace a file that is not the kubeconfig of such a server.
+
+    It may be the only one with somebody's credentials.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        # What a device or a folder is, writing tells.
+        document = {} if path.is_file() else None
+
+    if document is not None and not _is_ours(document):
+        raise CommandError(
+            f"{path} exists, and is not the kubeconfig of such a server: it is left as "
+            "it is. Give another path to --kubeconfig."
+        )
+
+
+def _is_ours(document: Any) -> bool:
+    """Whether all clusters of a kubeconfig are servers of this kind, on loopback."""
+    try:
+        servers = [it["cluster"]["server"] for it in document["clusters"]]
+        return bool(servers) and all(it.startswith(_LOOPBACK) for it in servers)
+    except (AttributeError, KeyError, TypeError):
+        return False
+
+
+def _write_kubeconfig(server: APIServer, path: Path) -> None:
+    try:
+        server.kubeconfig(path)
+    except OSError as exc:
+        raise CommandError(
+            f"the kubeconfig {path} cannot be written: {exc.strerror}."
+        ) from exc
+
+
+# ---------------------------------------------------------------- lines
+
+
+def _greeting(url: str, options: APIServerOptions) -> str:
+    """What it is, and how to talk to it: several lines."""
+    filled = f"{options.pods} pods, {options.changes_per_second:g} changes/s"
+    lines = [f"A Kubernetes API server for tests, {url}: {filled}."]
+    if options.token is not None:
+        lines += [
+            "Requests must bear the token. kubectl sends none over plain HTTP; try",
+            f"  aioinformer watch pods --server {url} --token ...",
+        ]
+    elif options.kubeconfig is not None:
+        path = shlex.quote(str(Path(options.kubeconfig).absolute()))
+        lines += [f"  export KUBECONFIG={path}", "  kubectl get pods -A"]
+    else:
+        lines += [f"  kubectl --server {url} get pods -A"]
+
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,172 @@
+"""Arrangement: what a test may do to a server's objects without asking it over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.testing.registration import register
+from aioinformer.testing.writes import DeleteOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer.model.resource import Resource
+    from aioinformer.testing.changes import Stored
+    from aioinformer.testing.registry import Registry
+
+__all__ = ["Arrangement"]
+
+_ARRANGED = WriteOptions(part="all")
+_REMOVED = DeleteOptions(grace_seconds=0, at_once=True)
+
+
+class Arrangement:
+    """Creates, changes and deletes objects by plain calls.
+
+    They are effective at once and seen by all watches. They do what the whole cluster
+    could do: they store a `status` with the rest, check no schema and fill in nothing,
+    delete a pod without waiting for its end, and put what names no namespace into
+    `default`.
+
+    Args:
+        registry: Where objects are read and written.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._storage = registry.storage
+
+    def register(self, resource: Resource) -> None:
+        """Serve a custom resource from now on, with a status subresource.
+
+        Its objects may hold anything. It gets a definition, as if somebody had created a
+        CustomResourceDefinition; if there is one already, that gets one more version.
+
+        Raises:
+            OptionsError: If no definition can be made of it, as it names no kind, or its
+                group is no domain.
+        """
+        register(self._registry, resource)
+
+    def unregister(self, resource: Resource) -> None:
+        """Delete all objects of a resource, end its watches, and answer 404 from now on.
+
+        Its definition goes, and so do all versions. Finalizers hold up nothing.
+
+        Raises:
+            OptionsError: If it is not served.
+        """
+        self._storage.collection(resource)
+        self._registry.custom_resources.remove(resource)
+
+    def create(
+        self, resource: Resource, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> dict[str, Any]:
+        """Create an object; returns it as it is stored.
+
+        Args:
+            resource: Of which resource.
+            body: `apiVersion` and `kind` may be missing.
+            namespace: Where; otherwise the one in the body, or `default`.
+
+        Raises:
+            ApiError: As a client would get it, such as `AlreadyExists`.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._storage.collection(resource)
+        full = _typed(collection.kind.resource, body)
+        place = _place(collection.kind.resource, namespace, body)
+        made = self._registry.create(collection, place, full, _ARRANGED)
+        return made.stored.body()
+
+    def get(
+        self, resource: Resource, name: str, *, namespace: str = ""
+    ) -> dict[str, Any]:
+        """Return an object, as a fresh dictionary.
+
+        Raises:
+            NotFound: If it does not exist.
+            OptionsError: If the resource is not served.
+        """
+        return self._find(resource, name, namespace).body()
+
+    def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace an object with its status; without a version, whatever it was.
+
+        Raises:
+            ApiError: As a client would get it, such as `Conflict`.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._storage.collection(resource)
+        metadata = dict(body.get("metadata") or {})
+        name, place = metadata.get("name") or "", _place(resource, "", body)
+        stored = self._find(resource, name, place)
+        metadata.setdefault("resourceVersion", str(stored.version))
+        full = {**_typed(collection.kind.resource, body), "metadata": metadata}
+        written = self._registry.update(collection, place, name, full, _ARRANGED)
+        return written.stored.body()
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+    ) -> dict[str, Any]:
+        """Apply a JSON merge patch to an object and its status.
+
+        Raises:
+            ApiError: As a client would get it, such as `NotFound`.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._storage.collection(resource)
+        place = _place(resource, namespace)
+        change = dict(patch)
+        written = self._registry.patch(collection, place, name, change, _ARRANGED)
+        return written.stored.body()
+
+    def delete(self, resource: Resource, name: str, *, namespace: str = "") -> None:
+        """Delete an object, or mark it for deletion while it has finalizers.
+
+        Raises:
+            NotFound: If it does not exist.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._storage.collection(resource)
+        place = _place(resource, namespace)
+        self._registry.delete(collection, place, name, _REMOVED)
+
+    def objects(
+        self, resource: Resource, *, namespace: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return all objects of a resource, in the order of lists, as fresh dictionaries.
+
+        Args:
+            resource: Of which resource.
+            namespace: Only those in there; empty for all.
+
+        Raises:
+            OptionsError: If the resource is not served.
+        """
+        found = self._storage.collection(resource).snapshot()
+        return [it.body() for it in found if namespace in {"", it.namespace}]
+
+    def _find(self, resource: Resource, name: str, namespace: str) -> Stored:
+        collection = self._storage.collection(resource)
+        return self._registry.require(collection, _place(resource, namespace), name)
+
+
+def _place(
+    resource: Resource, namespace: str, body: Mapping[str, Any] | None = None
+) -> str:
+    """Return the namespace that is meant; empty for cluster-scoped kinds."""
+    if not resource.namespaced:
+        return ""
+
+    metadata = (body or {}).get("metadata") or {}
+    return namespace or metadata.get("namespace") or "default"
+
+
+def _typed(resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

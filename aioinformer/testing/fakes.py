@@ -1,0 +1,421 @@
+"""Fakes: what stands in for a server where a test is about handlers alone."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from aioinformer.client.list_watch import list_parameters, watch_parameters
+from aioinformer.errors import ApiError, OptionsError, TransportError
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.resources import PODS
+from aioinformer.testing import statuses
+from aioinformer.testing.bell import EARLY_SECONDS, Bell
+from aioinformer.testing.encoding import error_line
+from aioinformer.testing.feeds import Scope
+from aioinformer.testing.formats import Whole
+from aioinformer.testing.kinds import Kind, built_in_kinds
+from aioinformer.testing.lists import page_of
+from aioinformer.testing.queries import ListQuery, WatchQuery
+from aioinformer.testing.storage import Storage
+from aioinformer.testing.streams import open_feed
+from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+
+    from aioinformer.model.resource import Resource
+    from aioinformer.testing.changes import Stored
+    from aioinformer.testing.feeds import Feed
+    from aioinformer.testing.lists import Page
+    from aioinformer.watch.events import WatchEvent
+    from aioinformer.watch.interface import ListOptions, WatchOptions
+
+__all__ = ["FakeListPage", "FakeListerWatcher", "FakeWatch"]
+
+
+class FakeListerWatcher:
+    """A set of objects in memory that answers lists and watches, and nothing else.
+
+    For tests of event handlers, without a server, its rules, or its namespaces: what is
+    added is taken as it is. Versions and missing uids are given in the order of the
+    calls, so that every run is the same. All methods take effect at once.
+
+    Implements `aioinformer.watch.interface.ListerWatcher`.
+
+    Args:
+        *objects: What is there at first.
+        resource: What they are.
+
+    Raises:
+        OptionsError: If an object has no name, is of another kind, or comes twice.
+
+    Attributes:
+        requests: The options of all lists and watches so far; clear it at will.
+
+    Example:
+        >>> source = FakeListerWatcher({"metadata": {"name": "web"}})
+        >>> changed = source.modify({"metadata": {"name": "web"}, "status": {"phase": "Running"}})
+        >>> changed["metadata"]["resourceVersion"]
+        '3'
+    """
+
+    def __init__(
+        self, *objects: Mapping[str, Any] | KubeObject, resource: Resource = PODS
+    ) -> None:
+        self.requests: list[ListOptions | WatchOptions] = []
+        self._resource = resource
+        self._storage = Storage()
+        self._collection = self._storage.serve(_kind_of(resource))
+        self._uids = 0
+        self._watches: set[FakeWatch] = set()
+        self._refusals: list[ApiError | TransportError] = []
+        for obj in objects:
+            self.add(obj)
+
+    def __repr__(self) -> str:
+        count, version = len(self._collection), self.resource_version
+        return f"<FakeListerWatcher {self._resource} objects={count} version={version}>"
+
+    @property
+    def resource_version(self) -> str:
+        """The newest version; informers have a `wait_for_version()` for it."""
+        return str(self._storage.version)
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return len(self._watches)
+
+    # ---------------------------------------------------------------- what is there
+
+    def add(self, obj: Mapping[str, Any] | KubeObject) -> dict[str, Any]:
+        """Add an object.
+
+        Args:
+            obj: `apiVersion`, `kind` and `metadata.uid` may be missing; a missing
+                namespace is `default`.
+
+        Returns:
+            The object with its version, a fresh dictionary.
+
+        Raises:
+            OptionsError: If it has no name, is of another kind, or exists.
+        """
+        body, key = self._complete(obj)
+        if self._collection.get(key) is not None:
+            raise OptionsError(f"{self._resource} {key} exists already")
+
+        if not body["metadata"].get("uid"):
+            self._uids += 1
+            body["metadata"]["uid"] = f"uid-{self._uids}"
+
+        return self._storage.put(self._collection, body).body()
+
+    def modify(self, obj: Mapping[str, Any] | KubeObject) -> dict[str, Any]:
+        """Replace an object; it keeps its uid unless another one is given.
+
+        Returns:
+            The object with its version, a fresh dictionary.
+
+        Raises:
+            OptionsError: If it does not exist, or is of another kind.
+        """
+        body, key = self._complete(obj)
+        before = self._existing(key)
+        body["metadata"].setdefault("uid", before.uid)
+        return self._storage.put(self._collection, body).body()
+
+    def delete(self, obj: Mapping[str, Any] | KubeObject) -> None:
+        """Delete an object; only its name and namespace matter.
+
+        Raises:
+            OptionsError: If it does not exist, or is of another kind.
+        """
+        _, key = self._complete(obj)
+        self._storage.drop(self._collection, self._existing(key))
+
+    # ---------------------------------------------------------------- what goes wrong
+
+    def bookmark(self) -> None:
+        """Send a bookmark of the newest version to the watches that asked for them."""
+        for watch in self._open():
+            watch.bookmark(self._storage.version)
+
+    def error(self, error: ApiError) -> None:
+        """End all watches with an ERROR event."""
+        for watch in self._open():
+            watch.finish(line=error_line(error))
+
+    def gone(self) -> None:
+        """Forget what happened so far, and end all watches with a 410."""
+        self._storage.compact()
+        self.error(statuses.expired("too old resource version: it has expired"))
+
+    def cut(self) -> None:
+        """Break all watches off, as a network does."""
+        for watch in self._open():
+            watch.finish(failure=TransportError("the connection was cut by the test"))
+
+    def end(self) -> None:
+        """End all watches cleanly, as a server does from time to time."""
+        for watch in self._open():
+            watch.finish()
+
+    def refuse(self, error: ApiError | TransportError, *, times: int = 1) -> None:
+        """Answer the next requests with an error.
+
+        Args:
+            error: What is raised.
+            times: How many requests get it.
+        """
+        self._refusals += [error] * times
+
+    # ---------------------------------------------------------------- ListerWatcher
+
+    @asynccontextmanager
+    async def list(self, options: ListOptions) -> AsyncIterator[FakeListPage]:
+        """Answer a list, or one page of it.
+
+        Raises:
+            ApiError: As `refuse()` said, or as a server answers such options.
+            TransportError: As `refuse()` said.
+
+        Cancellation:
+            Safe.
+        """
+        await self._begin(options)
+        query = ListQuery.parse(_given(list_parameters(options)))
+        version = self._storage.version
+        if query.not_older > version:
+            raise statuses.too_large_version(query.not_older, version)
+
+        page = page_of(self._collection, version, query, Scope())
+        yield FakeListPage(page, ObjectDecoder(self._resource))
+
+    @asynccontextmanager
+    async def watch(self, options: WatchOptions) -> AsyncIterator[FakeWatch]:
+        """Answer a watch; of a version that was forgotten it is an ERROR event.
+
+        Raises:
+            ApiError: As `refuse()` said, or as a server answers such options.
+            TransportError: As `refuse()` said.
+
+        Cancellation:
+            Safe.
+        """
+        await self._begin(options)
+        query = WatchQuery.parse(_given(watch_parameters(options)))
+        shown = Whole(self._collection.kind)
+        feed = open_feed(self._collection, query, Scope(), shown)
+        watch = FakeWatch(feed, shown, query, ObjectDecoder(self._resource))
+        if feed is None:
+            error = statuses.expired(f"too old resource version: {query.version}")
+            watch.finish(line=error_line(error))
+        elif options.send_initial_events:
+            watch.bookmark(self._storage.version, initial_events_end=True)
+
+        unsubscribe = self._collection.subscribe(watch.wake)
+        self._watches.add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches.discard(watch)
+            unsubscribe()
+
+    # ---------------------------------------------------------------- inside
+
+    async def _begin(self, options: ListOptions | WatchOptions) -> None:
+        self.requests.append(options)
+        await asyncio.sleep(0)  # A request takes a turn at least.
+        if self._refusals:
+            raise self._refusals.pop(0)
+
+    def _open(self) -> tuple[FakeWatch, ...]:
+        return tuple(self._watches)
+
+    def _existing(self, key: str) -> Stored:
+        stored = self._collection.get(key)
+        if stored is None:
+            raise OptionsError(f"{self._resource} {key} does not exist")
+
+        return stored
+
+    def _complete(
+        self, obj: Mapping[str, Any] | KubeObject
+    ) -> tuple[dict[str, Any], str]:
+        """Return a full body that is nobody else's, and its key."""
+        given = obj.to_dict() if isinstance(obj, KubeObject) else obj
+        resource = self._resource
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **given}
+        if (body["apiVersion"], body["kind"]) != (resource.api_version, resource.kind):
+            raise OptionsError(
+                f"{body['apiVersion']} {body['kind']} is none of {resource}; say what "
+                "the objects are by resource="
+            )
+
+        metadata = body["metadata"] = dict(body.get("metadata") or {})
+        name = metadata.get("name")
+        if not name:
+            raise OptionsError(f"an object without metadata.name: {given}")
+
+        if not resource.namespaced:
+            return body, name
+
+        return body, f"{metadata.setdefault('namespace', 'default')}/{name}"
+
+
+class FakeListPage:
+    """The answer to one list request."""
+
+    def __init__(self, page: Page, decoder: ObjectDecoder) -> None:
+        self._page = page
+        self._decoder = decoder
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the list."""
+        return str(self._page.metadata["resourceVersion"])
+
+    @property
+    def continue_token(self) -> str:
+        """Where the next page begins; empty on the last one."""
+        return str(self._page.metadata.get("continue", ""))
+
+    @property
+    def skipped(self) -> int:
+        """0: every object can be read."""
+        return 0
+
+    @property
+    def unreadable(self) -> list[str]:
+        """None: every object can be read."""
+        return []
+
+    async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
+        if self._page.objects:
+            yield [self._decoder.decode(it.raw) for it in self._page.objects]
+
+
+class FakeWatch:
+    """The answer to one watch request.
+
+    Args:
+        feed: The changes; None if there are none to tell.
+        shown: How they are written.
+        query: What was asked for.
+        decoder: Makes objects of them.
+    """
+
+    def __init__(
+        self, feed: Feed | None, shown: Whole, query: WatchQuery, decoder: ObjectDecoder
+    ) -> None:
+        self._feed = feed
+        self._format = shown
+        self._bookmarks = query.bookmarks
+        self._decoder = StreamDecoder(decoder)
+        self._lines: list[bytes] = []
+        self._ready: list[WatchEvent] = []
+        self._failure: TransportError | None = None
+        self._ended = False
+        self._bell = Bell()
+        self.wake: Callable[[], None] = self._bell.ring
+        """Is called when there may be something new."""
+        now = asyncio.get_running_loop().time()
+        self._until = now + query.timeout if query.timeout else math.inf
+
+    @property
+    def skipped(self) -> int:
+        """Events left out so far; none are."""
+        return self._decoder.skipped
+
+    def bookmark(self, version: int, *, initial_events_end: bool = False) -> None:
+        """Let a bookmark follow what happened so far."""
+        self._pull()
+        if self._bookmarks and not self._ended:
+            self._lines.append(
+                self._format.bookmark(version, initial_events_end=initial_events_end)
+            )
+            self.wake()
+
+    def finish(
+        self, *, line: bytes = b"", failure: TransportError | None = None
+    ) -> None:
+        """End the watch behind what happened so far.
+
+        Args:
+            line: The last one, if there is one.
+            failure: What is raised in the place of a clean end.
+        """
+        self._pull()
+        if not self._ended:
+            self._lines += [line] if line else []
+            self._ended, self._failure = True, failure
+            self.wake()
+
+    async def next_batch(self) -> list[WatchEvent]:
+        """Wait for events: all that have happened. An empty list is the end.
+
+        Raises:
+            TransportError: If the test has cut the watch.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
+        """
+        while True:
+            events, self._ready = [*self._ready, *self._take()], []
+            if events:
+                return events
+
+            if self._failure is not None:
+                raise self._failure
+
+            now = asyncio.get_running_loop().time() + EARLY_SECONDS
+            if self._ended or now >= self._until:
+                return []
+
+            await self._bell.wait(self._until)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        if not self._ready:
+            self._ready = await self.next_batch()
+
+        if not self._ready:
+            raise StopAsyncIteration
+
+        return self._ready.pop(0)
+
+    def stop(self) -> None:
+        """End the watch, at once; whoever waits for events gets the end. Idempotent."""
+        self._lines.clear()
+        self._ready.clear()
+        self._feed, self._failure, self._ended = None, None, True
+        self.wake()
+
+    def _take(self) -> list[WatchEvent]:
+        self._pull()
+        lines, self._lines = self._lines, []
+        return self._decoder.feed(b"".join(lines))
+
+    def _pull(self) -> None:
+        """Take what has happened, so that what comes next stands behind it."""
+        while self._feed is not None and not self._ended:
+            lines = self._feed.take()
+            if not lines:
+                return
+
+            self._lines += lines
+
+
+def _kind_of(resource: Resource) -> Kind:
+    known = (kind for kind in built_in_kinds() if kind.resource == resource)
+    return next(known, Kind(resource=resource, typed=False))
+
+
+def _given(parameters: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in parameters.items() if text}

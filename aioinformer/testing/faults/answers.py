@@ -1,0 +1,96 @@
+"""Faults that answer in the place of the server, or before it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aioinformer.errors import OptionsError
+from aioinformer.testing.faults.base import Fault, check_not_negative
+
+__all__ = ["Compact", "Gone", "Page", "Refuse"]
+
+_PAGE = """\
+<html>
+<head><title>{status} {phrase}</title></head>
+<body><center><h1>{status} {phrase}</h1></center><hr></body>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Refuse(Fault):
+    """Answers with an error, and does nothing that was asked for."""
+
+    status: int
+    """The HTTP status code, 400 or above."""
+
+    reason: str = ""
+    """For machines; empty for the usual one of the code."""
+
+    message: str = ""
+    """For people; empty for the usual one of the code."""
+
+    retry_after: int | None = None
+    """Seconds for the `Retry-After` header and the Status's details."""
+
+    retry_date: bool = False
+    """Write the header as an HTTP date instead, which is as exact as a second."""
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        check_not_negative(self, "retry_after")
+        if not 400 <= self.status <= 599:
+            raise OptionsError(f"a refusal with status {self.status}")
+
+        if self.retry_date and self.retry_after is None:
+            raise OptionsError("retry_date needs retry_after, in seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Gone(Fault):
+    """Says that the version has expired: 410.
+
+    A watch ends with an ERROR event. With `after_events=0`, and for every other verb,
+    the whole request is refused with the HTTP status instead.
+    """
+
+    verb: str = "watch"
+
+    after_events: int = 0
+    """How many events (bookmarks do not count) a watch delivers before."""
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        check_not_negative(self, "after_events")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Page(Fault):
+    """Answers with a web page, as a proxy or a log-in in between does."""
+
+    status: int = 502
+    """The HTTP status code; with 200 only the content type gives it away."""
+
+    body: str = ""
+    """The HTML; empty for what a reverse proxy writes."""
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if not 200 <= self.status <= 599:
+            raise OptionsError(f"a page with status {self.status}")
+
+    def html(self, phrase: str) -> str:
+        """Return the page.
+
+        Args:
+            phrase: What the status code means, for people.
+        """
+        return self.body or _PAGE.format(status=self.status, phrase=phrase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compact(Fault):
+    """Forgets all history before the request is answered, as `APIServer.compact()` does.
+
+    With `parameter="continue"` it is the token of a list that has expired meanwhile.
+    """

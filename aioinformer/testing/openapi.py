@@ -1,0 +1,209 @@
+"""OpenAPI: the documents that describe paths and schemas, for each group and version.
+
+Made when they are asked for, from what is known about the kinds, and kept for as long as
+those stay the same. There are no descriptions, and no document of version 2: clients go
+on without it where there is version 3.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from aioinformer.testing.documents import (
+    Document,
+    negotiated,
+    no_such_page,
+    tag_of,
+    unchanged,
+)
+from aioinformer.testing.encoding import plain
+from aioinformer.testing.operations import REFERENCE, definition_name, paths_of
+from aioinformer.testing.schema.builtin import definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from aioinformer.testing.calls import Call
+    from aioinformer.testing.kinds import Kind
+
+__all__ = ["document_at", "schemas_of"]
+
+_ROOT = "openapi/v3"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_SCALE = "io.k8s.api.autoscaling.v1.Scale"
+# What a real server lets clients keep for ever, as its address changes with it.
+_KEPT = {"Cache-Control": "public, immutable"}
+
+
+def document_at(kinds: Iterable[Kind], call: Call) -> Document:
+    """Answer a request below `/openapi`.
+
+    Args:
+        kinds: All that are served.
+        call: The request. A `hash` in its query that is not the current one leads to
+            the document by a redirection.
+
+    Returns:
+        The index, the document of a group and version, or a page that says that there
+        is none.
+
+    Raises:
+        ApiError: 406, if JSON is not accepted, nor YAML, which gets JSON too.
+    """
+    path = unquote(call.path).removeprefix("/")
+    if path != _ROOT and not path.startswith(_ROOT + "/"):
+        return no_such_page()
+
+    negotiated(call.headers)
+    by_api = _by_api(kinds)
+    if path == _ROOT:
+        return _index(by_api)
+
+    found = by_api.get(path.removeprefix(_ROOT + "/"))
+    if found is None:
+        return Document.text("", status=404)
+
+    return _addressed(_written(found), call)
+
+
+def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
+    """Return the schemas of some kinds, their lists, and all that these refer to.
+
+    Returns:
+        OpenAPI text by the names of the definitions, sorted.
+    """
+    found: dict[str, Any] = {}
+    wanted = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
+    wanted.append(_META + "ListMeta")
+    for kind in kinds:
+        wanted += [_SCALE] if kind.scale else []
+        if kind.typed:
+            wanted += [definition_name(kind), definition_name(kind, listed=True)]
+        else:
+            found.update(_custom_schemas(kind))
+            wanted += _references(found[definition_name(kind)])
+
+    while wanted:
+        name = wanted.pop()
+        text = definitions().get(name)
+        if text is not None and name not in found:
+            found[name] = text
+            wanted += _references(text)
+
+    return dict(sorted(found.items()))
+
+
+def _addressed(document: tuple[bytes, str], call: Call) -> Document:
+    """Answer with a document, or with where it is now, or that it has not changed."""
+    body, tag = document
+    headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
+    asked = call.query.get("hash", "")
+    if asked not in {"", tag}:
+        location = f"{call.path}?hash={tag}"
+        headers = {**headers, "Location": location}
+        return Document(body=b"", headers=headers, status=301)
+
+    headers.update(_KEPT if asked else {"Cache-Control": "no-cache, private"})
+    if unchanged(call.headers, tag):
+        return Document(body=b"", headers=headers, status=304)
+
+    return Document(body=body, headers=headers)
+
+
+def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> Document:
+    paths = {
+        api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_written(kinds)[1]}"}
+        for api, kinds in sorted(by_api.items())
+    }
+    # That is the type with which a real server writes this JSON.
+    return Document(
+        body=plain({"paths": paths}) + b"\n", content_type="text/plain; charset=utf-8"
+    )
+
+
+def _by_api(kinds: Iterable[Kind]) -> dict[str, tuple[Kind, ...]]:
+    """Sort kinds by the path of their API, such as `"apis/apps/v1"`."""
+    found: dict[str, tuple[Kind, ...]] = {}
+    for kind in sorted(kinds, key=lambda it: it.resource.plural):
+        resource = kind.resource
+        api = f"{'apis' if resource.group else 'api'}/{resource.api_version}"
+        found[api] = (*found.get(api, ()), kind)
+
+    return found
+
+
+# Kinds are told apart by identity, so a document is made anew if one of them was. The
+# built-in ones are the same in all servers of a process.
+@lru_cache(maxsize=64)
+def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
+    """Write the document of the kinds of one group and version; return it with its tag."""
+    document = {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "1.36"},
+        "paths": {path: it for kind in kinds for path, it in paths_of(kind).items()},
+        "components": {"schemas": schemas_of(kinds)},
+    }
+    body = plain(document)
+    return body, tag_of(body)
+
+
+def _custom_schemas(kind: Kind) -> dict[str, Any]:
+    """Make the definitions of a custom resource and of its list."""
+    text = dict(kind.custom_schema.text) if kind.custom_schema else {}
+    properties = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"allOf": [{"$ref": f"{REFERENCE}{_META}ObjectMeta"}]},
+    }
+    given = text.get("properties") or {}
+    whole = {
+        **text,
+        "type": "object",
+        "properties": {**given, **properties},
+        **_extensions(kind, kind.resource.kind),
+    }
+    listed = {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "items": {
+                "type": "array",
+                "items": {"$ref": REFERENCE + definition_name(kind)},
+            },
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [{"$ref": f"{REFERENCE}{_META}ListMeta"}]},
+        },
+        **_extensions(kind, kind.list_kind),
+    }
+    return {
+        definition_name(kind): whole,
+        definition_name(kind, listed=True): listed,
+    }
+
+
+def _extensions(kind: Kind, name: str) -> dict[str, Any]:
+    resource = kind.resource
+    named = {"group": resource.group, "kind": name, "version": resource.version}
+    found: dict[str, Any] = {"x-kubernetes-group-version-kind": [named]}
+    if kind.fields:
+        paths = [{"fieldPath": path} for path in kind.fields]
+        found["x-kubernetes-selectable-fields"] = paths
+
+    return found
+
+
+def _references(text: object) -> Iterator[str]:
+    """Yield the names of the definitions that a schema refers to."""
+    if isinstance(text, dict):
+        reference = text.get("$ref")
+        if isinstance(reference, str):
+            yield reference.removeprefix(REFERENCE)
+
+        for value in text.values():
+            yield from _references(value)
+    elif isinstance(text, list):
+        for value in text:
+            yield from _references(value)

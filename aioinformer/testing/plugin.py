@@ -1,0 +1,174 @@
+"""The pytest plugin: the fixture `apiserver`.
+
+Installed with the package and loaded by pytest itself, in every run of every project,
+so it imports nothing of the package, and no HTTP, until a test uses the fixture.
+
+    async def test_greets_pods(apiserver):
+        apiserver.create(PODS, {"metadata": {"name": "web"}})
+        ...
+
+    @pytest.mark.apiserver(resources=[WIDGETS], token="secret")
+    async def test_with_options(apiserver): ...
+
+The fixture is asynchronous, and runs by what the project has for coroutine tests:
+pytest-asyncio in either mode, or the plugin of anyio on its asyncio backend. The server
+lives in the loop of the test, so that it shares its clock too. Code that blocks, such as
+a client library without asyncio, runs beside it in a thread: `asyncio.to_thread()`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from aioinformer.testing.server import APIServer
+
+__all__ = ["apiserver", "apiserver_options", "pytest_configure"]
+
+# The modules that run coroutine tests, under whatever names pytest knows them.
+_ASYNCIO = "pytest_asyncio.plugin"
+_ANYIO = "anyio.pytest_plugin"
+_BY_ASYNCIO = "_aioinformer_by_asyncio"
+_BY_ANYIO = "_aioinformer_by_anyio"
+_MARKER = (
+    "apiserver(**options): options of the APIServer that the fixture `apiserver` starts, "
+    "such as resources=[...] or token=..."
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and the fixture for whoever runs coroutines here."""
+    config.addinivalue_line("markers", _MARKER)
+    plugins = config.pluginmanager
+    if _has(config, _ASYNCIO):
+        from pytest_asyncio import fixture
+
+        plugins.register(_holder(_BY_ASYNCIO, fixture(_starter())))
+
+    if _has(config, _ANYIO):
+        plugins.register(_holder(_BY_ANYIO, pytest.fixture(_starter())))
+
+
+@pytest.fixture
+def apiserver_options() -> dict[str, Any]:
+    """Return options for every `apiserver`: override it in a conftest.py or a module.
+
+    The marker `apiserver` of a test comes before them.
+    """
+    return {}
+
+
+@pytest.fixture
+def apiserver(
+    request: pytest.FixtureRequest, apiserver_options: dict[str, Any]
+) -> APIServer:
+    """Start an `APIServer` for one test, and stop it afterwards.
+
+    Raises:
+        Failed: If the options are none of an APIServer, or the test cannot run it.
+    """
+    server: APIServer = request.getfixturevalue(_fixture_for(request))
+    return server
+
+
+def _has(config: pytest.Config, name: str) -> bool:
+    module = sys.modules.get(name)
+    return module is not None and config.pluginmanager.is_registered(module)
+
+
+def _holder(name: str, fixture: object) -> ModuleType:
+    """Make what pytest looks through for fixtures: a module, with only this one."""
+    holder = ModuleType(f"aioinformer.testing.plugin.{name}")
+    setattr(holder, name, fixture)
+    return holder
+
+
+def _starter() -> Callable[..., AsyncIterator[APIServer]]:
+    """Make the fixture's function; each decorator leaves its marks on one of its own."""
+
+    async def started(
+        request: pytest.FixtureRequest, apiserver_options: dict[str, Any]
+    ) -> AsyncIterator[APIServer]:
+        server = _server_for(request, apiserver_options)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+    return started
+
+
+def _fixture_for(request: pytest.FixtureRequest) -> str:
+    """Choose the fixture that the loop of this test can run."""
+    if "anyio_backend" in request.fixturenames:
+        backend = request.getfixturevalue("anyio_backend_name")
+        if backend != "asyncio":
+            raise _refusal(
+                f"the fixture needs the asyncio backend of anyio, not {backend}"
+            )
+
+        return _BY_ANYIO
+
+    if not _is_coroutine_test(request):
+        raise _refusal(
+            "the fixture is for coroutine tests: in a plain one its loop would "
+            "not run. Write `async def`, and run what blocks by asyncio.to_thread()"
+        )
+
+    if _has(request.config, _ASYNCIO):
+        return _BY_ASYNCIO
+
+    raise _refusal(
+        "the fixture needs what runs coroutine tests: install pytest-asyncio, "
+        "or mark the test with pytest.mark.anyio"
+    )
+
+
+def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
+    function = getattr(request.node, "obj", None)
+    # Hypothesis wraps the coroutine function in a plain one.
+    inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    return inspect.iscoroutinefunction(inner)
+
+
+def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APIServer:
+    """Make the server that fixture and markers ask for.
+
+    Raises:
+        Failed: If they name what is no option, or is none with this value.
+    """
+    from aioinformer.errors import OptionsError
+    from aioinformer.testing.server import APIServer
+
+    options = dict(common)
+    for marker in reversed(list(request.node.iter_markers("apiserver"))):
+        if marker.args:
+            raise _refusal(f"the marker takes options by name, not {marker.args!r}")
+
+        options |= marker.kwargs
+
+    known = inspect.signature(APIServer).parameters
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise _refusal(
+            f"no options of an APIServer: {', '.join(unknown)}; there are "
+            f"{', '.join(known)}"
+        )
+
+    try:
+        return APIServer(**options)
+    except (OptionsError, TypeError) as exc:
+        raise _refusal(str(exc)) from None
+
+
+def _refusal(message: str) -> BaseException:
+    """Make what fails a test by its message alone: where pytest was is no help."""
+    return pytest.fail.Exception(f"apiserver: {message}", pytrace=False)

@@ -1,0 +1,137 @@
+"""Quantities: how the server writes `"0.5"` cores, or `"1024Mi"` of memory.
+
+Whatever form somebody sends, one form is stored: the largest suffix that leaves a whole
+number, of the family that was sent. Or almost: see `_passes`.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_UP, Decimal
+from functools import lru_cache
+
+__all__ = ["canonical_quantity", "quantity"]
+
+_RULE = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+_FORM = re.compile(_RULE)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_EXPONENT = re.compile(r"[eE][+-]?[0-9]+")
+_POWERS = {name: 3 * n for n, name in enumerate(["n", "u", "m", "", *"kMGTPE"], -3)}
+_NAMES = {power: name for name, power in _POWERS.items()}
+_BINARY: dict[str, int] = {f"{name}i": 1024**n for n, name in enumerate("KMGTPE", 1)}
+# Finer than this is rounded away from zero: who asks for something gets something.
+_FINEST = Decimal("1e-9")
+_LARGEST = Decimal(2**63 - 1)
+# As many are surely exact in 64 bits.
+_EXACT_DIGITS = 18
+
+
+@lru_cache(maxsize=4096)
+def canonical_quantity(text: str) -> str:
+    """Write a quantity as the server stores it.
+
+    Args:
+        text: Such as `"1000m"`, `"0.5Gi"` or `"1e3"`.
+
+    Raises:
+        ValueError: If it is no quantity; the message is the server's.
+    """
+    number, suffix = _parsed(text)
+    if _passes(text, suffix):
+        return text
+
+    if suffix in _BINARY:
+        value = number * _BINARY[suffix]
+        if abs(value) >= 1024 and not value % 1:
+            return _binary(value)
+
+        return _decimal(value, exponent=False)
+
+    if _EXPONENT.fullmatch(suffix):
+        return _decimal(number.scaleb(int(suffix[1:])), exponent=True)
+
+    return _decimal(number.scaleb(_POWERS[suffix]), exponent=False)
+
+
+@lru_cache(maxsize=4096)
+def quantity(text: str) -> Decimal:
+    """Return the value of a quantity, to compare it.
+
+    Raises:
+        ValueError: If it is no quantity.
+    """
+    number, suffix = _parsed(text)
+    if suffix in _BINARY:
+        return number * Decimal(_BINARY[suffix])
+
+    if _EXPONENT.fullmatch(suffix):
+        return number.scaleb(int(suffix[1:]))
+
+    return number.scaleb(_POWERS[suffix])
+
+
+def _parsed(text: str) -> tuple[Decimal, str]:
+    form = _FORM.match(text)
+    if not form:
+        raise ValueError(f"quantities must match the regular expression '{_RULE}'")
+
+    number, suffix = form.groups()
+    if not _NUMBER.fullmatch(number):
+        raise ValueError(f"quantities must match the regular expression '{_RULE}'")
+
+    if suffix not in _BINARY | _POWERS and not _EXPONENT.fullmatch(suffix):
+        raise ValueError("unable to parse quantity's suffix")
+
+    return Decimal(number), suffix
+
+
+def _passes(text: str, suffix: str) -> bool:
+    """Say whether the real server takes a text for the one form, without looking closely.
+
+    So that `+1` and `01` stay as they are, but `1000` does not.
+    """
+    number = text.removesuffix(suffix).lstrip("+-")
+    whole, _, fraction = number.partition(".")
+    digits = (whole.lstrip("0") or "0") + fraction
+    if suffix in _BINARY:
+        exponent = 10 * (list(_BINARY).index(suffix) + 1)
+        short = len(digits) + exponent * 3 // 10 < 15
+        return short and not fraction and int(digits) % 8 != 0
+
+    exponent = int(suffix[1:]) if suffix not in _POWERS else _POWERS[suffix]
+    scale = exponent - len(fraction)
+    if len(digits) > _EXACT_DIGITS or scale < -9 or scale % 3:
+        return False
+
+    return digits[0] != "0" and not digits.endswith("000")
+
+
+def _decimal(value: Decimal, *, exponent: bool) -> str:
+    """Write with a power of a thousand, as a letter or as an exponent."""
+    value = value.quantize(_FINEST, ROUND_UP)
+    if not value:
+        return "0"
+
+    power = -9
+    whole = int(value.scaleb(9))
+    while whole % 1000 == 0 and power < 18:
+        whole //= 1000
+        power += 3
+
+    if exponent:
+        return f"{whole}e{power}" if power else str(whole)
+
+    return f"{whole}{_NAMES[power]}"
+
+
+def _binary(value: Decimal) -> str:
+    whole = int(min(max(value, -_LARGEST), _LARGEST))
+    name = ""
+    for suffix in _BINARY:
+        if whole % 1024:
+            break
+
+        whole //= 1024
+        name = suffix
+
+    return f"{whole}{name}"

@@ -1,0 +1,181 @@
+"""Definitions of custom resources, for the tests that run against two servers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from api_calls import ask, patch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+OPEN: dict[str, Any] = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+
+SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.selector",
+}
+
+# Of definitions that are only tried.
+GROUP = "checks.example.org"
+
+# A real server establishes and cleans up within seconds, most of the time at once.
+_PATIENCE_SECONDS = 20.0
+
+
+def version(
+    name: str = "v1", schema: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """Describe one version: served, and that of storage if it is `v1`."""
+    return {
+        "name": name,
+        "served": True,
+        "storage": name == "v1",
+        "schema": {"openAPIV3Schema": OPEN if schema is None else schema},
+        **fields,
+    }
+
+
+def definition(group: str, kind: str = "Gadget", **spec: Any) -> dict[str, Any]:
+    """Describe a resource with one open version; fields of `spec` replace its own."""
+    plural = f"{kind.lower()}s"
+    names = {"plural": plural, "kind": kind, **spec.pop("names", {})}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [version()],
+            **spec,
+        },
+    }
+
+
+def group_of(target: ServerUnderTest) -> str:
+    """Return an API group that no other test uses."""
+    return f"{target.namespace}.example.org"
+
+
+@asynccontextmanager
+async def defined(
+    http: aiohttp.ClientSession, *bodies: dict[str, Any]
+) -> AsyncIterator[None]:
+    """Define resources, wait until all are served, and remove them at the end."""
+    for body in bodies:
+        code, answer = await ask(http, "POST", DEFINITIONS, body)
+        assert code == 201, answer
+
+    try:
+        for body in bodies:
+            await served(http, body)
+
+        yield
+    finally:
+        for body in bodies:
+            await undefine(http, body)
+
+
+async def served(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
+    """Wait until a definition is established, and its objects can be listed."""
+    spec = body["spec"]
+    name = next(it["name"] for it in spec["versions"] if it["served"])
+    path = f"/apis/{spec['group']}/{name}/{spec['names']['plural']}"
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while await status_of(http, path) != 200:
+            pass
+
+
+async def undefine(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
+    """Remove a definition, and wait until it is gone."""
+    path = f"{DEFINITIONS}/{body['metadata']['name']}"
+    await ask(http, "DELETE", path)
+    await gone(http, path)
+
+
+async def gone(http: aiohttp.ClientSession, path: str) -> None:
+    """Wait until nothing is found under a path."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while await status_of(http, path) != 404:
+            pass
+
+
+async def status_of(http: aiohttp.ClientSession, path: str) -> int:
+    """Get something, for the HTTP status alone."""
+    async with http.get(path) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def condition(
+    http: aiohttp.ClientSession, body: dict[str, Any], kind: str, *, reason: str
+) -> dict[str, Any]:
+    """Wait until a definition has a condition with this reason; returns its status."""
+    path = f"{DEFINITIONS}/{body['metadata']['name']}"
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while True:
+            _, found = await ask(http, "GET", path)
+            status: dict[str, Any] = found["status"]
+            for it in status.get("conditions") or ():
+                if (it["type"], it["reason"]) == (kind, reason):
+                    return status
+
+
+async def changed(
+    http: aiohttp.ClientSession, body: dict[str, Any], spec: dict[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    """Change the spec of a definition by a merge patch."""
+    path = f"{DEFINITIONS}/{body['metadata']['name']}"
+    return await patch(http, path, {"spec": spec})
+
+
+def gadget(
+    group: str, name: str, version_: str = "v1", **fields: Any
+) -> dict[str, Any]:
+    """Make an object of the kind that `definition()` describes."""
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {
+        "apiVersion": f"{group}/{version_}",
+        "kind": "Gadget",
+        "metadata": metadata,
+        **fields,
+    }
+
+
+async def refusal_of(http: aiohttp.ClientSession, body: dict[str, Any]) -> list[str]:
+    """Try to create a definition; returns what is wrong with it, if anything is."""
+    code, answer = await ask(http, "POST", DEFINITIONS, body, dryRun="All")
+    if code == 201:
+        return []
+
+    assert code == 422, answer
+    causes = answer["details"]["causes"]
+    told = [f"{it['field']}: {it['message']}" for it in causes]
+    why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    assert answer["message"].endswith(f'"{body["metadata"]["name"]}" is invalid: {why}')
+    return told
+
+
+def of_schema(text: dict[str, Any]) -> dict[str, Any]:
+    return definition(GROUP, versions=[version(schema=text)])
+
+
+def of_field(text: dict[str, Any]) -> dict[str, Any]:
+    return of_schema({"type": "object", "properties": {"spec": text}})
+
+
+def array_of(items: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, **fields}

@@ -1,0 +1,389 @@
+"""CustomResourceDefinitions: what they do, from their creation to their end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from api_calls import all_events, ask, next_events, patch, told
+from custom_definitions import (
+    DEFINITIONS,
+    OPEN,
+    changed,
+    condition,
+    defined,
+    definition,
+    gadget,
+    gone,
+    group_of,
+    served,
+    status_of,
+    undefine,
+    version,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+
+def told_conditions(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Reduce conditions to what does not depend on the time."""
+    found = status.get("conditions") or ()
+    return [(it["type"], it["status"], it["reason"], it["message"]) for it in found]
+
+
+async def test_a_definition_is_completed_and_starts_with_nothing_accepted(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = definition(group_of(target))
+
+    _, made = await ask(http, "POST", DEFINITIONS, body)
+
+    await undefine(http, body)
+    assert made["spec"]["names"] == {
+        "plural": "gadgets",
+        "singular": "gadget",
+        "kind": "Gadget",
+        "listKind": "GadgetList",
+    }
+    assert made["spec"]["conversion"] == {"strategy": "None"}
+    assert made["metadata"]["generation"] == 1
+    assert made["status"] == {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": ["v1"],
+    }
+
+
+async def test_a_definition_is_established_in_two_steps(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = definition(group_of(target), names={"shortNames": ["gd"]})
+    _, listed = await ask(http, "GET", DEFINITIONS, limit="1")
+    watch = {
+        "watch": "1",
+        "resourceVersion": listed["metadata"]["resourceVersion"],
+        "fieldSelector": f"metadata.name={body['metadata']['name']}",
+    }
+
+    async with http.get(DEFINITIONS, params=watch) as answer, defined(http, body):
+        events = await next_events(answer, 3)
+
+    accepted = ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+    why = "the initial names have been accepted"
+    assert [it["type"] for it in events] == ["ADDED", "MODIFIED", "MODIFIED"]
+    assert [told_conditions(it["object"]["status"]) for it in events] == [
+        [],
+        [accepted, ("Established", "False", "Installing", why)],
+        [accepted, ("Established", "True", "InitialNamesAccepted", why)],
+    ]
+    assert events[2]["object"]["metadata"]["generation"] == 1
+    assert events[2]["object"]["status"]["acceptedNames"] == {
+        "plural": "gadgets",
+        "singular": "gadget",
+        "shortNames": ["gd"],
+        "kind": "Gadget",
+        "listKind": "GadgetList",
+    }
+
+
+async def test_what_the_server_says_of_a_definition_is_managed_by_itself(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = definition(group_of(target))
+
+    async with defined(http, body):
+        path = f"{DEFINITIONS}/{body['metadata']['name']}"
+        _, found = await ask(http, "GET", path)
+
+    entry = found["metadata"]["managedFields"][-1]
+    assert entry["manager"] == "kube-apiserver"
+    assert (entry["operation"], entry["subresource"]) == ("Update", "status")
+    assert set(entry["fieldsV1"]["f:status"]) == {"f:acceptedNames", "f:conditions"}
+
+
+async def test_a_taken_name_is_not_accepted_until_it_is_free(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    first = definition(group_of(target))
+    second = definition(
+        group_of(target), kind="Other", names={"kind": "Gadget", "shortNames": ["x"]}
+    )
+    path = "/apis/{group}/v1/others".format(**second["spec"])
+    async with defined(http, first):
+        await ask(http, "POST", DEFINITIONS, second)
+        refused = await condition(http, second, "Established", reason="NotAccepted")
+        code = await status_of(http, path)
+
+    status = await condition(http, second, "Established", reason="InitialNamesAccepted")
+    await undefine(http, second)
+
+    assert code == 404
+    assert told_conditions(refused) == [
+        (
+            "NamesAccepted",
+            "False",
+            "ListKindConflict",
+            '"GadgetList" is already in use',
+        ),
+        ("Established", "False", "NotAccepted", "not all names are accepted"),
+    ]
+    assert refused["acceptedNames"] == {
+        "plural": "others",
+        "shortNames": ["x"],
+        "kind": "",
+    }
+    assert status["acceptedNames"]["kind"] == "Gadget"
+
+
+async def test_a_group_of_kubernetes_must_be_approved(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = definition(f"{target.namespace}.k8s.io")
+    _, refused = await ask(http, "POST", DEFINITIONS, body)
+    name, address = "api-approved.kubernetes.io", "https://example.org/approval"
+    body["metadata"]["annotations"] = {name: address}
+
+    async with defined(http, body):
+        kind = "KubernetesAPIApprovalPolicyConformant"
+        status = await condition(http, body, kind, reason="ApprovedAnnotation")
+
+    assert refused["details"]["causes"][0]["field"] == f"metadata.annotations[{name}]"
+    assert told_conditions(status)[-1] == (
+        kind,
+        "True",
+        "ApprovedAnnotation",
+        f"approved in {address}",
+    )
+
+
+# -------------------------------------------------------------------- changes
+
+
+async def test_a_new_version_shows_the_objects_that_are_there(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group)
+    new = target.path("gadgets", f"apis/{group}/v2")
+    async with defined(http, body):
+        path = target.path("gadgets", f"apis/{group}/v1")
+        _, made = await ask(http, "POST", path, gadget(group, "a"))
+
+        versions = [version(), version("v2")]
+        code, answer = await changed(http, body, {"versions": versions})
+        async with asyncio.timeout(20):
+            while await status_of(http, f"{new}/a") != 200:
+                pass
+
+        _, found = await ask(http, "GET", f"{new}/a")
+
+    assert (code, answer["metadata"]["generation"]) == (200, 2)
+    assert found == {**made, "apiVersion": f"{group}/v2"}
+
+
+async def test_a_version_of_which_objects_may_be_stored_cannot_be_dropped(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group)
+    v2 = {**version("v2"), "storage": True}
+    async with defined(http, body):
+        moved = [{**version(), "storage": False}, v2]
+        _, answer = await changed(http, body, {"versions": moved})
+        code, refused = await changed(http, body, {"versions": [v2]})
+
+    assert answer["status"]["storedVersions"] == ["v1", "v2"]
+    assert (code, refused["details"]["causes"]) == (
+        422,
+        [
+            {
+                "reason": "FieldValueInvalid",
+                "field": "status.storedVersions[0]",
+                "message": 'Invalid value: "v1": missing from spec.versions; v1 was '
+                "previously a storage version, and must remain in spec.versions until a "
+                "storage migration ensures no data remains persisted in v1 and removes "
+                "v1 from status.storedVersions",
+            }
+        ],
+    )
+
+
+async def test_a_dropped_version_is_not_found_any_more(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group, versions=[version(), version("v1beta1")])
+    async with defined(http, body):
+        await changed(http, body, {"versions": [version()]})
+        await gone(http, f"/apis/{group}/v1beta1/gadgets")
+        # A real server may lose sight of the whole group for a moment.
+        await served(http, body)
+        code = await status_of(http, f"/apis/{group}/v1beta1/gadgets")
+
+    assert code == 404
+
+
+async def test_a_change_of_the_definition_ends_the_watches(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group)
+    path = target.path("gadgets", f"apis/{group}/v1")
+    async with defined(http, body):
+        await ask(http, "POST", path, gadget(group, "a"))
+        async with http.get(path, params={"watch": "1"}) as answer:
+            first = await next_events(answer, 1)
+            await changed(http, body, {"names": {"shortNames": ["gd"]}})
+            async with asyncio.timeout(20):
+                rest = await all_events(answer)
+
+        code = await status_of(http, f"{path}/a")
+
+    assert told(first) == [("ADDED", "a")]
+    assert (rest, code) == ([], 200)
+
+
+async def test_names_and_scope_stay_once_a_resource_is_established(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = definition(group_of(target))
+    problems = []
+    async with defined(http, body):
+        for spec in (
+            {"scope": "Cluster"},
+            {"group": "other.example.org"},
+            {"names": {"kind": "Thing"}},
+            {"names": {"plural": "things"}},
+        ):
+            _, refused = await changed(http, body, spec)
+            problems.append(refused["message"].partition("is invalid: ")[2])
+
+    assert problems == [
+        'spec.scope: Invalid value: "Cluster": field is immutable',
+        'spec.group: Invalid value: "other.example.org": field is immutable',
+        'spec.names.kind: Invalid value: "Thing": field is immutable',
+        'spec.names.plural: Invalid value: "things": field is immutable',
+    ]
+
+
+# -------------------------------------------------------------------- the end
+
+
+async def test_a_deleted_definition_takes_its_objects_with_it(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group, versions=[version(), version("v1beta1")])
+    path = target.path("gadgets", f"apis/{group}/v1beta1")
+    async with defined(http, body):
+        await ask(http, "POST", path, gadget(group, "a", "v1beta1"))
+        async with http.get(path, params={"watch": "1"}) as answer:
+            where = f"{DEFINITIONS}/{body['metadata']['name']}"
+            code, deleted = await ask(http, "DELETE", where)
+            await gone(http, where)
+            await gone(http, path)
+            async with asyncio.timeout(20):
+                events = await all_events(answer)
+
+    marks = deleted["metadata"]
+    assert code == 200
+    assert marks["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    assert "deletionTimestamp" in marks
+    assert (marks["generation"], "deletionGracePeriodSeconds" in marks) == (1, False)
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will "
+    why += "begin soon"
+    end = ("Terminating", "True", "InstanceDeletionPending", why)
+    assert told_conditions(deleted["status"])[-1] == end
+    assert told(events) == [("ADDED", "a"), ("DELETED", "a")]
+
+
+async def test_a_definition_waits_for_the_finalizers_of_its_objects(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group)
+    path = target.path("gadgets", f"apis/{group}/v1")
+    where = f"{DEFINITIONS}/{body['metadata']['name']}"
+    async with defined(http, body):
+        held = gadget(group, "a", metadata={"finalizers": ["example.org/x"]})
+        await ask(http, "POST", path, held)
+        await ask(http, "DELETE", where)
+        status = await condition(
+            http, body, "Terminating", reason="InstanceDeletionInProgress"
+        )
+        async with asyncio.timeout(20):
+            while True:
+                _, found = await ask(http, "GET", f"{path}/a")
+                if "deletionTimestamp" in found["metadata"]:
+                    break
+
+        code, refused = await ask(http, "POST", path, gadget(group, "b"))
+        _, resources = await ask(http, "GET", f"/apis/{group}/v1")
+        await patch(http, f"{path}/a", {"metadata": {"finalizers": None}})
+        await gone(http, where)
+
+    assert told_conditions(status)[-1][3] == "CustomResource deletion is in progress"
+    assert code == 403
+    assert refused["message"] == (
+        f'gadgets.{group} "b" is forbidden: create not allowed while custom resource '
+        "definition is terminating"
+    )
+    assert resources["resources"][0]["verbs"] == [
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "watch",
+    ]
+
+
+async def test_the_end_of_a_definition_is_told_with_its_finalizer(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    body = definition(group_of(target), versions=[version(schema=OPEN)])
+    name = body["metadata"]["name"]
+    async with defined(http, body):
+        params = {"watch": "1", "fieldSelector": f"metadata.name={name}"}
+        async with http.get(DEFINITIONS, params=params) as answer:
+            await ask(http, "DELETE", f"{DEFINITIONS}/{name}")
+            events = await next_events(answer, 4)
+
+    reasons = [told_conditions(it["object"]["status"])[-1][2] for it in events]
+    assert [it["type"] for it in events] == [
+        "ADDED",
+        "MODIFIED",
+        "MODIFIED",
+        "DELETED",
+    ]
+    assert reasons[1:] == [
+        "InstanceDeletionPending",
+        "InstanceDeletionInProgress",
+        "InstanceDeletionInProgress",
+    ]
+    assert events[3]["object"]["metadata"]["finalizers"] == [
+        "customresourcecleanup.apiextensions.k8s.io"
+    ]
+
+
+async def test_a_definition_with_another_finalizer_lives_on_empty(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group)
+    body["metadata"]["finalizers"] = ["example.org/x"]
+    path = target.path("gadgets", f"apis/{group}/v1")
+    where = f"{DEFINITIONS}/{body['metadata']['name']}"
+    async with defined(http, body):
+        await ask(http, "POST", path, gadget(group, "a"))
+        await ask(http, "DELETE", where)
+        status = await condition(
+            http, body, "Terminating", reason="InstanceDeletionCompleted"
+        )
+        _, listed = await ask(http, "GET", path)
+        await patch(http, where, {"metadata": {"finalizers": None}})
+
+    end = ("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+    assert told_conditions(status)[-1] == end
+    assert listed["items"] == []

@@ -1,0 +1,102 @@
+"""How the headers of a request decide whether discovery is told, or refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import aiohttp
+
+# Behind the router of the built-in kinds, which takes headers to the letter.
+ROUTED = ["/version", "/api", "/api/v1", "/apis/apps/v1"]
+# Before it, or beside it.
+OPEN = ["/apis", "/apis/apps", "/apis/example.com", "/apis/example.com/v1"]
+
+ALL_TYPES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+
+async def refusal(
+    http: aiohttp.ClientSession, path: str, **headers: str
+) -> tuple[int, str, str]:
+    """Get a document that is refused; returns what the Status says."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with http.get(path, headers=named) as answer:
+        status = await answer.json()
+        assert answer.status == status["code"]
+        assert status["details"] == {}
+        return status["code"], status["reason"], status["message"]
+
+
+@pytest.mark.parametrize("path", ROUTED)
+@pytest.mark.parametrize("sent", ["*/*", "text/plain", "nonsense"])
+async def test_a_type_that_no_body_has_is_refused(
+    http: aiohttp.ClientSession, path: str, sent: str
+) -> None:
+    """Some clients say `*/*` there, where they have no body to send at all."""
+    told = await refusal(http, path, content_type=sent)
+
+    assert told == (415, "UnsupportedMediaType", "415: Unsupported Media Type")
+
+
+@pytest.mark.parametrize("path", ROUTED)
+@pytest.mark.parametrize(
+    "sent",
+    ["", "application/json", "application/json; charset=utf-8", "x, application/json"],
+)
+async def test_a_type_that_a_body_may_have_is_taken(
+    http: aiohttp.ClientSession, path: str, sent: str
+) -> None:
+    async with http.get(path, headers={"Content-Type": sent}) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("path", OPEN)
+async def test_groups_do_not_look_at_the_type_of_a_body(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    async with http.get(path, headers={"Content-Type": "*/*"}) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "offer"),
+    [("/version", "application/json"), *((path, ALL_TYPES) for path in ROUTED[1:])],
+)
+@pytest.mark.parametrize("accept", ["text/html", "application/*"])
+async def test_a_route_names_what_it_could_have_answered(
+    http: aiohttp.ClientSession, path: str, offer: str, accept: str
+) -> None:
+    code, reason, message = await refusal(http, path, accept=accept)
+
+    assert (code, reason) == (406, "NotAcceptable")
+    assert message == f"406: Not Acceptable\n\nAvailable representations: {offer}"
+
+
+async def test_the_version_is_told_in_json_alone(http: aiohttp.ClientSession) -> None:
+    for media in ("application/yaml", "application/vnd.kubernetes.protobuf"):
+        async with http.get("/version", headers={"Accept": media}) as answer:
+            assert answer.status == 406
+
+    async with http.get("/version", headers={"Accept": "text/html, */*"}) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [*((path, 405) for path in ROUTED), *((path, 200) for path in OPEN)],
+)
+async def test_the_head_alone_is_told_of_groups_only(
+    http: aiohttp.ClientSession, path: str, code: int
+) -> None:
+    async with http.head(path) as answer:
+        assert answer.status == code
+
+
+@pytest.mark.parametrize("path", ["/api/v2", "/apis/apps/v7"])
+async def test_what_is_not_served_is_missing_whatever_is_asked(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    async with http.post(path, headers={"Content-Type": "*/*"}) as answer:
+        assert answer.status == 404

@@ -1,0 +1,249 @@
+"""OpenAPI: the documents from which clients learn what fields and parameters there are.
+
+The real server's documents say more, and say it in sentences; what is said here is said
+alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_calls import ask
+from custom_definitions import SCALE, defined, definition, group_of, version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+REFERENCE = "#/components/schemas/"
+
+# The deployments' paths, and what can be done there: methods by names of operations.
+DEPLOYMENTS = {
+    "/apis/apps/v1/deployments": {"get": "listAppsV1DeploymentForAllNamespaces"},
+    "/apis/apps/v1/namespaces/{namespace}/deployments": {
+        "get": "listAppsV1NamespacedDeployment",
+        "post": "createAppsV1NamespacedDeployment",
+        "delete": "deleteAppsV1CollectionNamespacedDeployment",
+    },
+    "/apis/apps/v1/namespaces/{namespace}/deployments/{name}": {
+        "get": "readAppsV1NamespacedDeployment",
+        "put": "replaceAppsV1NamespacedDeployment",
+        "delete": "deleteAppsV1NamespacedDeployment",
+        "patch": "patchAppsV1NamespacedDeployment",
+    },
+    "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale": {
+        "get": "readAppsV1NamespacedDeploymentScale",
+        "put": "replaceAppsV1NamespacedDeploymentScale",
+        "patch": "patchAppsV1NamespacedDeploymentScale",
+    },
+    "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status": {
+        "get": "readAppsV1NamespacedDeploymentStatus",
+        "put": "replaceAppsV1NamespacedDeploymentStatus",
+        "patch": "patchAppsV1NamespacedDeploymentStatus",
+    },
+}
+
+
+async def document(http: aiohttp.ClientSession, api: str) -> dict[str, Any]:
+    """Get a document by the way that clients take: over the index."""
+    async with http.get("/openapi/v3") as answer:
+        paths = (await answer.json(content_type=None))["paths"]
+
+    _, found = await ask(http, "GET", paths[api]["serverRelativeURL"])
+    return found
+
+
+def operations(item: dict[str, Any]) -> dict[str, str]:
+    return {
+        method: operation["operationId"]
+        for method, operation in item.items()
+        if method != "parameters"
+    }
+
+
+def parameters(operation: dict[str, Any]) -> dict[str, str]:
+    return {it["name"]: it["schema"]["type"] for it in operation.get("parameters", [])}
+
+
+def references(text: object) -> Iterator[str]:
+    if isinstance(text, dict):
+        if isinstance(text.get("$ref"), str):
+            yield text["$ref"].removeprefix(REFERENCE)
+
+        for value in text.values():
+            yield from references(value)
+    elif isinstance(text, list):
+        for value in text:
+            yield from references(value)
+
+
+def silent(text: Any) -> Any:
+    """Leave out all descriptions."""
+    if isinstance(text, list):
+        return [silent(it) for it in text]
+
+    if not isinstance(text, dict):
+        return text
+
+    return {
+        key: silent(value)
+        for key, value in text.items()
+        if key != "description" or not isinstance(value, str)
+    }
+
+
+async def test_the_index_leads_to_documents_that_may_be_kept(
+    http: aiohttp.ClientSession,
+) -> None:
+    async with http.get("/openapi/v3") as answer:
+        assert answer.content_type == "text/plain"
+        paths = (await answer.json(content_type=None))["paths"]
+
+    assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= set(paths)
+    url = paths["apis/apps/v1"]["serverRelativeURL"]
+    path, _, tag = url.partition("?hash=")
+    assert path == "/openapi/v3/apis/apps/v1"
+    async with http.get(url) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json")
+        assert answer.headers["Cache-Control"] == "public, immutable"
+        assert answer.headers["ETag"] == f'"{tag}"'
+
+    async with http.get(path, headers={"If-None-Match": f'"{tag}"'}) as answer:
+        assert (answer.status, await answer.read()) == (304, b"")
+
+
+async def test_an_outdated_address_leads_to_the_new_one(
+    http: aiohttp.ClientSession,
+) -> None:
+    path = "/openapi/v3/api/v1"
+    async with http.get(f"{path}?hash=OLD", allow_redirects=False) as answer:
+        assert answer.status == 301
+        assert answer.headers["Location"].startswith(f"{path}?hash=")
+
+
+async def test_a_group_that_is_not_served_has_no_document(
+    http: aiohttp.ClientSession,
+) -> None:
+    async with http.get("/openapi/v3/apis/nope/v1") as answer:
+        assert (answer.status, await answer.read()) == (404, b"")
+
+
+async def test_every_path_of_a_kind_is_described(http: aiohttp.ClientSession) -> None:
+    found = (await document(http, "apis/apps/v1"))["paths"]
+
+    assert {path: operations(found[path]) for path in DEPLOYMENTS} == DEPLOYMENTS
+    for path in DEPLOYMENTS:
+        for method in DEPLOYMENTS[path]:
+            named = found[path][method]["x-kubernetes-group-version-kind"]
+            expected = ("autoscaling", "v1", "Scale")
+            if not path.endswith("/scale"):
+                expected = ("apps", "v1", "Deployment")
+
+            assert (named["group"], named["version"], named["kind"]) == expected
+
+
+async def test_writes_tell_their_parameters(http: aiohttp.ClientSession) -> None:
+    item = (await document(http, "api/v1"))["paths"][
+        "/api/v1/namespaces/{namespace}/pods/{name}"
+    ]
+
+    writing = {
+        "dryRun": "string",
+        "fieldManager": "string",
+        "fieldValidation": "string",
+    }
+    assert parameters(item["put"]) == writing
+    assert parameters(item["patch"]) == {**writing, "force": "boolean"}
+    assert [it["name"] for it in item["parameters"]] == ["name", "namespace", "pretty"]
+    assert item["patch"]["x-kubernetes-action"] == "patch"
+    assert set(item["patch"]["requestBody"]["content"]) >= {
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+    }
+
+
+@pytest.mark.parametrize("api", ["api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"])
+async def test_all_that_is_referred_to_is_there(
+    http: aiohttp.ClientSession, api: str
+) -> None:
+    found = await document(http, api)
+
+    schemas = found["components"]["schemas"]
+    assert set(references(found)) <= set(schemas)
+
+
+async def test_schemas_say_how_lists_are_patched(http: aiohttp.ClientSession) -> None:
+    schemas = (await document(http, "apis/apps/v1"))["components"]["schemas"]
+
+    spec = silent(schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"])
+    assert spec["x-kubernetes-patch-strategy"] == "merge"
+    assert spec["x-kubernetes-patch-merge-key"] == "name"
+    deployment = silent(schemas["io.k8s.api.apps.v1.Deployment"])
+    assert deployment["x-kubernetes-group-version-kind"] == [
+        {"group": "apps", "kind": "Deployment", "version": "v1"}
+    ]
+    assert deployment["properties"]["metadata"] == {
+        "default": {},
+        "allOf": [{"$ref": f"{REFERENCE}{META}.ObjectMeta"}],
+    }
+
+
+async def test_a_custom_resource_is_described_by_its_definition(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    size = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"spec": size}}
+    whole = version(
+        schema=schema,
+        subresources={"scale": SCALE},
+        selectableFields=[{"jsonPath": ".spec.size"}],
+    )
+    async with defined(http, definition(group, versions=[whole])):
+        found = await _eventually(http, f"apis/{group}/v1")
+
+    base = f"/apis/{group}/v1/namespaces/{{namespace}}/gadgets"
+    domain = ".".join(reversed(group.split(".")))
+    gadget = silent(found["components"]["schemas"][f"{domain}.v1.Gadget"])
+    assert f"{domain}.v1.GadgetList" in found["components"]["schemas"]
+    assert set(references(found["components"])) <= set(found["components"]["schemas"])
+    assert set(found["paths"]) == {
+        f"/apis/{group}/v1/gadgets",
+        base,
+        f"{base}/{{name}}",
+        f"{base}/{{name}}/scale",
+    }
+    assert gadget == {
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [{"$ref": f"{REFERENCE}{META}.ObjectMeta"}]},
+            "spec": size,
+        },
+        "x-kubernetes-group-version-kind": [
+            {"group": group, "kind": "Gadget", "version": "v1"}
+        ],
+        "x-kubernetes-selectable-fields": [{"fieldPath": "spec.size"}],
+    }
+    patches = found["paths"][f"{base}/{{name}}"]["patch"]["requestBody"]["content"]
+    assert set(patches) == {
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+    }
+
+
+async def _eventually(http: aiohttp.ClientSession, api: str) -> dict[str, Any]:
+    """Get a document that a real server makes a moment after the definition."""
+    while True:
+        async with http.get(f"/openapi/v3/{api}") as answer:
+            if answer.status == 200:
+                found: dict[str, Any] = await answer.json()
+                return found

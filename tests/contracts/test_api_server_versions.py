@@ -1,0 +1,268 @@
+"""Which state of its objects an API server shows: the newest, a past one, a future one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_calls import (
+    an_event,
+    ask,
+    change,
+    make,
+    named,
+    names,
+    newest,
+    remove,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+FUTURE = 1_000_000_000
+
+
+async def with_a_past(http: aiohttp.ClientSession, path: str) -> str:
+    """Return a version at which there were `a` and `b`; now there is `b` alone."""
+    await make(http, path, named("a"))
+    past = await make(http, path, named("b"))
+    await remove(http, f"{path}/a")
+    return str(version_of(past))
+
+
+async def test_version_zero_with_a_limit_is_answered_whole(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    await with_a_past(http, path)
+    await make(http, path, named("c"))
+
+    for match in ({}, {"resourceVersionMatch": "NotOlderThan"}):
+        _, found = await ask(http, "GET", path, limit="1", resourceVersion="0", **match)
+
+        assert names(found) == ["b", "c"]
+        assert list(found["metadata"]) == ["resourceVersion"]
+
+
+async def test_version_zero_pages_where_there_is_no_watch_cache(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("events")
+    for name in ("a", "b"):
+        await make(http, path, an_event(name, target.namespace))
+
+    _, found = await ask(http, "GET", path, limit="1", resourceVersion="0")
+
+    assert names(found) == ["a"]
+    assert found["metadata"]["remainingItemCount"] == 1
+
+
+async def test_a_bare_version_with_a_limit_shows_the_past(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    past = await with_a_past(http, path)
+
+    _, whole = await ask(http, "GET", path, limit="5", resourceVersion=past)
+    _, first = await ask(http, "GET", path, limit="1", resourceVersion=past)
+
+    assert (names(whole), names(first)) == (["a", "b"], ["a"])
+    assert whole["metadata"] == {"resourceVersion": past}
+    assert first["metadata"]["remainingItemCount"] == 1
+
+
+async def test_an_exact_version_shows_the_past(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    past = await with_a_past(http, path)
+    exact = {"resourceVersion": past, "resourceVersionMatch": "Exact"}
+
+    _, whole = await ask(http, "GET", path, **exact)
+    _, first = await ask(http, "GET", path, limit="1", **exact)
+
+    assert (names(whole), names(first)) == (["a", "b"], ["a"])
+    assert whole["metadata"] == {"resourceVersion": past}
+
+
+async def test_a_version_without_a_limit_shows_the_newest_state(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    past = await with_a_past(http, path)
+
+    _, found = await ask(http, "GET", path, resourceVersion=past)
+
+    assert names(found) == ["b"]
+    assert version_of(found) > int(past)
+
+
+async def test_not_older_than_shows_the_newest_state(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    past = await with_a_past(http, path)
+    params = {"resourceVersion": past, "resourceVersionMatch": "NotOlderThan"}
+
+    _, whole = await ask(http, "GET", path, **params)
+    _, paged = await ask(http, "GET", path, limit="1", **params)
+
+    assert names(whole) == names(paged) == ["b"]
+    assert version_of(paged) > int(past)
+
+
+async def test_a_past_state_has_the_objects_of_its_time(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    old = await make(http, path, named("a", data={"k": "old"}))
+    await change(http, f"{path}/a", {"data": {"k": "new"}})
+    version = old["metadata"]["resourceVersion"]
+
+    _, found = await ask(
+        http, "GET", path, resourceVersion=version, resourceVersionMatch="Exact"
+    )
+
+    del old["kind"], old["apiVersion"]
+    assert found["items"] == [old]
+
+
+async def test_a_forgotten_version_is_410(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    # Events, because a real server keeps the past of other kinds in its watch cache.
+    path = target.path("events")
+    made = await make(http, path, an_event("a", target.namespace))
+    await make(http, path, an_event("b", target.namespace))
+    await target.compact()
+    past = made["metadata"]["resourceVersion"]
+
+    exact = {"resourceVersion": past, "resourceVersionMatch": "Exact"}
+    for params in (exact, {"resourceVersion": past, "limit": "5"}):
+        code, status = await ask(http, "GET", path, **params)
+
+        assert (code, status["reason"]) == (410, "Expired")
+        assert status["message"] == (
+            "The resourceVersion for the provided list is too old."
+        )
+        assert (status["metadata"], "details" in status) == ({}, False)
+
+    code, found = await ask(http, "GET", path, resourceVersion=past)
+    assert (code, names(found)) == (200, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"limit": "1"},
+        {"resourceVersionMatch": "NotOlderThan"},
+        {"resourceVersionMatch": "Exact"},
+    ],
+    ids=str,
+)
+async def test_a_version_in_the_future_is_504_without_a_watch_cache(
+    target: ServerUnderTest, http: aiohttp.ClientSession, params: dict[str, str]
+) -> None:
+    path = target.path("events")
+
+    code, status = await ask(http, "GET", path, resourceVersion=str(FUTURE), **params)
+
+    assert (code, status["reason"]) == (504, "Timeout")
+    check_too_large(status, {})
+
+
+@pytest.mark.parametrize("name", ["", "/a", "/none"], ids=["list", "get", "missing"])
+async def test_a_version_in_the_future_is_waited_for(
+    target: ServerUnderTest, http: aiohttp.ClientSession, name: str
+) -> None:
+    """Three seconds, and then the client is asked to try again after another one."""
+    path = target.path("configmaps")
+    await make(http, path, named("a"))
+    # Real time is the one thing of which there is little: once is enough.
+    if target.real and name != "":
+        pytest.skip("the wait of a list is the same")
+
+    start = asyncio.get_running_loop().time()
+    async with http.get(path + name, params={"resourceVersion": str(FUTURE)}) as answer:
+        status = await answer.json()
+
+    waited = asyncio.get_running_loop().time() - start
+    assert waited == pytest.approx(3.0, abs=0.5)
+    assert (answer.status, status["reason"]) == (504, "Timeout")
+    assert answer.headers["Retry-After"] == "1"
+    check_too_large(status, {"retryAfterSeconds": 1})
+
+
+def check_too_large(status: dict[str, Any], more: dict[str, Any]) -> None:
+    message = f"Timeout: Too large resource version: {FUTURE}, current: "
+    assert status["message"].startswith(message)
+    cause = {
+        "reason": "ResourceVersionTooLarge",
+        "message": "Too large resource version",
+    }
+    assert status["details"] == {"causes": [cause], **more}
+
+
+async def test_a_version_that_arrives_in_time_is_answered(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    version = await newest(http, path) + 5
+
+    async with asyncio.TaskGroup() as group:
+        list_ = group.create_task(ask(http, "GET", path, resourceVersion=str(version)))
+        await asyncio.sleep(0.1)
+        for number in range(5):
+            await make(http, path, named(f"map-{number}"))
+
+    code, found = list_.result()
+    assert (code, version_of(found) >= version) == (200, True)
+
+
+@pytest.mark.parametrize("version", ["0", "1", "newest"])
+async def test_a_get_shows_the_newest_state(
+    target: ServerUnderTest, http: aiohttp.ClientSession, version: str
+) -> None:
+    path = target.path("configmaps")
+    await make(http, path, named("a"))
+    changed = await change(http, f"{path}/a", {"data": {"k": "v"}})
+    wanted = changed["metadata"]["resourceVersion"] if version == "newest" else version
+
+    code, found = await ask(http, "GET", f"{path}/a", resourceVersion=wanted)
+    missing, _ = await ask(http, "GET", f"{path}/none", resourceVersion=wanted)
+
+    assert (code, missing) == (200, 404)
+    # From the watch cache, "0" may be older, but it is told of changes at once.
+    assert found["metadata"]["name"] == "a"
+    if version != "0":
+        assert found == changed or version == "1"
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "1.5", " 1", "0x5", "9" * 24])
+async def test_a_version_that_is_no_number_is_refused(
+    target: ServerUnderTest, http: aiohttp.ClientSession, text: str
+) -> None:
+    path, events = target.path("configmaps"), target.path("events")
+    why = "value out of range" if text.startswith("9") else "invalid syntax"
+    problem = f'resourceVersion: Invalid value: "{text}": '
+    problem += f'strconv.ParseUint: parsing "{text}": {why}'
+    params = {"resourceVersion": text}
+
+    listed = await ask(http, "GET", path, **params)
+    paged = await ask(http, "GET", path, limit="1", **params)
+    got = await ask(http, "GET", f"{path}/a", **params)
+    watched = await ask(http, "GET", path, watch="1", **params)
+    event = await ask(http, "GET", f"{events}/a", **params)
+
+    for code, status in (listed, paged, event):
+        assert (code, status["reason"]) == (400, "BadRequest")
+        assert status["message"] == f"invalid resource version: {problem}"
+
+    # These two are told as if it were the server's own fault.
+    for code, status in (got, watched):
+        assert (code, status["message"]) == (500, problem)
+        assert "reason" not in status

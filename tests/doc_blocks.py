@@ -1,0 +1,98 @@
+"""Code blocks of the documentation, and pytest runs of those that are test files."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["Block", "Outcome", "blocks_of", "broken_links", "run_as_tests", "said"]
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^):]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, its text, and the line where it begins."""
+
+    language: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What pytest printed, and how each file fared."""
+
+    out: str
+    passed: Mapping[str, int]
+
+    def has_passed(self, name: str) -> bool:
+        """Whether a file has tests, and none of them failed."""
+        failed = re.search(rf"^(FAILED|ERROR) {name}", self.out, re.MULTILINE)
+        return self.passed.get(name, 0) > 0 and failed is None
+
+
+def blocks_of(text: str, language: str = "") -> list[Block]:
+    """The blocks of one language, or of all; every fence belongs to one of them.
+
+    Raises:
+        AssertionError: If a fence is of no language, so that nobody would test it.
+    """
+    found = [
+        Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
+        for match in _BLOCK.finditer(text)
+    ]
+    assert text.count("```") == 2 * len(found), "a block without a language"
+    return [it for it in found if language in {"", it.language}]
+
+
+def said(block: Block) -> list[tuple[str, str]]:
+    """The commands of a `console` block, each with what it is shown to print."""
+    commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+    assert commands[0] == "", "a console block begins with a command"
+    return [(it.partition("\n")[0], it.partition("\n")[2]) for it in commands[1:]]
+
+
+def broken_links(path: Path) -> list[str]:
+    """The links of a file that lead to no file, or to no heading of its own."""
+    text = path.read_text(encoding="utf-8")
+    anchors = {f"#{_anchor(it)}" for it in _HEADING.findall(_BLOCK.sub("", text))}
+    return [
+        link
+        for link in _LINK.findall(text)
+        if link not in anchors
+        and (link.startswith("#") or not (path.parent / link).exists())
+    ]
+
+
+def run_as_tests(folder: Path, files: Mapping[str, str], *options: str) -> Outcome:
+    """Run pytest on files, as a project of their own whose warnings are errors."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+    clean = {name: it for name, it in os.environ.items() if "PYTEST" not in name}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rfEp", "-W", "error", *options],
+        cwd=folder,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    passed = re.findall(r"^PASSED ([^:]+)::", done.stdout, re.MULTILINE)
+    return Outcome(done.stdout + done.stderr, {it: passed.count(it) for it in passed})
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

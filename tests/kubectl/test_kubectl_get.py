@@ -1,0 +1,250 @@
+"""`kubectl get`: what is shown, in every form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from kubectl_objects import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
+
+if TYPE_CHECKING:
+    from kubectl_pair import Pair
+
+pytest_plugins = ["kubectl_pair"]
+pytestmark = pytest.mark.e2e
+
+KINDS = ["pods", "configmaps", "deployments", "services"]
+
+
+@pytest.fixture(scope="module")
+def filled(kubectl_servers: Pair) -> Pair:
+    """A namespace with one of each, and some more config maps; nobody changes them."""
+    kubectl = kubectl_servers.with_namespace()
+    maps = [
+        CONFIG_MAP.replace("settings", f"settings-{number}").replace(
+            "web", f"a{number}"
+        )
+        for number in range(3)
+    ]
+    body = "\n---\n".join([POD, DEPLOYMENT, SERVICE, *maps])
+    kubectl("create", "-f", "-", stdin=body)
+    return kubectl
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prints_a_table(filled: Pair, kind: str) -> None:
+    assert filled("get", kind).startswith("NAME ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prints_a_wide_table(filled: Pair, kind: str) -> None:
+    filled("get", kind, "-o", "wide")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prints_yaml(filled: Pair, kind: str) -> None:
+    document = yaml.safe_load(filled("get", kind, "-o", "yaml"))
+
+    assert document["kind"] == "List"
+    assert document["items"]
+
+
+def test_prints_json_of_one(filled: Pair) -> None:
+    document = json.loads(filled("get", "pod", "web-1", "-o", "json"))
+
+    assert document["status"]["phase"] == "Pending"
+
+
+def test_prints_who_manages_what(filled: Pair) -> None:
+    said = filled("get", "deploy", "web", "-o", "yaml", "--show-managed-fields")
+
+    assert "manager: kubectl-create" in said
+
+
+def test_prints_names(filled: Pair) -> None:
+    said = filled("get", "pods,deploy,svc", "-o", "name")
+
+    assert said.split() == ["pod/web-1", "deployment.apps/web", "service/web"]
+
+
+def test_prints_a_json_path(filled: Pair) -> None:
+    path = "jsonpath={range .items[*]}{.metadata.name}={.data.colour} {end}"
+
+    said = filled("get", "cm", "-o", path)
+    assert said == "settings-0=green settings-1=green settings-2=green "
+
+
+def test_prints_a_go_template(filled: Pair) -> None:
+    template = "go-template={{range .items}}{{.metadata.name}} {{end}}"
+
+    assert filled("get", "pods", "-o", template) == "web-1 "
+
+
+def test_prints_custom_columns(filled: Pair) -> None:
+    columns = "custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image"
+
+    assert "example.com/web:1" in filled("get", "pods", "-o", columns)
+
+
+def test_prints_labels_as_columns(filled: Pair) -> None:
+    filled("get", "pods", "-L", "app,tier", "--show-labels")
+
+
+def test_prints_no_headers(filled: Pair) -> None:
+    assert not filled("get", "pods", "--no-headers").startswith("NAME")
+
+
+def test_prints_the_kinds_of_several(filled: Pair) -> None:
+    said = filled("get", "pods,svc,cm", "--show-kind")
+
+    assert "configmap/settings-0" in said
+
+
+def test_prints_all(filled: Pair) -> None:
+    said = filled("get", "all")
+
+    assert "pod/web-1" in said
+    assert "deployment.apps/web" in said
+    assert "configmap" not in said
+
+
+# ---------------------------------------------------------------- which ones
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        pytest.param("app=a1", "settings-1", id="equal"),
+        pytest.param("app!=a1", "settings-0 settings-2", id="unequal"),
+        pytest.param("app in (a0,a2)", "settings-0 settings-2", id="in"),
+        pytest.param("app notin (a0,a2)", "settings-1", id="not-in"),
+        pytest.param("app,app!=a0", "settings-1 settings-2", id="exists"),
+        pytest.param("!app", "", id="does-not-exist"),
+    ],
+)
+def test_selects_by_labels(filled: Pair, selector: str, names: str) -> None:
+    said = filled("get", "cm", "-l", selector, "-o", "name")
+
+    assert said.split() == [f"configmap/{name}" for name in names.split()]
+
+
+@pytest.mark.parametrize(
+    ("selector", "count"),
+    [
+        pytest.param("metadata.name=web-1", 1, id="name"),
+        pytest.param("status.phase=Pending", 1, id="phase"),
+        pytest.param("status.phase!=Pending", 0, id="another-phase"),
+        pytest.param("spec.nodeName=", 1, id="unscheduled"),
+        pytest.param("spec.restartPolicy=Always,metadata.name!=x", 1, id="two"),
+    ],
+)
+def test_selects_by_fields(filled: Pair, selector: str, count: int) -> None:
+    said = filled("get", "pods", "--field-selector", selector, "-o", "name")
+
+    assert len(said.split()) == count
+
+
+def test_a_field_that_cannot_be_selected_by_is_refused(filled: Pair) -> None:
+    said = filled.fails("get", "pods", "--field-selector", "spec.foo=1")
+
+    assert "field label not supported" in said
+
+
+def test_reads_in_chunks(filled: Pair) -> None:
+    said = filled("get", "cm", "--chunk-size=1", "-o", "name")
+
+    assert len(said.split()) == 3
+
+
+def test_sorts(filled: Pair) -> None:
+    said = filled("get", "cm", "--sort-by=.metadata.labels.app", "-o", "name")
+
+    assert said.split()[0] == "configmap/settings-0"
+
+
+def test_sorts_a_table(filled: Pair) -> None:
+    filled("get", "cm", "--sort-by=.metadata.name")
+
+
+def test_gets_several_by_name(filled: Pair) -> None:
+    filled("get", "cm", "settings-2", "settings-0")
+
+
+def test_gets_what_a_file_names(filled: Pair) -> None:
+    said = filled("get", "-f", "-", stdin=f"{POD}\n---\n{SERVICE}")
+
+    assert "pod/web-1" in said
+
+
+def test_what_is_missing_is_told(filled: Pair) -> None:
+    said = filled.fails("get", "pod", "nothing")
+
+    assert said == 'Error from server (NotFound): pods "nothing" not found\n'
+
+
+def test_what_is_missing_can_be_ignored(filled: Pair) -> None:
+    assert filled("get", "pod", "nothing", "--ignore-not-found") == ""
+
+
+def test_an_empty_namespace_is_told(kubectl: Pair) -> None:
+    ours, real = kubectl.each("get", "pods")
+
+    assert ours.err.startswith("No resources found in ")
+    assert ours == real
+
+
+def test_an_unknown_resource_is_told(kubectl: Pair) -> None:
+    said = kubectl.fails("get", "gadgets")
+
+    assert 'the server doesn\'t have a resource type "gadgets"' in said
+
+
+def test_gets_from_all_namespaces(filled: Pair) -> None:
+    selector = f"metadata.namespace={filled.namespace}"
+
+    said = filled("get", "cm", "-A", "--field-selector", selector)
+    assert said.startswith("NAMESPACE ")
+    assert said.count(filled.namespace) == 3
+
+
+def test_gets_a_namespace(kubectl: Pair) -> None:
+    kubectl("get", "namespace", kubectl.namespace)
+    kubectl("get", "namespace", kubectl.namespace, "-o", "yaml")
+
+
+# ---------------------------------------------------------------- watching
+
+
+def test_watches_names(kubectl: Pair) -> None:
+    kubectl("create", "configmap", "a")
+    with kubectl.watching("get", "cm", "-w", "-o", "name") as watches:
+        assert watches.lines(1) == ["configmap/a"]
+
+        kubectl("create", "configmap", "b")
+        kubectl("label", "configmap", "a", "x=y")
+        assert watches.lines(2) == ["configmap/b", "configmap/a"]
+
+
+def test_watches_as_a_table(kubectl: Pair) -> None:
+    kubectl("create", "-f", "-", stdin=DEPLOYMENT)
+    arguments = ("get", "deploy", "-w", "--output-watch-events")
+    with kubectl.watching(*arguments) as watches:
+        assert watches.lines(2)[1].startswith("ADDED  web  0/2")
+
+        kubectl("scale", "deploy", "web", "--replicas=3")
+        assert watches.lines(1)[0].startswith("MODIFIED  web  0/3")
+
+        kubectl("delete", "deploy", "web")
+        assert watches.lines(1)[0].startswith("DELETED  web  0/3")
+
+
+def test_watches_by_labels(kubectl: Pair) -> None:
+    kubectl("create", "-f", "-", stdin=CONFIG_MAP)
+    arguments = ("get", "cm", "-w", "-l", "app=web", "--output-watch-events")
+    with kubectl.watching(*arguments) as watches:
+        assert watches.lines(2)[1].startswith("ADDED  settings  2")
+
+        kubectl("label", "cm", "settings", "app=other", "--overwrite")
+        assert watches.lines(1)[0].startswith("DELETED  settings  2")

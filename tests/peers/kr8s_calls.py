@@ -1,0 +1,40 @@
+"""What the tests of kr8s share."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import kr8s
+import pytest
+from kr8s.asyncio.objects import object_from_spec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+__all__ = ["NEWER_THAN_IT_KNOWS", "connected", "made"]
+
+# It knows Kubernetes up to 1.35, and says so to newer servers.
+NEWER_THAN_IT_KNOWS = pytest.mark.filterwarnings(
+    "ignore:Kubernetes version v.* is not supported:UserWarning"
+)
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path | dict[str, Any]) -> AsyncIterator[Any]:
+    """Open it with a kubeconfig, or with what would be written there."""
+    given = kubeconfig if isinstance(kubeconfig, dict) else str(kubeconfig)
+    api = await kr8s.asyncio.api(kubeconfig=given)
+    try:
+        yield api
+    finally:
+        # It has no public way to close its connections.
+        await api._session.aclose()
+
+
+async def made(api: Any, body: dict[str, Any]) -> Any:
+    """Create an object of whatever class its kind has, or gets."""
+    it = await object_from_spec(body, api=api, allow_unknown_type=True)
+    await it.create()
+    return it

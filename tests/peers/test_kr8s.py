@@ -1,0 +1,280 @@
+"""kr8s reads and writes: its objects, and kinds that it looks up in the discovery."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import kr8s
+import pytest
+import yaml
+from kr8s.asyncio.objects import (
+    ConfigMap,
+    CustomResourceDefinition,
+    Deployment,
+    Namespace,
+    Table,
+    new_class,
+    object_from_spec,
+)
+from kr8s_calls import NEWER_THAN_IT_KNOWS, connected, made
+from peer_servers import (
+    config_map,
+    definition,
+    deployment,
+    gadget,
+    kubeconfig_of,
+    short_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from contract_servers import ServerUnderTest
+
+pytestmark = NEWER_THAN_IT_KNOWS
+
+
+@pytest.fixture
+async def api(target: ServerUnderTest, tmp_path: Path) -> AsyncIterator[Any]:
+    async with connected(kubeconfig_of(target, tmp_path)) as it:
+        yield it
+
+
+async def names(api: Any, kind: Any = ConfigMap, **options: Any) -> list[str]:
+    return [it.name async for it in api.get(kind, **options)]
+
+
+# ------------------------------------------------------------------------ reading
+
+
+async def test_what_was_created_is_got_as_it_is(
+    api: Any, target: ServerUnderTest
+) -> None:
+    new = await made(api, config_map("a", colour="red"))
+
+    got = await ConfigMap.get("a", api=api)
+
+    assert got.raw == new.raw
+    assert got.data == {"colour": "red"}
+    assert got.namespace == target.namespace
+    assert await got.exists()
+
+
+async def test_lists_are_narrowed_by_labels_fields_or_names(api: Any) -> None:
+    for name in "abc":
+        await made(api, config_map(name))
+
+    assert await names(api) == ["a", "b", "c"]
+    assert await names(api, label_selector={"is": "b"}) == ["b"]
+    assert await names(api, label_selector="is in (a, c)") == ["a", "c"]
+    assert await names(api, field_selector={"metadata.name": "c"}) == ["c"]
+    assert [it.name async for it in api.get(ConfigMap, "c", "a")] == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["deploy", "deployment", "deployments", "Deployment", "deployment.apps/v1"]
+)
+async def test_a_kind_is_found_by_each_of_its_names(api: Any, kind: str) -> None:
+    await made(api, deployment("a"))
+
+    found = [it async for it in api.get(kind)]
+
+    assert [type(it) for it in found] == [Deployment]
+    assert (found[0].name, found[0].replicas) == ("a", 2)
+
+
+async def test_a_table_is_what_kubectl_would_print(api: Any) -> None:
+    await made(api, config_map("a", colour="red"))
+
+    tables = [it async for it in api.get("configmaps", as_object=Table)]
+
+    (table,) = tables
+    assert [it["name"] for it in table.column_definitions] == ["Name", "Data", "Age"]
+    assert [row["cells"][:2] for row in table.rows] == [["a", 1]]
+
+
+async def test_the_server_says_what_it_is_and_serves(api: Any) -> None:
+    version = await api.version()
+    served = {it["name"]: it for it in await api.api_resources()}
+    groups = [it async for it in api.api_versions()]
+
+    assert (version["major"], version["minor"]) == ("1", "36")
+    assert served["pods"]["shortNames"] == ["po"]
+    assert served["deployments"]["version"] == "apps/v1"
+    assert {"v1", "apps/v1", "example.com/v1"} <= set(groups)
+
+
+async def test_one_may_ask_who_one_is(api: Any) -> None:
+    assert (await api.whoami()).endswith("admin")
+
+
+async def test_a_namespace_is_in_none(api: Any, target: ServerUnderTest) -> None:
+    got = await Namespace.get(target.namespace, api=api)
+
+    assert got.status.phase == "Active"
+    assert got.namespace is None
+
+
+async def test_a_configuration_need_not_be_a_file(
+    target: ServerUnderTest, tmp_path: Path
+) -> None:
+    text = kubeconfig_of(target, tmp_path).read_text(encoding="utf-8")
+
+    async with connected(yaml.safe_load(text)) as api:
+        await made(api, config_map("a"))
+
+        assert await names(api) == ["a"]
+
+
+# ------------------------------------------------------------------------ writing
+
+
+async def test_a_merge_patch_removes_what_is_null(api: Any) -> None:
+    it = await made(api, config_map("a", colour="red", size="3"))
+
+    await it.patch({"data": {"colour": "blue", "size": None}})
+
+    assert it.data == {"colour": "blue"}
+    assert (await ConfigMap.get("a", api=api)).raw == it.raw
+
+
+async def test_a_json_patch_is_a_list_of_operations(api: Any) -> None:
+    it = await made(api, config_map("a", colour="red"))
+
+    await it.patch([{"op": "add", "path": "/data/size", "value": "3"}], type="json")
+
+    assert it.data == {"colour": "red", "size": "3"}
+
+
+async def test_labels_come_and_go(api: Any) -> None:
+    it = await made(api, config_map("a"))
+
+    await it.label(env="prod")
+    await it.label("is-")
+    await it.annotate(note="hello")
+
+    got = await ConfigMap.get("a", api=api)
+    assert got.labels == {"env": "prod"}
+    assert got.annotations == {"note": "hello"}
+
+
+async def test_a_child_is_adopted(api: Any) -> None:
+    owner = await made(api, config_map("owner"))
+    child = await made(api, config_map("child"))
+
+    await owner.adopt(child)
+
+    (reference,) = child.metadata.ownerReferences
+    assert (reference.kind, reference.uid) == ("ConfigMap", owner.metadata.uid)
+
+
+async def test_a_status_is_patched_apart_from_the_rest(api: Any) -> None:
+    it = await made(api, deployment("a"))
+    patch = {"spec": {"replicas": 9}, "status": {"observedGeneration": 1}}
+
+    await it.patch(patch, subresource="status")
+
+    assert it.status == {"observedGeneration": 1}
+    assert it.replicas == 2
+
+
+async def test_scaling_waits_for_the_number(api: Any) -> None:
+    it = await made(api, deployment("a"))
+
+    await it.scale(5)
+
+    assert it.replicas == 5
+    assert (await Deployment.get("a", api=api)).replicas == 5
+
+
+async def test_what_is_deleted_is_not_found(api: Any) -> None:
+    it = await made(api, config_map("a"))
+
+    await it.delete()
+
+    assert not await it.exists()
+    with pytest.raises(kr8s.NotFoundError):
+        await it.delete()
+    with pytest.raises(kr8s.NotFoundError):
+        await it.refresh()
+
+
+async def test_an_error_has_the_status_of_the_server(api: Any) -> None:
+    await made(api, config_map("a"))
+
+    with pytest.raises(kr8s.ServerError, match='"a" already exists') as caught:
+        await made(api, config_map("a"))
+
+    assert caught.value.status["reason"] == "AlreadyExists"
+    assert caught.value.response.status_code == 409
+
+
+async def test_somebody_without_rights_is_told_so(
+    target: ServerUnderTest, tmp_path: Path
+) -> None:
+    file = kubeconfig_of(target, tmp_path, token=target.user_token)
+    async with connected(file) as api:
+        with pytest.raises(
+            kr8s.ServerError, match=r'^configmaps is forbidden: User "a'
+        ):
+            await names(api)
+
+
+# --------------------------------------------------------------- custom resources
+
+
+def established(it: Any) -> bool:
+    """Tell if its objects are served; the conditions are null at first."""
+    conditions = {one.type: one.status for one in it.status.conditions or ()}
+    return conditions.get("Established") == "True"
+
+
+@asynccontextmanager
+async def defined(api: Any, target: ServerUnderTest) -> AsyncIterator[None]:
+    """Define gadgets through the client, until the test is over."""
+    it = await made(api, definition(target))
+    assert isinstance(it, CustomResourceDefinition)
+    try:
+        while not established(it):
+            await it.refresh()
+
+        yield
+    finally:
+        await it.delete()
+
+
+async def test_objects_of_a_new_kind_are_read_and_written(
+    api: Any, target: ServerUnderTest
+) -> None:
+    async with defined(api, target):
+        body = gadget(target, "a")
+        kind = new_class(
+            "Gadget", version=body["apiVersion"], scalable=True, plural="gadgets"
+        )
+        it = await kind(body, api=api)
+        await it.create()
+        await it.patch({"status": {"replicas": 1}}, subresource="status")
+        await it.scale(7)
+        found = [
+            one async for one in api.get(f"gadgets.{target.namespace}.example.org")
+        ]
+
+    assert [type(one) for one in found] == [kind]
+    assert [(one.spec, one.status) for one in found] == [
+        ({"replicas": 7}, {"replicas": 1})
+    ]
+
+
+async def test_an_unknown_kind_gets_a_class_from_the_discovery(
+    api: Any, target: ServerUnderTest
+) -> None:
+    async with defined(api, target):
+        it = await object_from_spec(gadget(target, "a"), api, allow_unknown_type=True)
+        await it.create()
+
+        found = [one async for one in api.get(short_name(target))]
+
+    assert [(one.kind.lower(), one.name) for one in found] == [("gadget", "a")]
+    assert found[0].namespaced

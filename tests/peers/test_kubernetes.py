@@ -1,0 +1,249 @@
+"""The official client, which blocks: reads, writes, custom resources, dynamic client."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from kubernetes import client, config, dynamic, utils
+from official_clients import APPLY, JSON_PATCH, MERGE_PATCH, established
+from peer_servers import (
+    config_map,
+    definition,
+    deployment,
+    gadget,
+    in_a_thread,
+    kubeconfig_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from contract_servers import ServerUnderTest
+
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+
+
+@pytest.fixture
+def api(target: ServerUnderTest, tmp_path: Path) -> Iterator[Any]:
+    file = kubeconfig_of(target, tmp_path)
+    with config.new_client_from_config(config_file=str(file)) as it:
+        yield it
+
+
+@pytest.fixture
+def core(api: Any) -> Any:
+    return client.CoreV1Api(api)
+
+
+@pytest.fixture
+def place(target: ServerUnderTest) -> str:
+    return target.namespace
+
+
+@in_a_thread
+def test_an_object_lives_and_goes(core: Any, place: str) -> None:
+    metadata = client.V1ObjectMeta(name="a", labels={"is": "a"})
+    body = client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
+    made = core.create_namespaced_config_map(place, body)
+    got = core.read_namespaced_config_map("a", place)
+    got.data = {"colour": "green"}
+    replaced = core.replace_namespaced_config_map("a", place, got)
+    found = core.list_namespaced_config_map(place, label_selector="is=a")
+    core.delete_namespaced_config_map("a", place)
+
+    assert isinstance(made, client.V1ConfigMap)
+    assert made.metadata.uid == got.metadata.uid
+    assert [it.data for it in found.items] == [{"colour": "green"}]
+    assert [it.metadata for it in found.items] == [replaced.metadata]
+    assert core.list_namespaced_config_map(place).items == []
+
+
+@in_a_thread
+def test_a_configuration_need_not_be_a_file(target: ServerUnderTest) -> None:
+    given = client.Configuration(
+        host=target.url,
+        api_key={"authorization": target.token},
+        api_key_prefix={"authorization": "Bearer"},
+        ssl_ca_cert=target.ca or None,
+    )
+    with client.ApiClient(given) as api:
+        core = client.CoreV1Api(api)
+        core.create_namespaced_config_map(target.namespace, config_map("a"))
+
+        found = core.list_namespaced_config_map(target.namespace)
+
+    assert [it.metadata.name for it in found.items] == ["a"]
+
+
+@in_a_thread
+def test_an_error_has_the_status_of_the_server(core: Any, place: str) -> None:
+    old = core.create_namespaced_config_map(place, config_map("a"))
+    core.patch_namespaced_config_map("a", place, {"data": {"k": "v"}})
+
+    with pytest.raises(client.ApiException) as conflict:
+        core.replace_namespaced_config_map("a", place, old)
+
+    with pytest.raises(client.ApiException) as missing:
+        core.read_namespaced_config_map("b", place)
+
+    assert (conflict.value.status, conflict.value.reason) == (409, "Conflict")
+    assert '"reason":"Conflict"' in conflict.value.body
+    assert (missing.value.status, missing.value.reason) == (404, "Not Found")
+
+
+@in_a_thread
+def test_every_kind_of_patch_is_understood(core: Any, place: str) -> None:
+    core.create_namespaced_config_map(place, config_map("a", colour="red", size="3"))
+
+    def patched(body: Any, **options: Any) -> Any:
+        changed = core.patch_namespaced_config_map("a", place, body, **options)
+        return dict(changed.data)
+
+    assert patched({"data": {"size": "4"}}) == {"colour": "red", "size": "4"}
+    merge = {"data": {"size": None}}
+    assert patched(merge, _content_type=MERGE_PATCH) == {"colour": "red"}
+    operations = [{"op": "add", "path": "/data/n", "value": "1"}]
+    assert patched(operations) == {"colour": "red", "n": "1"}
+    operations[0]["value"] = "2"
+    assert patched(operations, _content_type=JSON_PATCH)["n"] == "2"
+    applied = patched(
+        config_map("a", colour="blue"),
+        _content_type=APPLY,
+        field_manager="me",
+        force=True,
+    )
+    assert applied == {"colour": "blue", "n": "2"}
+
+
+@in_a_thread
+def test_a_deployment_has_a_status_and_a_scale(api: Any, place: str) -> None:
+    apps = client.AppsV1Api(api)
+    apps.create_namespaced_deployment(place, deployment("a"))
+
+    scale = apps.read_namespaced_deployment_scale("a", place)
+    scale.spec.replicas = 5
+    apps.replace_namespaced_deployment_scale("a", place, scale)
+    status = {"status": {"observedGeneration": 2, "replicas": 5}}
+    apps.patch_namespaced_deployment_status("a", place, status)
+
+    got = apps.read_namespaced_deployment("a", place)
+    assert (got.spec.replicas, got.status.replicas) == (5, 5)
+    assert (got.metadata.generation, got.status.observed_generation) == (2, 2)
+
+
+@in_a_thread
+def test_a_yaml_file_is_created_or_says_what_failed(
+    api: Any, core: Any, place: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([config_map("a"), deployment("b")]))
+
+    utils.create_from_yaml(api, str(file), namespace=place)
+    with pytest.raises(utils.FailToCreateError, match="already exists"):
+        utils.create_from_yaml(api, str(file), namespace=place)
+
+    found = client.AppsV1Api(api).list_namespaced_deployment(place)
+    assert core.read_namespaced_config_map("a", place).metadata.labels == {"is": "a"}
+    assert [it.metadata.name for it in found.items] == ["b"]
+
+
+@in_a_thread
+def test_a_conflict_is_retried_until_it_is_none(core: Any, place: str) -> None:
+    stale = core.create_namespaced_config_map(place, config_map("a"))
+    core.patch_namespaced_config_map("a", place, {"data": {"other": "1"}})
+    tries = []
+
+    def write() -> Any:
+        tries.append(1)
+        it = stale
+        if len(tries) > 1:
+            it = core.read_namespaced_config_map("a", place)
+
+        it.data = {**(it.data or {}), "mine": "1"}
+        return core.replace_namespaced_config_map("a", place, it)
+
+    changed = utils.retry_on_conflict(write)
+
+    assert len(tries) == 2
+    assert changed.data == {"mine": "1", "other": "1"}
+
+
+# --------------------------------------------------------------- custom resources
+
+
+@contextmanager
+def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
+    """Define gadgets until the test is over; yields where they are."""
+    extensions = client.ApiextensionsV1Api(api)
+    body = definition(target)
+    name = body["metadata"]["name"]
+    made = extensions.create_custom_resource_definition(body)
+    try:
+        while not established(made):
+            made = extensions.read_custom_resource_definition(name)
+
+        yield {
+            "group": body["spec"]["group"],
+            "version": "v1",
+            "namespace": target.namespace,
+            "plural": "gadgets",
+        }
+    finally:
+        extensions.delete_custom_resource_definition(name)
+
+
+@in_a_thread
+def test_objects_of_a_new_kind_are_read_and_written(
+    api: Any, target: ServerUnderTest
+) -> None:
+    custom = client.CustomObjectsApi(api)
+    with defined(api, target) as where:
+        custom.create_namespaced_custom_object(**where, body=gadget(target, "a"))
+        status = {"status": {"replicas": 1}}
+        custom.patch_namespaced_custom_object_status(
+            **where, name="a", body=status, _content_type=MERGE_PATCH
+        )
+        more = {"spec": {"replicas": 7}}
+        custom.patch_namespaced_custom_object_scale(
+            **where, name="a", body=more, _content_type=MERGE_PATCH
+        )
+        found = custom.list_namespaced_custom_object(**where)
+
+    assert [(it["spec"], it["status"]) for it in found["items"]] == [
+        ({"replicas": 7}, {"replicas": 1})
+    ]
+
+
+@in_a_thread
+def test_the_dynamic_client_reads_and_writes_any_kind(
+    api: Any, target: ServerUnderTest, tmp_path: Path
+) -> None:
+    place = target.namespace
+    it = dynamic.DynamicClient(api, cache_file=str(tmp_path / "cache"))
+    with defined(api, target) as where:
+        group_version = f"{where['group']}/v1"
+        gadgets = it.resources.get(api_version=group_version, kind="Gadget")
+        gadgets.create(body=gadget(target, "a"), namespace=place)
+        applied = gadgets.server_side_apply(
+            body={**gadget(target, "a"), "spec": {"replicas": 3}},
+            namespace=place,
+            field_manager="me",
+            force_conflicts=True,
+        )
+        gadgets.status.patch(
+            body={"metadata": {"name": "a"}, "status": {"replicas": 1}},
+            namespace=place,
+            content_type=MERGE_PATCH,
+        )
+        found = gadgets.get(namespace=place)
+        maps = it.resources.get(api_version="v1", kind="ConfigMap")
+        maps.create(body=config_map("a"), namespace=place)
+        maps.delete(name="a", namespace=place)
+
+    assert applied.spec.replicas == 3
+    assert [one.status.replicas for one in found.items] == [1]
+    assert maps.get(namespace=place).items == []

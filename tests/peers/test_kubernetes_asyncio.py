@@ -1,0 +1,306 @@
+"""kubernetes_asyncio and kubernetes.aio read and write: models, patches, subresources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from official_clients import (
+    APPLY,
+    ASYNC_CLIENTS,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    connected,
+)
+from peer_servers import config_map, deployment, kubeconfig_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from contract_servers import ServerUnderTest
+
+
+@pytest.fixture(params=ASYNC_CLIENTS)
+async def k(
+    request: pytest.FixtureRequest, target: ServerUnderTest, tmp_path: Path
+) -> AsyncIterator[Any]:
+    async with connected(request.param, kubeconfig_of(target, tmp_path)) as it:
+        yield it
+
+
+@pytest.fixture
+def place(target: ServerUnderTest) -> str:
+    return target.namespace
+
+
+async def names(k: Any, place: str, **options: Any) -> list[str]:
+    found = await k.core.list_namespaced_config_map(place, **options)
+    return [it.metadata.name for it in found.items]
+
+
+# ------------------------------------------------------------------------ reading
+
+
+async def test_what_was_created_is_got_as_it_is(k: Any, place: str) -> None:
+    metadata = k.client.V1ObjectMeta(name="a", labels={"is": "a"})
+    body = k.client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
+    made = await k.core.create_namespaced_config_map(place, body)
+
+    got = await k.core.read_namespaced_config_map("a", place)
+
+    assert isinstance(got, k.client.V1ConfigMap)
+    assert got == made
+    assert got.data == {"colour": "red"}
+    assert got.metadata.namespace == place
+    assert got.metadata.creation_timestamp.tzinfo is not None
+
+
+async def test_lists_come_in_pages(k: Any, place: str) -> None:
+    for name in "abc":
+        await k.core.create_namespaced_config_map(place, config_map(name))
+
+    page = await k.core.list_namespaced_config_map(place, limit=2)
+    left = page.metadata.remaining_item_count
+    # Each of the two has its own name for a word that Python reserves.
+    token = next(
+        getattr(page.metadata, name)
+        for name in ("_continue", "var_continue")
+        if hasattr(page.metadata, name)
+    )
+    rest = await k.core.list_namespaced_config_map(place, limit=2, _continue=token)
+
+    assert [it.metadata.name for it in page.items] == ["a", "b"]
+    assert left == 1
+    assert [it.metadata.name for it in rest.items] == ["c"]
+    assert rest.metadata.resource_version == page.metadata.resource_version
+
+
+async def test_lists_are_narrowed_by_labels_or_fields(k: Any, place: str) -> None:
+    for name in "abc":
+        await k.core.create_namespaced_config_map(place, config_map(name))
+
+    everywhere = await k.core.list_config_map_for_all_namespaces(
+        field_selector=f"metadata.namespace={place}"
+    )
+
+    assert await names(k, place, label_selector="is in (a, c)") == ["a", "c"]
+    assert await names(k, place, field_selector="metadata.name=b") == ["b"]
+    assert [it.metadata.name for it in everywhere.items] == ["a", "b", "c"]
+
+
+async def test_a_pod_is_read_with_its_defaults(k: Any, place: str) -> None:
+    container = k.client.V1Container(name="main", image="registry.example/app:1")
+    pod = k.client.V1Pod(
+        metadata=k.client.V1ObjectMeta(name="a"),
+        spec=k.client.V1PodSpec(containers=[container]),
+    )
+
+    made = await k.core.create_namespaced_pod(place, pod)
+
+    assert (made.status.phase, made.status.qos_class) == ("Pending", "BestEffort")
+    assert made.spec.termination_grace_period_seconds == 30
+    assert made.spec.containers[0].image_pull_policy == "IfNotPresent"
+
+
+async def test_the_server_describes_itself(k: Any) -> None:
+    version = await k.client.VersionApi(k.api).get_code()
+    groups = await k.client.ApisApi(k.api).get_api_versions()
+    resources = await k.apps.get_api_resources()
+
+    assert (version.major, version.minor) == ("1", "36")
+    assert {"apps", "batch", "example.com"} <= {it.name for it in groups.groups}
+    scaled = next(it for it in resources.resources if it.name == "deployments/scale")
+    assert (scaled.kind, scaled.group) == ("Scale", "autoscaling")
+
+
+async def test_a_configuration_need_not_be_a_file(
+    k: Any, target: ServerUnderTest
+) -> None:
+    given = k.client.Configuration(host=target.url)
+    given.api_key["BearerToken"] = target.token
+    given.api_key_prefix["BearerToken"] = "Bearer"
+    given.ssl_ca_cert = target.ca or None
+    async with k.client.ApiClient(given) as api:
+        found = await k.client.CoreV1Api(api).list_namespace()
+
+    assert target.namespace in {it.metadata.name for it in found.items}
+
+
+async def test_a_wrong_token_is_not_taken(k: Any, target: ServerUnderTest) -> None:
+    k.api.configuration.api_key["BearerToken"] = "somebody-else"
+
+    with pytest.raises(k.client.ApiException) as caught:
+        await names(k, target.namespace)
+
+    assert (caught.value.status, caught.value.reason) == (401, "Unauthorized")
+
+
+# ------------------------------------------------------------------------ writing
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        (JSON_PATCH, [{"op": "replace", "path": "/data/colour", "value": "blue"}]),
+        (MERGE_PATCH, {"data": {"colour": "blue", "size": None}}),
+        (STRATEGIC_PATCH, {"data": {"colour": "blue"}}),
+        (None, {"data": {"colour": "blue"}}),
+        (None, [{"op": "replace", "path": "/data/colour", "value": "blue"}]),
+    ],
+    ids=["json", "merge", "strategic", "unnamed", "unnamed-list"],
+)
+async def test_a_patch_changes_what_it_names(
+    k: Any, place: str, kind: str | None, patch: Any
+) -> None:
+    options = {} if kind is None else {"_content_type": kind}
+    body = config_map("a", colour="red", shape="round")
+    await k.core.create_namespaced_config_map(place, body)
+
+    changed = await k.core.patch_namespaced_config_map("a", place, patch, **options)
+
+    assert changed.data == {"colour": "blue", "shape": "round"}
+
+
+async def test_a_strategic_patch_finds_a_container_by_its_name(
+    k: Any, place: str
+) -> None:
+    await k.apps.create_namespaced_deployment(place, deployment("a"))
+    containers = [{"name": "log", "image": "registry.example/log:2"}]
+    patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+
+    changed = await k.apps.patch_namespaced_deployment("a", place, patch)
+
+    assert [it.image for it in changed.spec.template.spec.containers] == [
+        "registry.example/web:1",
+        "registry.example/log:2",
+    ]
+
+
+async def test_what_is_applied_no_more_goes(k: Any, place: str) -> None:
+    options = {"_content_type": APPLY, "field_manager": "me"}
+    first, then = config_map("a", colour="red", size="3"), config_map("a", colour="red")
+
+    made = await k.core.patch_namespaced_config_map("a", place, first, **options)
+    changed = await k.core.patch_namespaced_config_map("a", place, then, **options)
+
+    assert made.data == {"colour": "red", "size": "3"}
+    assert changed.data == {"colour": "red"}
+    assert [it.operation for it in changed.metadata.managed_fields] == ["Apply"]
+
+
+async def test_another_applier_is_in_conflict_until_it_insists(
+    k: Any, place: str
+) -> None:
+    mine = {"_content_type": APPLY, "field_manager": "me"}
+    yours = {"_content_type": APPLY, "field_manager": "you"}
+    red, blue = config_map("a", colour="red"), config_map("a", colour="blue")
+    await k.core.patch_namespaced_config_map("a", place, red, **mine)
+
+    with pytest.raises(k.client.ApiException, match='conflict with \\\\"me\\\\"'):
+        await k.core.patch_namespaced_config_map("a", place, blue, **yours)
+
+    changed = await k.core.patch_namespaced_config_map(
+        "a", place, blue, **yours, force=True
+    )
+    assert changed.data == {"colour": "blue"}
+
+
+async def test_a_replacement_is_refused_once_the_version_is_old(
+    k: Any, place: str
+) -> None:
+    old = await k.core.create_namespaced_config_map(place, config_map("a"))
+    new = await k.core.read_namespaced_config_map("a", place)
+    new.data = {"colour": "green"}
+    await k.core.replace_namespaced_config_map("a", place, new)
+
+    with pytest.raises(k.client.ApiException, match="has been modified") as caught:
+        await k.core.replace_namespaced_config_map("a", place, old)
+
+    assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+
+
+async def test_deleting_is_one_or_many(k: Any, place: str) -> None:
+    for name in "abc":
+        await k.core.create_namespaced_config_map(place, config_map(name))
+
+    await k.core.delete_namespaced_config_map("a", place)
+    await k.core.delete_collection_namespaced_config_map(
+        place, label_selector="is in (b)"
+    )
+
+    assert await names(k, place) == ["c"]
+    with pytest.raises(k.client.ApiException) as caught:
+        await k.core.read_namespaced_config_map("a", place)
+
+    assert (caught.value.status, caught.value.reason) == (404, "Not Found")
+
+
+async def test_a_pod_is_deleted_with_options(k: Any, place: str) -> None:
+    spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
+    body = {"metadata": {"name": "a"}, "spec": spec}
+    made = await k.core.create_namespaced_pod(place, body)
+    options = k.client.V1DeleteOptions(
+        grace_period_seconds=0,
+        preconditions=k.client.V1Preconditions(uid=made.metadata.uid),
+    )
+
+    gone = await k.core.delete_namespaced_pod("a", place, body=options)
+
+    assert gone.metadata.uid == made.metadata.uid
+    assert (await k.core.list_namespaced_pod(place)).items == []
+
+
+async def test_a_status_is_patched_apart_from_the_rest(k: Any, place: str) -> None:
+    await k.apps.create_namespaced_deployment(place, deployment("a"))
+    patch = {"spec": {"replicas": 9}, "status": {"observedGeneration": 1}}
+
+    changed = await k.apps.patch_namespaced_deployment_status("a", place, patch)
+
+    assert changed.status.observed_generation == 1
+    assert changed.spec.replicas == 2
+
+
+async def test_a_deployment_is_scaled(k: Any, place: str) -> None:
+    await k.apps.create_namespaced_deployment(place, deployment("a"))
+    scale = await k.apps.read_namespaced_deployment_scale("a", place)
+    assert (scale.spec.replicas, scale.status.selector) == (2, "app=a")
+
+    scale.spec.replicas = 5
+    await k.apps.replace_namespaced_deployment_scale("a", place, scale)
+    await k.apps.patch_namespaced_deployment_scale(
+        "a", place, {"spec": {"replicas": 6}}
+    )
+
+    got = await k.apps.read_namespaced_deployment("a", place)
+    assert got.spec.replicas == 6
+
+
+async def test_a_yaml_file_is_created_piece_by_piece(
+    k: Any, place: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([config_map("a"), deployment("b")]))
+
+    await k.utils.create_from_yaml(k.api, str(file), namespace=place)
+
+    assert await names(k, place) == ["a"]
+    found = await k.apps.list_namespaced_deployment(place)
+    assert [it.metadata.name for it in found.items] == ["b"]
+
+
+async def test_rights_are_asked_for(k: Any, target: ServerUnderTest) -> None:
+    attributes = k.client.V1ResourceAttributes(
+        namespace=target.namespace, verb="delete", resource="pods"
+    )
+    review = k.client.V1SelfSubjectAccessReview(
+        spec=k.client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
+    )
+
+    answer = await k.client.AuthorizationV1Api(k.api).create_self_subject_access_review(
+        review
+    )
+
+    assert answer.status.allowed is True

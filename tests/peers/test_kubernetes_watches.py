@@ -1,0 +1,211 @@
+"""The official client, which blocks: its Watch, and its SharedInformer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from queue import Queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kubernetes import client, config, informer, watch
+from official_clients import told
+from peer_servers import (
+    ADDED_CHANGED_DELETED,
+    config_map,
+    in_a_thread,
+    kubeconfig_of,
+)
+
+from aioinformer.testing import APIServer, faults
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from contract_servers import ServerUnderTest
+
+pytestmark = [pytest.mark.realtime, pytest.mark.looptime(False)]
+
+# Far more than anything here needs, so that only what hangs fails.
+PATIENCE_SECONDS = 20
+
+
+@pytest.fixture
+def core(target: ServerUnderTest, tmp_path: Path) -> Iterator[Any]:
+    file = kubeconfig_of(target, tmp_path)
+    with config.new_client_from_config(config_file=str(file)) as api:
+        yield client.CoreV1Api(api)
+
+
+@pytest.fixture
+def place(target: ServerUnderTest) -> str:
+    return target.namespace
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as it:
+        yield it
+
+
+@pytest.fixture
+def ours(server: APIServer, tmp_path: Path) -> Iterator[Any]:
+    file = server.kubeconfig(tmp_path / "config")
+    with config.new_client_from_config(config_file=str(file)) as api:
+        yield client.CoreV1Api(api)
+
+
+def live(core: Any, place: str, name: str) -> None:
+    """Let an object come, change and go."""
+    core.create_namespaced_config_map(place, config_map(name))
+    core.patch_namespaced_config_map(name, place, {"data": {"k": "v"}})
+    core.delete_namespaced_config_map(name, place)
+
+
+# -------------------------------------------------------------------------- Watch
+
+
+@in_a_thread
+def test_a_watch_tells_models_and_ends_in_time(core: Any, place: str) -> None:
+    listed = core.list_namespaced_config_map(place)
+    live(core, place, "a")
+    version = listed.metadata.resource_version
+
+    stream = watch.Watch().stream(
+        core.list_namespaced_config_map,
+        place,
+        resource_version=version,
+        timeout_seconds=1,
+    )
+    seen = list(stream)
+
+    assert told(seen) == ADDED_CHANGED_DELETED
+    assert {type(it["object"]) for it in seen} == {client.V1ConfigMap}
+    assert [it["object"].data for it in seen[1:]] == [{"k": "v"}] * 2
+
+
+@in_a_thread
+def test_a_watch_is_stopped_from_within(core: Any, place: str) -> None:
+    for name in "abc":
+        core.create_namespaced_config_map(place, config_map(name))
+
+    watcher, seen = watch.Watch(), []
+    for event in watcher.stream(core.list_namespaced_config_map, place):
+        seen.append(event)
+        if len(seen) == 2:
+            watcher.stop()
+
+    assert {kind for kind, _ in told(seen)} == {"ADDED"}
+    assert len(seen) == 2
+
+
+@in_a_thread
+def test_initial_events_end_with_a_bookmark(core: Any, place: str) -> None:
+    core.create_namespaced_config_map(place, config_map("a"))
+    watcher = watch.Watch()
+    stream = watcher.stream(
+        core.list_namespaced_config_map,
+        place,
+        allow_watch_bookmarks=True,
+        send_initial_events=True,
+        resource_version_match="NotOlderThan",
+        timeout_seconds=1,
+    )
+
+    seen = list(stream)
+
+    assert [it["type"] for it in seen] == ["ADDED", "BOOKMARK"]
+    mark = seen[1]["raw_object"]["metadata"]
+    assert mark["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert watcher.resource_version == mark["resourceVersion"]
+
+
+@in_a_thread
+def test_a_version_that_is_too_old_is_an_error(core: Any) -> None:
+    custom = client.CustomObjectsApi(core.api_client)
+    where = {"group": "example.com", "version": "v1", "plural": "widgets"}
+
+    stream = watch.Watch().stream(
+        custom.list_cluster_custom_object, **where, resource_version="1"
+    )
+    with pytest.raises(client.ApiException, match="too old resource version") as caught:
+        next(stream)
+
+    assert caught.value.status == 410
+
+
+@in_a_thread
+def test_a_watch_that_is_cut_off_goes_on_where_it_was(
+    server: APIServer, ours: Any
+) -> None:
+    for name in "ab":
+        ours.create_namespaced_config_map("default", config_map(name))
+
+    server.faults.add(faults.End(after_events=1))
+    watcher, seen = watch.Watch(), []
+    for event in watcher.stream(ours.list_namespaced_config_map, "default"):
+        seen.append(event)
+        if len(seen) == 2:
+            watcher.stop()
+
+    assert told(seen) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+# ----------------------------------------------------------------------- informer
+
+
+@contextmanager
+def informed(core: Any, place: str, **options: Any) -> Iterator[tuple[Any, Queue[Any]]]:
+    """Run an informer of config maps; yields it, and what its handlers hear."""
+    it = informer.SharedInformer(
+        core.list_namespaced_config_map, namespace=place, **options
+    )
+    heard: Queue[tuple[str, str]] = Queue()
+    for kind in (informer.ADDED, informer.MODIFIED, informer.DELETED):
+        it.add_event_handler(
+            kind, lambda obj, kind=kind: heard.put((kind, obj.metadata.name))
+        )
+    it.add_event_handler(
+        informer.ERROR, lambda error: heard.put(("ERROR", str(error.status)))
+    )
+    it.start()
+    try:
+        yield it, heard
+    finally:
+        it.stop()
+
+
+def next_of(heard: Queue[Any], count: int) -> list[Any]:
+    return [heard.get(timeout=PATIENCE_SECONDS) for _ in range(count)]
+
+
+@in_a_thread
+def test_an_informer_keeps_what_it_lists_and_hears(core: Any, place: str) -> None:
+    core.create_namespaced_config_map(place, config_map("before"))
+    with informed(core, place) as (it, heard):
+        assert next_of(heard, 1) == [("ADDED", "before")]
+
+        live(core, place, "a")
+        assert next_of(heard, 3) == ADDED_CHANGED_DELETED
+
+        core.create_namespaced_config_map(place, config_map("b"))
+        assert next_of(heard, 1) == [("ADDED", "b")]
+        assert sorted(it.cache.list_keys()) == [f"{place}/b", f"{place}/before"]
+
+
+@in_a_thread
+def test_an_informer_lists_again_after_410(server: APIServer, ours: Any) -> None:
+    ours.create_namespaced_config_map("default", config_map("a"))
+    server.faults.add(faults.Gone(verb="watch"))
+    with informed(ours, "default") as (it, heard):
+        # What it has already is told again, as if it had changed.
+        expected = [("ADDED", "a"), ("ERROR", "410"), ("MODIFIED", "a")]
+        assert next_of(heard, 3) == expected
+
+        ours.create_namespaced_config_map("default", config_map("b"))
+        assert next_of(heard, 1) == [("ADDED", "b")]
+        assert it.cache.get_by_key("default/b").metadata.labels == {"is": "b"}
+
+    asked = Counter(one.verb for one in server.requests)
+    assert (asked["list"], asked["watch"]) == (2, 2)

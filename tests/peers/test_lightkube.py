@@ -1,0 +1,320 @@
+"""lightkube reads and writes: typed objects, patches of each kind, subresources."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from lightkube import ApiError, AsyncClient, KubeConfig, codecs
+from lightkube.config.models import Cluster, User
+from lightkube.generic_resource import (
+    async_load_in_cluster_generic_resources,
+    get_generic_resource,
+)
+from lightkube.models.apps_v1 import DeploymentStatus
+from lightkube.models.autoscaling_v1 import ScaleSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod
+from lightkube.types import PatchType
+from peer_servers import config_map, definition, deployment, gadget, kubeconfig_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from contract_servers import ServerUnderTest
+
+
+@pytest.fixture
+async def client(target: ServerUnderTest, tmp_path: Path) -> AsyncIterator[AsyncClient]:
+    config = KubeConfig.from_file(str(kubeconfig_of(target, tmp_path)))
+    async with AsyncClient(config, field_manager="lightkube", trust_env=False) as it:
+        yield it
+
+
+def a_map(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, labels={"is": name}), data=data)
+
+
+async def names(client: AsyncClient, **options: object) -> list[str]:
+    found = client.list(ConfigMap, **options)
+    return [it.metadata.name async for it in found]
+
+
+# ------------------------------------------------------------------------ reading
+
+
+async def test_what_was_created_is_got_as_it_is(
+    client: AsyncClient, target: ServerUnderTest
+) -> None:
+    made = await client.create(a_map("a", colour="red"))
+
+    got = await client.get(ConfigMap, name="a")
+
+    assert got == made
+    assert got.data == {"colour": "red"}
+    assert got.metadata.namespace == target.namespace
+    assert got.metadata.managedFields[0].manager == "lightkube"
+
+
+async def test_lists_come_in_pages_by_labels_or_by_fields(client: AsyncClient) -> None:
+    for name in "abc":
+        await client.create(a_map(name))
+
+    assert await names(client, chunk_size=1) == ["a", "b", "c"]
+    assert await names(client, labels={"is": ["a", "c"]}) == ["a", "c"]
+    assert await names(client, fields={"metadata.name": "b"}) == ["b"]
+    assert await names(client, namespace="*", labels={"is": "nothing"}) == []
+
+
+async def test_a_list_tells_its_version(client: AsyncClient) -> None:
+    made = await client.create(a_map("a"))
+    found = client.list(ConfigMap)
+
+    items = [it async for it in found]
+
+    assert items == [made]
+    assert int(found.resourceVersion) >= int(made.metadata.resourceVersion or 0)
+
+
+async def test_the_defaults_of_a_pod_are_read(client: AsyncClient) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "main", "image": "registry.example/app:1"}]},
+    }
+    made = await client.create(codecs.from_dict(body))
+
+    assert isinstance(made, Pod)
+    assert (made.status.phase, made.status.qosClass) == ("Pending", "BestEffort")
+    assert made.spec.restartPolicy == "Always"
+    assert made.spec.containers[0].imagePullPolicy == "IfNotPresent"
+
+
+async def test_namespaces_are_in_no_namespace(
+    client: AsyncClient, target: ServerUnderTest
+) -> None:
+    got = await client.get(Namespace, target.namespace)
+
+    assert got.status.phase == "Active"
+
+
+async def test_a_configuration_need_not_be_a_file(target: ServerUnderTest) -> None:
+    config = KubeConfig.from_one(
+        cluster=Cluster(server=target.url, certificate_auth=target.ca or None),
+        user=User(token=target.token),
+        namespace=target.namespace,
+    )
+    async with AsyncClient(config, trust_env=False) as client:
+        await client.create(a_map("a"))
+
+        assert await names(client) == ["a"]
+
+
+async def test_somebody_without_rights_is_told_so(
+    target: ServerUnderTest, tmp_path: Path
+) -> None:
+    file = kubeconfig_of(target, tmp_path, token=target.user_token)
+    config = KubeConfig.from_file(str(file))
+    async with AsyncClient(config, trust_env=False) as client:
+        with pytest.raises(ApiError, match='User "alice" cannot list') as caught:
+            await names(client)
+
+    assert caught.value.status.reason == "Forbidden"
+
+
+# ------------------------------------------------------------------------ writing
+
+
+async def test_objects_of_a_yaml_file_are_created(client: AsyncClient) -> None:
+    text = codecs.dump_all_yaml(
+        [
+            codecs.from_dict(config_map("a", colour="red")),
+            codecs.from_dict(deployment("b")),
+        ]
+    )
+
+    for it in codecs.load_all_yaml(text):
+        await client.create(it)
+
+    assert (await client.get(ConfigMap, "a")).data == {"colour": "red"}
+    made = await client.get(Deployment, "b")
+    assert made.spec.replicas == 2
+
+
+async def test_a_replacement_is_refused_once_the_version_is_old(
+    client: AsyncClient,
+) -> None:
+    old = await client.create(a_map("a", colour="red"))
+    new = await client.get(ConfigMap, "a")
+    new.data = {"colour": "green"}
+    new = await client.replace(new)
+    assert new.data == {"colour": "green"}
+
+    with pytest.raises(ApiError) as caught:
+        await client.replace(old)
+
+    status = caught.value.status
+    assert (status.code, status.reason) == (409, "Conflict")
+    assert (status.details.name, status.details.kind) == ("a", "configmaps")
+
+
+@pytest.mark.parametrize(
+    ("patch_type", "patch"),
+    [
+        (PatchType.JSON, [{"op": "replace", "path": "/data/colour", "value": "blue"}]),
+        (PatchType.MERGE, {"data": {"colour": "blue", "size": None}}),
+        (PatchType.STRATEGIC, {"data": {"colour": "blue"}}),
+    ],
+    ids=["json", "merge", "strategic"],
+)
+async def test_a_patch_changes_what_it_names(
+    client: AsyncClient, patch_type: PatchType, patch: dict[str, object]
+) -> None:
+    await client.create(a_map("a", colour="red", shape="round"))
+
+    changed = await client.patch(ConfigMap, "a", patch, patch_type=patch_type)
+
+    assert changed.data == {"colour": "blue", "shape": "round"}
+
+
+async def test_a_strategic_patch_finds_a_container_by_its_name(
+    client: AsyncClient,
+) -> None:
+    await client.create(codecs.from_dict(deployment("a")))
+    containers = [{"name": "log", "image": "registry.example/log:2"}]
+    patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+
+    changed = await client.patch(Deployment, "a", patch)
+
+    assert [it.image for it in changed.spec.template.spec.containers] == [
+        "registry.example/web:1",
+        "registry.example/log:2",
+    ]
+
+
+async def test_labels_are_set_one_by_one(client: AsyncClient) -> None:
+    await client.create(a_map("a"))
+
+    changed = await client.set(ConfigMap, "a", labels={"env": "prod", "is": None})
+
+    assert changed.metadata.labels == {"env": "prod"}
+
+
+async def test_what_is_applied_no_more_goes(client: AsyncClient) -> None:
+    config = a_map("a", colour="red", size="3")
+    assert (await client.apply(config)).data == {"colour": "red", "size": "3"}
+
+    config.data = {"colour": "red", "shape": "round"}
+
+    assert (await client.apply(config)).data == {"colour": "red", "shape": "round"}
+
+
+async def test_another_applier_is_in_conflict_until_it_insists(
+    client: AsyncClient,
+) -> None:
+    await client.apply(a_map("a", colour="red"))
+    other = a_map("a", colour="blue")
+
+    with pytest.raises(ApiError) as caught:
+        await client.apply(other, field_manager="other")
+
+    changed = await client.apply(other, field_manager="other", force=True)
+
+    status = caught.value.status
+    assert (status.code, status.reason) == (409, "Conflict")
+    assert [it.field for it in status.details.causes] == [".data.colour"]
+    assert changed.data == {"colour": "blue"}
+
+
+async def test_a_dry_run_changes_nothing(client: AsyncClient) -> None:
+    made = await client.create(a_map("a"), dry_run=True)
+
+    assert made.metadata.uid
+    assert await names(client) == []
+
+
+async def test_deleting_is_one_or_all(client: AsyncClient) -> None:
+    for name in "abc":
+        await client.create(a_map(name))
+
+    await client.delete(ConfigMap, "b")
+    left = await names(client)
+    await client.deletecollection(ConfigMap)
+
+    assert left == ["a", "c"]
+    assert await names(client) == []
+    with pytest.raises(ApiError, match='configmaps "a" not found'):
+        await client.get(ConfigMap, "a")
+
+
+# ------------------------------------------------------------------- subresources
+
+
+async def test_a_status_is_written_apart_from_the_rest(client: AsyncClient) -> None:
+    await client.create(codecs.from_dict(deployment("a")))
+    part = await client.get(Deployment.Status, "a")
+    part.status = DeploymentStatus(observedGeneration=99)
+    part.spec.replicas = 7
+
+    await client.replace(part)
+
+    got = await client.get(Deployment, "a")
+    assert got.status == part.status
+    assert got.spec.replicas == 2
+
+
+async def test_a_deployment_is_scaled(client: AsyncClient) -> None:
+    await client.create(codecs.from_dict(deployment("a")))
+    scale = Deployment.Scale(metadata=ObjectMeta(name="a"), spec=ScaleSpec(replicas=5))
+
+    await client.replace(scale, "a")
+
+    got = await client.get(Deployment.Scale, "a")
+    made = await client.get(Deployment, "a")
+    assert got.spec == ScaleSpec(replicas=5)
+    assert (got.status.replicas, got.status.selector) == (0, "app=a")
+    assert made.spec.replicas == 5
+
+
+# --------------------------------------------------------------- custom resources
+
+
+@asynccontextmanager
+async def defined(client: AsyncClient, target: ServerUnderTest) -> AsyncIterator[None]:
+    """Define gadgets through the client, until the test is over."""
+    body = definition(target)
+    name = body["metadata"]["name"]
+    await client.create(codecs.from_dict(body))
+    try:
+        await client.wait(
+            CustomResourceDefinition, name, for_conditions=["Established"]
+        )
+        await async_load_in_cluster_generic_resources(client)
+        yield
+    finally:
+        await client.delete(CustomResourceDefinition, name)
+
+
+async def test_objects_of_a_new_kind_are_read_and_written(
+    client: AsyncClient, target: ServerUnderTest
+) -> None:
+    body = gadget(target, "a")
+    more = {"spec": {"replicas": 7}}
+    async with defined(client, target):
+        kind = get_generic_resource(body["apiVersion"], "Gadget")
+
+        made = await client.create(kind(body))
+        await client.replace(kind.Status({**made, "status": {"replicas": 1}}), "a")
+        scale = await client.get(kind.Scale, "a")
+        await client.patch(kind.Scale, "a", more, patch_type=PatchType.MERGE)
+        found = [it async for it in client.list(kind)]
+
+    assert (scale.spec.replicas, scale.status.replicas) == (2, 1)
+    assert [(it.metadata.name, it.spec, it.status) for it in found] == [
+        ("a", {"replicas": 7}, {"replicas": 1})
+    ]

@@ -1,0 +1,311 @@
+"""`aioinformer apiserver`: in this process, and as a user starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from conftest import pod
+from processes import PROMPT_SECONDS, Process, start
+
+from aioinformer.cli.apiserver import APIServerOptions, serve
+from aioinformer.cli.commands import aioinformer
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.target import Target
+from aioinformer.cli.workload import NAMESPACES
+from aioinformer.client import Client
+from aioinformer.errors import NotFound, Unauthorized
+from aioinformer.model import resources
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+COMMAND = "from aioinformer.cli.main import main; main()"
+
+
+async def served(options: APIServerOptions, capsys: pytest.CaptureFixture[str]) -> str:
+    """Wait until it serves; returns the URL."""
+    task = asyncio.create_task(serve(options))
+    said = ""
+    while not (url := address(said)):
+        assert not task.done(), task.result()
+        await asyncio.sleep(0.01)
+        said += capsys.readouterr().out
+
+    _running.append(task)
+    return url
+
+
+def address(said: str) -> str:
+    found = re.search(r"http://127\.0\.0\.1:\d+", said)
+    return found[0] if found else ""
+
+
+_running: list[asyncio.Task[int]] = []
+
+
+@pytest.fixture(autouse=True)
+async def stopped() -> AsyncIterator[None]:
+    yield
+    while _running:
+        task = _running.pop()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+async def pods(client: Client) -> list[str]:
+    found = await client.list(PODS)
+    return [f"{it.key} {it.resource_version}" for it in found]
+
+
+async def test_is_empty_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    url = await served(APIServerOptions(port=0), capsys)
+
+    async with Client.from_url(url) as client:
+        assert await pods(client) == []
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 37])
+async def test_has_as_many_pods_as_asked_for(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = await served(APIServerOptions(port=0, pods=count), capsys)
+
+    async with Client.from_url(url) as client:
+        assert len(await pods(client)) == count
+        names = {it.name for it in await client.list(resources.NAMESPACES)}
+
+    assert names.issuperset(NAMESPACES)
+
+
+async def test_creates_no_namespaces_by_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = await served(APIServerOptions(port=0), capsys)
+
+    async with Client.from_url(url) as client:
+        with pytest.raises(NotFound, match="nowhere"):
+            await client.create(PODS, body("a", "nowhere"))
+
+
+async def test_changes_its_pods(capsys: pytest.CaptureFixture[str]) -> None:
+    options = APIServerOptions(port=0, pods=30, changes_per_second=20)
+    url = await served(options, capsys)
+
+    async with Client.from_url(url) as client:
+        before = set(await pods(client))
+        await asyncio.sleep(2)
+        changed = set(await pods(client)) - before
+
+    assert 10 < len(changed) <= 41
+
+
+async def test_goes_on_when_its_pods_are_deleted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = APIServerOptions(port=0, pods=30, changes_per_second=50)
+    url = await served(options, capsys)
+
+    async with Client.from_url(url) as client:
+        for name in NAMESPACES[1:]:
+            await client.delete(resources.NAMESPACES, name)
+
+        await asyncio.sleep(10)
+        left = await pods(client)
+
+    assert not _running[0].done()
+    assert left
+    assert all(it.startswith(f"{NAMESPACES[0]}/") for it in left)
+
+
+async def test_ends_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    options = APIServerOptions(port=0, pods=6, changes_per_second=10, seconds=3)
+    start_time = asyncio.get_running_loop().time()
+
+    assert await serve(options) == 0
+    assert asyncio.get_running_loop().time() - start_time == pytest.approx(3, abs=0.1)
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"Stopped after 3\.0 s: (29|30) changes of our own\.", lines[-1]
+    )
+
+
+async def test_asks_for_its_token(capsys: pytest.CaptureFixture[str]) -> None:
+    url = await served(APIServerOptions(port=0, token="right"), capsys)
+
+    async with Client.from_url(url, token="right") as client:
+        assert await pods(client) == []
+
+    async with Client.from_url(url, token="wrong") as client:
+        with pytest.raises(Unauthorized):
+            await pods(client)
+
+
+# ---------------------------------------------------------------- kubeconfigs
+
+
+async def test_writes_a_kubeconfig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    options = APIServerOptions(port=0, token="right", kubeconfig=str(config))
+    await served(options, capsys)
+
+    async with Target(kubeconfig=str(config)).client() as client:
+        assert await pods(client) == []
+
+    assert config.stat().st_mode & 0o777 == 0o600
+
+
+async def test_says_how_to_use_the_kubeconfig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "my config"
+    await serve(APIServerOptions(port=0, kubeconfig=str(config), seconds=1))
+
+    assert f"export KUBECONFIG='{config}'" in capsys.readouterr().out
+
+
+async def test_replaces_a_kubeconfig_of_its_own(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.touch()
+    for _ in range(2):
+        options = APIServerOptions(port=0, kubeconfig=str(config), seconds=1)
+        assert await serve(options) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("clusters: [{cluster: {server: 'https://prod'}}]", id="another"),
+        pytest.param("clusters: []", id="no-cluster"),
+        pytest.param("just: notes", id="no-kubeconfig"),
+        pytest.param("{", id="no-yaml"),
+        pytest.param("- a", id="a-list"),
+    ],
+)
+async def test_leaves_other_files_alone(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "config"
+    config.write_text(text)
+
+    with pytest.raises(CommandError, match="is left as it is"):
+        await serve(APIServerOptions(port=0, kubeconfig=str(config)))
+
+    assert config.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        pytest.param(".", "Is a directory", id="folder"),
+        pytest.param("missing/config", "No such file", id="no-folder"),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_written_is_told(
+    tmp_path: Path, path: str, reason: str
+) -> None:
+    options = APIServerOptions(port=0, kubeconfig=str(tmp_path / path))
+
+    with pytest.raises(CommandError, match=reason):
+        await serve(options)
+
+
+# ---------------------------------------------------------------- wrong input
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+
+        with pytest.raises(CommandError, match=f"port {port} .* already in use"):
+            await serve(APIServerOptions(port=port))
+
+
+async def test_a_churn_of_nothing_is_told() -> None:
+    with pytest.raises(CommandError, match="give --pods"):
+        await serve(APIServerOptions(port=0, changes_per_second=5))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--port", "-1"],
+        ["--port", "65536"],
+        ["--pods", "-1"],
+        ["--pods", "many"],
+        ["--churn", "-1"],
+        ["--churn", "nan"],
+        ["--for", "0"],
+        ["--token", ""],
+        ["--kubeconfig", " "],
+        ["now"],
+    ],
+    ids="=".join,
+)
+def test_refuses_what_cannot_be(arguments: list[str]) -> None:
+    result = CliRunner().invoke(aioinformer, ["apiserver", *arguments])
+
+    assert result.exit_code == 2
+    assert result.output.splitlines()[-1].startswith("Error: ")
+
+
+def test_says_what_an_empty_token_may_mean() -> None:
+    result = CliRunner().invoke(aioinformer, ["apiserver", "--token", ""])
+
+    assert "leave --token out to ask for none" in result.output
+
+
+# ---------------------------------------------------------------- as a process
+
+
+def command(*arguments: str) -> AbstractAsyncContextManager[Process]:
+    return start("-c", COMMAND, "apiserver", *arguments)
+
+
+def body(name: str, namespace: str) -> dict[str, object]:
+    made = pod(name, namespace)
+    del made["metadata"]["resourceVersion"]
+    return made
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_is_over_soon_after_a_signal(number: signal.Signals) -> None:
+    async with command("--port", "0", "--pods", "20", "--churn", "50") as process:
+        url = address(await process.line("http://"))
+        async with Client.from_url(url) as client:
+            await client.list(PODS)
+
+        process.interrupt(number)
+        end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+    assert end.out.splitlines()[-1].startswith("Stopped after ")
+    assert end.seconds < PROMPT_SECONDS
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_a_taken_port_is_one_line() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        async with command("--port", str(other.getsockname()[1])) as process:
+            end = await process.end()
+
+    assert (end.status, end.out, end.err.count("\n")) == (2, "", 1)
+    assert os.strerror(errno.EADDRINUSE) in end.err

@@ -1,0 +1,107 @@
+"""OpenAPI, beyond what both servers are asked in the contract tests."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer.errors import ApiError
+from aioinformer.model import resources
+from aioinformer.model.resource import Resource
+from aioinformer.testing import openapi
+from aioinformer.testing.calls import Call
+from aioinformer.testing.kinds import Kind, built_in_kinds, custom_kind
+from aioinformer.testing.operations import definition_name, paths_of
+
+if TYPE_CHECKING:
+    from aioinformer.testing.documents import Document
+
+BUILT_IN = {kind.resource: kind for kind in built_in_kinds()}
+THINGS = custom_kind(Resource("x.org", "v1", "things", "Thing"))
+
+
+def ask(*kinds: Kind, path: str = "", **fields: Any) -> Document:
+    call = Call(method="GET", path=f"/openapi/v3{path}", **fields)
+    return openapi.document_at(kinds, call)
+
+
+def index(*kinds: Kind) -> dict[str, str]:
+    paths = json.loads(ask(*kinds).body)["paths"]
+    return {api: it["serverRelativeURL"] for api, it in paths.items()}
+
+
+@pytest.mark.parametrize("kind", built_in_kinds(), ids=lambda it: str(it.resource))
+def test_every_kind_has_a_definition_and_a_list(kind: Kind) -> None:
+    schemas = openapi.schemas_of((kind,))
+
+    assert {definition_name(kind), definition_name(kind, listed=True)} <= set(schemas)
+
+
+def test_a_document_changes_its_address_with_its_kinds() -> None:
+    other = custom_kind(Resource("x.org", "v1", "others", "Other"))
+
+    before, after = index(THINGS), index(THINGS, other)
+
+    assert before.keys() == after.keys() == {"apis/x.org/v1"}
+    assert before != after
+
+
+def test_a_document_is_written_once() -> None:
+    first = ask(THINGS, path="/apis/x.org/v1")
+
+    assert ask(THINGS, path="/apis/x.org/v1").body is first.body
+
+
+def test_documents_of_built_in_kinds_are_the_same_for_all_servers() -> None:
+    assert built_in_kinds() is built_in_kinds()
+
+
+def test_a_kind_is_described_with_the_verbs_that_it_has() -> None:
+    namespaces = paths_of(BUILT_IN[resources.NAMESPACES])
+
+    assert list(namespaces) == [
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/{name}",
+        "/api/v1/namespaces/{name}/status",
+    ]
+    assert set(namespaces["/api/v1/namespaces"]) == {"get", "post", "parameters"}
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [
+        operation["operationId"]
+        for kind in built_in_kinds()
+        for item in paths_of(kind).values()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+
+    assert len(set(names)) == len(names)
+    assert "createCoordinationV1NamespacedLease" in names
+    assert "listRbacAuthorizationV1ClusterRole" in names
+
+
+def test_there_is_no_document_of_version_2() -> None:
+    document = openapi.document_at([THINGS], Call(method="GET", path="/openapi/v2"))
+
+    assert document.status == 404
+
+
+def test_other_formats_than_json_are_refused() -> None:
+    with pytest.raises(ApiError) as caught:
+        ask(THINGS, headers={"Accept": "application/com.github.proto-openapi"})
+
+    assert caught.value.status == 406
+
+
+def test_a_custom_resource_without_a_schema_has_what_every_object_has() -> None:
+    schemas = openapi.schemas_of((THINGS,))
+
+    assert list(schemas["org.x.v1.Thing"]["properties"]) == [
+        "apiVersion",
+        "kind",
+        "metadata",
+    ]
+    assert "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" in schemas

@@ -1,0 +1,290 @@
+"""The pytest plugin, in runs of pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+from processes import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., "Outcome"]
+
+pytestmark = pytest.mark.realtime
+
+PLUGIN = "aioinformer.testing.plugin"
+HEAD = """
+    import asyncio, urllib.request
+    import pytest
+    from aioinformer.model.resource import Resource
+    from aioinformer.model.resources import PODS
+    from aioinformer.testing import APIServer
+
+    WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+
+    def ask(server, path="/readyz"):
+        with urllib.request.urlopen(server.url + path) as answer:
+            return answer.read()
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    out: str
+
+    @property
+    def last(self) -> str:
+        """How many passed and failed, without the seconds."""
+        return self.out.strip().splitlines()[-1].partition(" in ")[0]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run pytest on the text of a test file, with these plugins and no others."""
+
+    def run(text: str, *options: str, plugins: tuple[str, ...]) -> Outcome:
+        file = tmp_path / "test_sample.py"
+        file.write_text(dedent(HEAD) + dedent(text), encoding="utf-8")
+        given = [option for name in (*plugins, PLUGIN) for option in ("-p", name)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-W",
+            "error",
+            "-c",
+            os.devnull,
+        ]
+        done = subprocess.run(
+            [
+                *command,
+                "--rootdir",
+                tmp_path,
+                "--strict-markers",
+                *given,
+                *options,
+                file,
+            ],
+            env={
+                **os.environ,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTHONPATH": str(ROOT),
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        return Outcome(done.stdout + done.stderr)
+
+    return run
+
+
+ASYNCIO = ("pytest_asyncio.plugin",)
+ANYIO = ("anyio.pytest_plugin",)
+LOOP_SCOPE = ("-o", "asyncio_default_fixture_loop_scope=function")
+AUTO = (*LOOP_SCOPE, "-o", "asyncio_mode=auto")
+STRICT = (*LOOP_SCOPE, "-o", "asyncio_mode=strict")
+
+
+@pytest.mark.parametrize(
+    ("mark", "options", "plugins"),
+    [
+        pytest.param("", AUTO, ASYNCIO, id="asyncio-auto"),
+        pytest.param("@pytest.mark.asyncio", STRICT, ASYNCIO, id="asyncio-strict"),
+        pytest.param("@pytest.mark.anyio", (), ANYIO, id="anyio"),
+        pytest.param("@pytest.mark.anyio", STRICT, ANYIO + ASYNCIO, id="anyio-beside"),
+        pytest.param("@pytest.mark.asyncio", STRICT, ANYIO + ASYNCIO, id="both"),
+    ],
+)
+def test_a_server_runs_for_the_test(
+    run: Run, mark: str, options: tuple[str, ...], plugins: tuple[str, ...]
+) -> None:
+    outcome = run(
+        f"""
+        servers = []
+
+        @pytest.fixture(scope="module")
+        def anyio_backend():
+            return "asyncio"
+
+        {mark}
+        async def test_one(apiserver):
+            assert await asyncio.to_thread(ask, apiserver) == b"ok"
+            servers.append(apiserver)
+
+        {mark}
+        async def test_two(apiserver):
+            assert "stopped" in repr(servers[0])
+            assert apiserver is not servers[0]
+            apiserver.create(PODS, {{"metadata": {{"name": "web"}}}})
+
+        def test_after():
+            assert len(servers) == 1
+        """,
+        *options,
+        plugins=plugins,
+    )
+
+    assert outcome.last == "3 passed", outcome.out
+
+
+def test_options_come_from_the_fixture_and_from_markers(run: Run) -> None:
+    outcome = run(
+        """
+        @pytest.fixture
+        def apiserver_options():
+            return {"token": "of-all", "resources": [WIDGETS]}
+
+        async def test_of_the_fixture(apiserver):
+            assert apiserver.token == "of-all"
+            assert apiserver.objects(WIDGETS) == []
+
+        @pytest.mark.apiserver(token="of-the-class", history=7)
+        class TestMarked:
+            @pytest.mark.apiserver(token="of-the-test", auto_namespaces=True)
+            async def test_of_the_marker(self, apiserver):
+                assert apiserver.token == "of-the-test"
+                apiserver.create(PODS, {"metadata": {"name": "web"}}, namespace="new")
+
+            async def test_of_the_class(self, apiserver):
+                assert apiserver.token == "of-the-class"
+        """,
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    assert outcome.last == "3 passed", outcome.out
+
+
+def test_other_fixtures_may_build_on_it(run: Run) -> None:
+    outcome = run(
+        """
+        @pytest.fixture
+        async def client(apiserver):
+            async with apiserver.client() as client:
+                yield client
+
+        async def test_one(apiserver, client):
+            apiserver.create(PODS, {"metadata": {"name": "web"}})
+            assert len(await client.list(PODS)) == 1
+        """,
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    assert outcome.last == "1 passed", outcome.out
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("(tokn='x')", "no options of an APIServer: tokn; there are resources, "),
+        ("(['pods'])", "the marker takes options by name, not (['pods'],)"),
+        ("(watch_seconds=-1)", "the times of an APIServer must be positive"),
+        ("(resources=7)", "'int' object is not iterable"),
+    ],
+)
+def test_options_that_are_none_are_one_clear_error(
+    run: Run, marker: str, message: str
+) -> None:
+    outcome = run(
+        f"""
+        @pytest.mark.apiserver{marker}
+        async def test_one(apiserver):
+            pass
+        """,
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    assert f"\napiserver: {message}" in outcome.out
+    assert "Traceback" not in outcome.out
+    assert outcome.last == "1 error"
+
+
+@pytest.mark.parametrize(
+    ("text", "plugins", "message"),
+    [
+        pytest.param(
+            "async def test_one(apiserver): pass",
+            (),
+            "the fixture needs what runs coroutine tests: install pytest-asyncio",
+            id="nothing-installed",
+        ),
+        pytest.param(
+            "async def test_one(apiserver): pass",
+            ANYIO,
+            "or mark the test with pytest.mark.anyio",
+            id="not-marked",
+        ),
+        pytest.param(
+            "def test_one(apiserver): pass",
+            ASYNCIO,
+            "the fixture is for coroutine tests",
+            id="plain-test",
+        ),
+        pytest.param(
+            """
+            @pytest.fixture
+            def anyio_backend():
+                return "trio"
+
+            @pytest.mark.anyio
+            async def test_one(apiserver): pass
+            """,
+            ANYIO,
+            "the fixture needs the asyncio backend of anyio, not trio",
+            id="trio",
+        ),
+    ],
+)
+def test_what_cannot_run_it_is_told(
+    run: Run, text: str, plugins: tuple[str, ...], message: str
+) -> None:
+    options = AUTO if plugins == ASYNCIO else ()
+    outcome = run(text, *options, plugins=plugins)
+
+    assert f"apiserver: {message}" in outcome.out or message in outcome.out
+    assert "1 error" in outcome.last
+
+
+def test_the_marker_and_the_fixtures_are_documented(run: Run) -> None:
+    markers = run("", "--markers", plugins=()).out
+    fixtures = run("", "--fixtures", "-v", *AUTO, plugins=ASYNCIO).out
+
+    assert "@pytest.mark.apiserver(**options): options of the APIServer" in markers
+    assert "Start an `APIServer` for one test, and stop it afterwards." in fixtures
+
+
+def test_pytest_loads_it_by_its_entry_point() -> None:
+    from importlib.metadata import entry_points
+
+    (found,) = entry_points(group="pytest11", name="aioinformer")
+    assert found.value == PLUGIN
+
+
+def test_loading_it_loads_nothing_of_what_it_starts() -> None:
+    code = f"import sys, {PLUGIN}; print(*sorted(sys.modules))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    loaded = done.stdout.split()
+    assert [name for name in loaded if name.partition(".")[0] == "aioinformer"] == [
+        "aioinformer",
+        "aioinformer.testing",
+        PLUGIN,
+    ]
+    assert not {"aiohttp", "msgspec", "orjson", "yaml", "asyncio"} & set(loaded)
