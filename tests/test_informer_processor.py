@@ -54,18 +54,6 @@ async def test_every_listener_gets_every_event_in_order(processor: Stage) -> Non
     assert two.record == ["b", "c", "d"]
 
 
-async def test_a_batch_can_be_for_some_only(processor: Stage) -> None:
-    one, two = Recorder(), Recorder()
-    first = processor.listen(one)
-    processor.listen(two)
-
-    async with running(processor.run()):
-        processor.publish(events("a"), [first])
-        await settle()
-
-    assert (one.record, two.record) == (["a"], [])
-
-
 async def test_an_empty_batch_is_nothing(processor: Stage) -> None:
     listener = processor.listen(Recorder())
 

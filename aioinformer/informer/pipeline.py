@@ -19,11 +19,11 @@ from aioinformer.informer.notifications import Added, Deleted, Notification, Upd
 from aioinformer.informer.processor import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import NoReturn
 
     from aioinformer.cache.store import Contents, Indexer
-    from aioinformer.informer.processor import Listener, Processor
+    from aioinformer.informer.processor import Processor
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Pipeline"]
@@ -256,27 +256,31 @@ class Pipeline:
             notifications.append(Added(obj))
 
     async def _apply_replacement(self, replacement: Replacement[KubeObject]) -> None:
-        """Put a complete list in place of everything, then tell what changed.
+        """Put a complete list in place of everything, and tell what changed.
 
-        The store changes in one step. Listeners added after it have seen the new
-        content as their snapshot, so only those from before are told the difference.
+        What takes time comes first. Then store and listeners' queues change in one step,
+        so that whoever leaves the informer once the store shows a list has its handlers
+        told of all of it.
         """
-        targets = self._processor.listeners
-        new = replacement.contents
+        old, new = self._indexer.contents, replacement.contents
+        first = not self.synced
+        changes: list[Notification] = []
+        if old.objects and self._processor.listeners:
+            changes = await _difference(old, new, initial=first)
+
         # Perhaps a newer one: that of a bookmark which came behind the list.
         version = self._fifo.applied() or replacement.resource_version
-        old = self._indexer.swap(new, version)
+        self._indexer.swap(new, version)
         if self._committed is new:
             self._committed = None
 
-        self._on_applied()
-
-        first = not self.synced
-        if old.objects:
-            await self._tell_difference(old, new, targets, initial=first)
-        else:
+        if not old.objects:
             content = Snapshot(list(new.objects.values()), initial=first)
-            self._processor.publish(content, targets)
+            self._processor.publish(content)
+
+        # In batches that go as they are delivered.
+        for start in range(0, len(changes), _BATCH):
+            self._processor.publish(changes[start : start + _BATCH])
 
         if first:
             self.synced = True
@@ -288,22 +292,8 @@ class Pipeline:
         # about to look into them.
         replaced = list(old.objects.values())
         del old
-        await release(replaced)
-
-    async def _tell_difference(
-        self,
-        old: Contents[KubeObject],
-        new: Contents[KubeObject],
-        to: Sequence[Listener],
-        *,
-        initial: bool,
-    ) -> None:
-        """Tell what changed: all at once, in batches that go as they are delivered."""
-        changes = await _difference(old, new, initial=initial) if to else []
-        for start in range(0, len(changes), _BATCH):
-            self._processor.publish(changes[start : start + _BATCH], to)
-
         await release(changes)
+        await release(replaced)
 
 
 async def _difference(

@@ -22,7 +22,7 @@ from aioinformer.informer.notifications import Added
 from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from aioinformer.informer.handlers import Handlers, Outcome, RestOfCall
     from aioinformer.informer.notifications import Notification
@@ -370,10 +370,10 @@ class Processor:
             if self._group is None and not self._ended:
                 listener.end()  # it has no task which could say so
 
-    def publish(self, batch: Batch, to: Iterable[Listener] | None = None) -> None:
-        """Queue a batch for all listeners, or for those given. Nobody may change it."""
+    def publish(self, batch: Batch) -> None:
+        """Queue a batch for all listeners. Nobody may change it."""
         now = asyncio.get_running_loop().time()
-        for listener in self._listeners if to is None else to:
+        for listener in self._listeners:
             listener.put(batch, now)
 
     def mark_synced(self) -> None:
