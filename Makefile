@@ -33,10 +33,11 @@ check: $(READY) ## Run every check: format, lint, layers, types, tests, coverage
 	@scripts/check
 
 e2e: $(READY) ## Test against a real kube-apiserver, which it builds: this needs Go
-	@$(BIN)/python tests/e2e/cluster.py run -- $(BIN)/python -m pytest -m e2e $(ARGS)
+	@$(BIN)/python tests/e2e/cluster.py run -- scripts/e2e $(ARGS)
 
-bench: $(READY) ## Measure the machinery on this machine
-	@$(BIN)/python benchmarks/first.py $(ARGS)
+bench: $(READY) ## Measure the machinery on this machine, by all of benchmarks/
+	@set -e; for script in benchmarks/*.py; do \
+	  echo "$$script:" >&2; $(BIN)/python "$$script" $(ARGS); done
 
 clean: ## Remove .venv and everything that tools left here
 	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .import_linter_cache \

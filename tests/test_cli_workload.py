@@ -81,6 +81,26 @@ def test_every_change_changes_the_version() -> None:
     assert len(versions) >= 40
 
 
+def test_a_name_that_somebody_has_taken_is_left_to_them() -> None:
+    first, second = populated(60), populated(60)
+    for _ in range(100):
+        first[1].change()
+
+    mine = names_of(first[0]).keys() - names_of(second[0]).keys()
+    apps = {
+        body["metadata"]["name"]: body["metadata"]["namespace"]
+        for body in second[0].objects(CONFIG_MAPS)
+    }
+    for name in mine:
+        namespace = apps[name.rpartition("-")[0]]
+        second[0].create(PODS, {"metadata": {"name": name}}, namespace=namespace)
+
+    for _ in range(100):
+        second[1].change()
+
+    assert 0 < second[1].changes < first[1].changes
+
+
 def test_two_of_one_seed_do_the_same() -> None:
     first, second = populated(60), populated(60)
     for _, workload in (first, second):

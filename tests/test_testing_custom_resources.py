@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 THINGS = Resource("x.org", "v1", "things", "Thing")
 NEWER = Resource("x.org", "v2", "things", "Thing")
+OTHERS = Resource("x.org", "v1", "others", "Other")
 NAME = "things.x.org"
 NOW = "2026-01-01T00:00:00Z"
 LATER = "2026-01-02T00:00:00Z"
@@ -209,6 +210,37 @@ def test_a_restored_state_has_its_objects_in_all_versions() -> None:
     storage.restore(state)
 
     assert len(server.objects(THINGS)) == len(server.objects(NEWER)) == 1
+
+
+def test_a_restored_state_serves_what_was_served_then() -> None:
+    server = APIServer(resources=[THINGS, NEWER])
+    server.create(THINGS, {"metadata": {"name": "a"}})
+    storage = server._storage
+    state = storage.save()
+    server.unregister(THINGS)
+    server.register(OTHERS)
+
+    storage.restore(state)
+
+    assert storage.find("x.org", "v1", "others") is None
+    server.create(NEWER, {"metadata": {"name": "b"}})
+    assert len(server.objects(THINGS)) == len(server.objects(NEWER)) == 2
+    server.register(OTHERS)
+    assert server.objects(OTHERS) == []
+
+
+def test_a_definition_can_be_changed_again_after_a_restore() -> None:
+    server = APIServer(resources=[THINGS])
+    patch = {"spec": {"names": {"shortNames": ["th"]}}}
+    state = server._storage.save()
+    server.patch(CUSTOM_RESOURCE_DEFINITIONS, NAME, patch)
+
+    server._storage.restore(state)
+    restored = collection_of(server, THINGS).kind.short_names
+    server.patch(CUSTOM_RESOURCE_DEFINITIONS, NAME, patch)
+
+    assert restored == ()
+    assert collection_of(server, THINGS).kind.short_names == ("th",)
 
 
 def test_a_new_history_counts_an_object_once_for_all_versions() -> None:

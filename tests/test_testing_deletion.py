@@ -9,10 +9,10 @@ import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer.testing.deletion import (
-    deletion_warnings,
     is_released,
     shows_deleted,
     verdict_on,
+    warn_of_deletion,
 )
 from aioinformer.testing.kinds import Kind
 from aioinformer.testing.writes import DeleteOptions
@@ -177,8 +177,13 @@ def test_some_kinds_show_what_is_gone() -> None:
 
 
 def test_only_who_does_not_say_what_becomes_of_pods_is_warned() -> None:
-    told = DeleteOptions(propagation="Background")
+    warned: list[str] = []
+    silent = DeleteOptions(warn=warned.append)
+    told = DeleteOptions(propagation="Background", warn=warned.append)
 
-    assert len(deletion_warnings(kind(JOBS), DeleteOptions())) == 1
-    assert deletion_warnings(kind(JOBS), told) == ()
-    assert deletion_warnings(kind(CONFIG_MAPS), DeleteOptions()) == ()
+    warn_of_deletion(kind(JOBS), told)
+    warn_of_deletion(kind(CONFIG_MAPS), silent)
+    assert warned == []
+
+    warn_of_deletion(kind(JOBS), silent)
+    assert len(warned) == 1

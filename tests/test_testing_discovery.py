@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.testing.calls import Call
 from aioinformer.testing.discovery import VERSION, document_at
-from aioinformer.testing.documents import AGGREGATED, Document, negotiated
 from aioinformer.testing.health import health_at
 from aioinformer.testing.kinds import custom_kind
 from aioinformer.testing.registry import Registry
 from aioinformer.testing.storage import Storage
 from aioinformer.testing.versions import version_order
+
+if TYPE_CHECKING:
+    from aioinformer.testing.documents import Document
 
 
 def a_storage(*resources: Resource) -> Storage:
@@ -34,37 +35,6 @@ def ask(storage: Storage, path: str, **fields: Any) -> Document:
     found = document_at(storage, Call(method="GET", path=path, **fields))
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize(
-    ("accept", "media"),
-    [
-        pytest.param("", "application/json", id="nothing"),
-        pytest.param("*/*", "application/json", id="anything"),
-        pytest.param(
-            "text/html, application/yaml;q=0.9", "application/yaml", id="yaml"
-        ),
-        pytest.param(f"{AGGREGATED},application/json", AGGREGATED, id="aggregated"),
-        pytest.param(f"{AGGREGATED};profile=nopeer", AGGREGATED, id="more-parameters"),
-        pytest.param(
-            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-            "application/json",
-            id="table",
-        ),
-    ],
-)
-def test_the_first_type_that_can_be_written_is_chosen(accept: str, media: str) -> None:
-    assert negotiated({"Accept": accept}, aggregated=True) == media
-
-
-@pytest.mark.parametrize(
-    "accept", ["text/html", "application/json;as=Table", AGGREGATED]
-)
-def test_a_type_that_cannot_be_written_is_refused(accept: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        negotiated({"Accept": accept})
-
-    assert (caught.value.status, caught.value.reason) == (406, "NotAcceptable")
 
 
 def test_documents_come_as_yaml_to_those_who_ask_for_it() -> None:

@@ -144,6 +144,7 @@ def test_the_first_fault_that_matches_strikes() -> None:
         pytest.param(lambda: Refuse(status=200), id="refuse"),
         pytest.param(lambda: Refuse(status=500, times=0), id="times"),
         pytest.param(lambda: Gone(skip=-1), id="skip"),
+        pytest.param(lambda: Stall(seconds=float("nan")), id="nan"),
     ],
 )
 def test_impossible_faults_are_refused(make: Any) -> None:
@@ -372,6 +373,15 @@ async def test_a_refusal_may_say_when_to_come_back(
     assert answer.headers["Retry-After"] == "7"
     assert status["details"] == {"retryAfterSeconds": 7}
     assert (status["message"], status["reason"]) == ("later", "Busy")
+
+
+async def test_a_review_may_be_refused(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    server.faults.add(Refuse(status=503, resource="selfsubjectaccessreviews"))
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+    assert (await status_of(http, path, "POST"))[0] == 503
 
 
 async def test_a_refused_write_does_nothing(

@@ -27,6 +27,18 @@ def test_the_same_seed_draws_the_same() -> None:
     assert len([it for it in first if it]) == pytest.approx(90, abs=30)
 
 
+def test_every_python_draws_the_same() -> None:
+    chaos = Chaos(seed=7, rate=0.5, lies=True)
+
+    drawn(chaos, ["list", "watch", "get"] * 3)
+
+    assert [repr(it) for it in chaos.drawn] == [
+        "Page(verb='watch', status=200)",
+        "UnknownType(after_events=4)",
+        "Duplicate(verb='list', after_events=1)",
+    ]
+
+
 def test_a_request_draws_the_same_whatever_came_before() -> None:
     watches = drawn(Chaos(seed=3, rate=0.5), ["watch"] * 60)
     mixed = drawn(Chaos(seed=3, rate=0.5), ["list"] * 30 + ["watch"] * 30)

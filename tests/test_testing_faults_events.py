@@ -173,6 +173,39 @@ async def test_an_unreadable_event_is_json_and_no_object(
     assert labels == [0, None, None, None]
 
 
+@pytest.mark.parametrize(
+    "fault", [StepBack(), Foreign(), Unreadable(), UnknownType(), Garble(), Drop()]
+)
+async def test_an_error_event_is_no_victim(
+    server: APIServer, http: aiohttp.ClientSession, fault: Fault
+) -> None:
+    server.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    server.compact()
+    server.faults.add(fault)
+
+    query = {"watch": "1", "resourceVersion": "1"}
+    async with http.get(MAPS_PATH, params=query) as answer:
+        (line,) = (await answer.read()).splitlines()
+
+    event = json.loads(line)
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+
+
+async def test_a_foreign_object_may_stand_before_a_row(
+    server: APIServer, http: aiohttp.ClientSession
+) -> None:
+    server.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    server.faults.add(Foreign())
+    accept = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+
+    query = {"watch": "1", "timeoutSeconds": "1"}
+    async with http.get(MAPS_PATH, params=query, headers=accept) as answer:
+        lines = (await answer.read()).splitlines()
+
+    kinds = [json.loads(line)["object"]["kind"] for line in lines]
+    assert kinds == ["Foreigner", "Table"]
+
+
 async def test_bookmarks_may_be_blank(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:

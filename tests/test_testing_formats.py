@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from conftest import pod
 from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
+from aioinformer.testing import formats
 from aioinformer.testing.changes import Change, Stored
 from aioinformer.testing.formats import Format, format_of, shown_plainly
 from aioinformer.testing.kinds import Kind, custom_kind
@@ -268,15 +271,30 @@ def test_whatever_comes_first_tells_the_columns(first: str) -> None:
 def test_a_change_is_encoded_once_for_all_watches_of_a_format() -> None:
     change = Change(TYPED, 8, stored(), stored(version=8))
 
-    for accept in ("", PARTIAL, TABLE):
+    for accept in ("", PARTIAL):
         one, two = (asked(accept, verb="watch") for _ in range(2))
         assert one.change("MODIFIED", change) is two.change("MODIFIED", change)
-        assert one.change("MODIFIED", change) is two.change("MODIFIED", change)
+
+
+def test_a_row_tells_the_age_at_the_time_at_which_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = pod("web")
+    body["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    change = Change(TYPED, 7, None, Stored.of(TYPED, body, 7))
+    ages = []
+    for hour in (1, 2):
+        now = datetime(2026, 1, 1, hour, tzinfo=UTC)
+        monkeypatch.setattr(formats, "datetime", Mock(now=lambda tz, now=now: now))
+        _, table = told(asked(TABLE, verb="watch").change("ADDED", change))
+        ages.append(table["rows"][0]["cells"][4])
+
+    assert ages == ["60m", "120m"]
 
 
 def test_formats_that_differ_do_not_share_what_they_encode() -> None:
     change = Change(TYPED, 8, stored(), stored(version=8))
-    formats = [
+    found = [
         asked("", verb="watch"),
         asked(PARTIAL, verb="watch"),
         asked(PARTIAL.replace("v1", "v1beta1"), verb="watch"),
@@ -286,8 +304,8 @@ def test_formats_that_differ_do_not_share_what_they_encode() -> None:
         asked(TABLE, verb="watch", includeObject="Object"),
     ]
 
-    lines = {format_.change("MODIFIED", change) for format_ in formats}
-    assert len(lines) == len(formats)
+    lines = {format_.change("MODIFIED", change) for format_ in found}
+    assert len(lines) == len(found)
 
 
 @pytest.mark.parametrize("accept", [PARTIAL, TABLE])

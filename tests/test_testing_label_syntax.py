@@ -7,7 +7,7 @@ out, and that the module agrees with the parser that gives selectors their meani
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aioinformer.errors import ApiError, SelectorSyntaxError
@@ -49,7 +49,13 @@ def problem_of(text: str) -> str:
     return ""
 
 
-@given(TEXTS)
+SETS = st.lists(st.sampled_from(["b", "c", ",", " "]), max_size=8).map(
+    lambda tokens: f"a in ({''.join(tokens)})"
+)
+
+
+@given(TEXTS | SETS)
+@example("a in (b,,c)")
 def test_agrees_with_the_parser_of_clients(text: str) -> None:
     try:
         meant = LabelSelector.parse(text)

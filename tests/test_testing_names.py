@@ -66,6 +66,8 @@ def test_the_start_of_a_name_may_end_with_a_dash() -> None:
         ("a/b/c", ["a valid label key"]),
         ("/x", ["prefix part must be non-empty"]),
         ("A/x", ["prefix part a lowercase"]),
+        (f"{'a' * 254}/x", ["253 bytes"]),
+        ("ä" * 40, ["63 bytes", "name part must consist"]),
         ("a/", ["name part must be non-empty", "name part must consist"]),
         ("x" * 64, ["63 bytes"]),
         ("x y", ["name part must consist"]),

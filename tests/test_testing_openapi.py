@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioinformer.errors import ApiError
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer.testing import openapi
 from aioinformer.testing.calls import Call
 from aioinformer.testing.kinds import Kind, built_in_kinds, custom_kind
 from aioinformer.testing.operations import definition_name, paths_of
+from aioinformer.testing.protobuf.wire import fields
 
 if TYPE_CHECKING:
     from aioinformer.testing.documents import Document
@@ -64,6 +64,7 @@ def test_a_kind_is_described_with_the_verbs_that_it_has() -> None:
     assert list(namespaces) == [
         "/api/v1/namespaces",
         "/api/v1/namespaces/{name}",
+        "/api/v1/namespaces/{name}/finalize",
         "/api/v1/namespaces/{name}/status",
     ]
     assert set(namespaces["/api/v1/namespaces"]) == {"get", "post", "parameters"}
@@ -83,17 +84,16 @@ def test_operations_have_names_of_their_own() -> None:
     assert "listRbacAuthorizationV1ClusterRole" in names
 
 
-def test_there_is_no_document_of_version_2() -> None:
-    document = openapi.document_at([THINGS], Call(method="GET", path="/openapi/v2"))
+def test_the_head_of_the_binary_document_can_be_read() -> None:
+    headers = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    call = Call(method="GET", path="/openapi/v2", headers=headers)
 
-    assert document.status == 404
+    found = dict(fields(openapi.document_at([THINGS], call).body))
+    info = found[2]
 
-
-def test_other_formats_than_json_are_refused() -> None:
-    with pytest.raises(ApiError) as caught:
-        ask(THINGS, headers={"Accept": "application/com.github.proto-openapi"})
-
-    assert caught.value.status == 406
+    assert (found[1], found[8]) == (b"2.0", b"")
+    assert isinstance(info, bytes)
+    assert dict(fields(info)) == {1: b"Kubernetes", 2: b"1.36"}
 
 
 def test_a_custom_resource_without_a_schema_has_what_every_object_has() -> None:

@@ -186,6 +186,28 @@ def test_other_fixtures_may_build_on_it(run: Run) -> None:
     assert outcome.last == "1 passed", outcome.out
 
 
+@pytest.mark.parametrize("scope", ["class", "module", "package", "session"])
+@pytest.mark.parametrize("of", ["marker", "option"])
+def test_it_lives_in_the_loop_of_the_test_whatever_its_scope(
+    run: Run, scope: str, of: str
+) -> None:
+    given = f"(loop_scope={scope!r})" if of == "marker" else ""
+    options = ("-o", f"asyncio_default_test_loop_scope={scope}") if not given else ()
+    outcome = run(
+        f"""
+        class TestIt:
+            @pytest.mark.asyncio{given}
+            async def test_one(self, apiserver):
+                assert await asyncio.to_thread(ask, apiserver) == b"ok"
+        """,
+        *STRICT,
+        *options,
+        plugins=ASYNCIO,
+    )
+
+    assert outcome.last == "1 passed", outcome.out
+
+
 @pytest.mark.parametrize(
     ("marker", "message"),
     [

@@ -104,6 +104,7 @@ def test_a_path_finds(path: str, found: list[Any] | type[JSONPathError]) -> None
         ".spec.nums[0",
         ".spec.nums[]",
         ".spec.nums[x]",
+        f".spec.nums[{'9' * 5000}]",
         ".spec.nums[0:3:0]",
         ".spec.list[?()]",
         ".spec.list[?(@.n==oops)]",

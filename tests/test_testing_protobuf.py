@@ -238,6 +238,13 @@ def test_refuses_what_is_of_another_type(parts: list[tuple[int, int | bytes]]) -
         read("v1", "Pod", *parts)
 
 
+def test_refuses_a_text_for_a_number_that_may_be_a_text() -> None:
+    port = message((4, message((2, "x"))))
+
+    with pytest.raises(ValueError, match="wrong wireType"):
+        read("v1", "Service", (2, message((1, port))))
+
+
 @pytest.mark.parametrize("kind", ["Gadget", "PodList"])
 def test_knows_only_what_is_sent(kind: str) -> None:
     with pytest.raises(UnknownKindError):

@@ -125,13 +125,15 @@ def test_what_is_arranged_has_metadata_like_everything(cluster: Cluster) -> None
     with pytest.raises(Invalid, match="RFC 1123"):
         cluster.create(PODS, named("A"))
 
-    with pytest.raises(ApiError, match=r"metadata\.labels is not a map of strings"):
+    with pytest.raises(
+        ApiError, match=r"number into .*metadata\.labels of type string"
+    ):
         cluster.create(PODS, named("a", metadata={"labels": {"a": 1}}))
 
-    with pytest.raises(ApiError, match="metadata is not a JSON object"):
+    with pytest.raises(ApiError, match=r"array into .* of type v1\.ObjectMeta"):
         cluster.create(PODS, {"metadata": [1]})
 
-    with pytest.raises(ApiError, match=r"metadata\.finalizers is not a list"):
+    with pytest.raises(ApiError, match=r"metadata\.finalizers of type \[\]string"):
         cluster.create(PODS, named("a", metadata={"finalizers": "x"}))
 
     with pytest.raises(ApiError, match="is registered for version"):
@@ -293,6 +295,20 @@ def test_a_namespace_is_finalized_by_whoever_empties_it(cluster: Cluster) -> Non
     last = cluster.registry.update(namespaces, "", "shop", body, options)
 
     assert last.stored.body()["spec"] == {}
+    assert "shop" not in cluster.names(NAMESPACES)
+
+
+def test_a_namespace_waits_for_the_finalizers_of_others(cluster: Cluster) -> None:
+    shop = named("shop", spec={"finalizers": ["kubernetes", "example.com/x"]})
+    cluster.create(NAMESPACES, shop, ASKED)
+    cluster.delete(NAMESPACES, "shop")
+    namespaces = cluster.storage.collection(NAMESPACES)
+    options = WriteOptions(part="finalize")
+
+    assert "shop" in cluster.names(NAMESPACES)
+
+    body = named("shop", spec={"finalizers": ["kubernetes"]})
+    cluster.registry.update(namespaces, "", "shop", body, options)
     assert "shop" not in cluster.names(NAMESPACES)
 
 

@@ -9,7 +9,11 @@ import pytest
 from aioinformer.testing.schema.images import pull_policy
 from aioinformer.testing.schema.patterns import go_pattern
 from aioinformer.testing.schema.places import mismatch, path_of
-from aioinformer.testing.schema.quantities import canonical_quantity, quantity
+from aioinformer.testing.schema.quantities import (
+    canonical_quantity,
+    is_multiple,
+    quantity,
+)
 from aioinformer.testing.schema.text_formats import fits_format
 from aioinformer.testing.schema.times import canonical_time
 
@@ -61,6 +65,26 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
     with pytest.raises(ValueError, match="quantit"):
         quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("99999999999999999999999999999", "99999999999999999999999999999"),
+        ("-1180591620717411303424", "-1180591620717411303424"),
+        ("12345678901234567890Ei", "9223372036854775807"),
+        ("1E19", "10e18"),
+    ],
+)
+def test_quantities_may_be_huge(text: str, stored: str) -> None:
+    assert canonical_quantity(text) == stored
+    assert is_multiple(quantity(text))
+
+
+@pytest.mark.parametrize("text", ["1e1000", "1e-1000", "1e99999999999", "9" * 3000])
+def test_quantities_that_nobody_can_calculate_with_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="unable to parse quantity's suffix"):
+        canonical_quantity(text)
 
 
 def test_quantities_compare_whatever_their_form() -> None:

@@ -269,6 +269,32 @@ async def test_an_unregistered_resource_is_deleted_and_gone(
     assert (code, found["items"]) == (200, [])
 
 
+async def test_an_old_kubeconfig_is_closed_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("old")
+    path.chmod(0o644)
+    async with APIServer(token="secret") as server:
+        server.kubeconfig(path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_may_run_in_one_loop_after_the_other() -> None:
+    server = APIServer()
+
+    async def life() -> int:
+        async with server, aiohttp.ClientSession(server.url) as http:
+            watch = await http.get(PODS_PATH, params={"watch": "1"})
+            server.create(PODS, named(f"web-{server.resource_version}"))
+            await next_events(watch, 1)
+            watch.close()
+            return len(server.objects(PODS))
+
+    found = [await asyncio.to_thread(asyncio.run, life()) for _ in range(2)]
+
+    assert found == [1, 2]
+
+
 def _address(server: APIServer) -> tuple[str, int]:
     host, _, port = server.url.removeprefix("http://").partition(":")
     return host, int(port)

@@ -24,6 +24,7 @@ from api_calls import (
 )
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, PODS
+from aioinformer.watch import WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -97,6 +98,26 @@ async def test_a_slow_watcher_loses_nothing(
 
     assert [name for _, name in told(events)] == [f"web-{it}" for it in range(500)]
     assert versions(events) == sorted(set(versions(events)))
+
+
+async def test_no_watch_outlives_a_restart_however_slow_its_reader(
+    server: APIServer,
+) -> None:
+    source = server.list_watch(CONFIG_MAPS)
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        for number in range(60):
+            body = {**named(f"big-{number}"), "data": {"k": "x" * 10_000}}
+            server.create(CONFIG_MAPS, body)
+
+        # More than is on its way at any time: its writer waits for its reader.
+        await asyncio.sleep(1)
+        await server.restart()
+        server.create(CONFIG_MAPS, named("late"))
+        found: list[str] = []
+        while batch := await watch.next_batch():
+            found += [it.object.name for it in batch]
+
+    assert found == [f"big-{number}" for number in range(len(found))]
 
 
 async def test_a_watch_ends_although_events_keep_coming(

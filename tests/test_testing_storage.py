@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -274,6 +275,47 @@ def test_a_retired_collection_ends_its_feeds() -> None:
     assert (ended_before, feed.ended) == (False, True)
     with pytest.raises(OptionsError, match="not served"):
         storage.collection(widgets)
+
+
+def test_old_objects_are_let_go_with_the_history() -> None:
+    storage, pods = make(history=2)
+    put(storage, pods, "a")
+    paged = storage.version
+    pods.snapshot()
+    for number in range(3):
+        assert pods._snapshots.keys() == {paged}
+        put(storage, pods, "a", number)
+
+    # Nobody can go on with that list any more.
+    assert not pods.has_history_since(paged)
+    assert not pods._snapshots
+
+    pods.snapshot(storage.version - 1)
+    storage.compact()
+    assert not pods._snapshots
+
+
+def test_what_is_stored_costs_the_garbage_collector_nothing() -> None:
+    storage, pods = make()
+
+    assert not gc.is_tracked(put(storage, pods, "a"))
+
+
+def test_a_new_kind_cannot_be_watched_from_before() -> None:
+    storage = Storage(history=2)
+    widgets = Resource("example.com", "v1", "widgets", "Widget")
+    collection = storage.serve(custom_kind(widgets))
+    put(storage, collection, "a")
+    version = storage.version
+    put(storage, collection, "b")
+    storage.redefine(collection, custom_kind(widgets))
+
+    assert collection.has_history_since(version)
+    assert not collection.has_changes_since(version)
+    put(storage, collection, "c")
+    # The history forgets "a", and is no less new for that.
+    assert not collection.has_changes_since(version)
+    assert collection.has_changes_since(storage.version - 1)
 
 
 def test_serving_twice_keeps_the_objects() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.errors import Forbidden, NotFound
+from aioinformer.errors import ApiError, NotFound
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Workload:
     """Apps on a server: a config map for each, and pods that come, change and go.
 
     Args:
-        server: Where; it must create namespaces by itself.
+        server: Where; the `NAMESPACES` are there, or it creates them by itself.
         objects: How many objects there are in the beginning.
         changes_per_second: How many of them change; 0 for none.
         seed: Of all randomness.
@@ -109,11 +109,12 @@ class Workload:
     def change(self) -> None:
         """Make one change: a pod is created, changed or deleted, or an app is.
 
-        What somebody else has deleted, or the namespace of, is not changed.
+        What cannot be changed is left as it is: somebody else may have deleted it,
+        taken its name, or deleted its namespace.
         """
         try:
             self._make_change()
-        except (NotFound, Forbidden):
+        except ApiError:
             return
 
         self.changes += 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aioinformer.errors import Forbidden
 from aioinformer.testing import statuses
 from aioinformer.testing.rbac import (
     AUTHENTICATED,
@@ -15,7 +17,7 @@ from aioinformer.testing.rbac import (
 from aioinformer.testing.routes import Attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aioinformer.testing.calls import Call
     from aioinformer.testing.storage import Storage
@@ -24,6 +26,11 @@ __all__ = ["Access"]
 
 _ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
 _ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+_ACCOUNT = "system:serviceaccount:"
+_ACCOUNTS = "system:serviceaccounts"
+_NODE = "system:node:"
+# Of the users that are impersonated, where the newer rights are meant.
+_NEWER_GROUP = "authentication.k8s.io"
 
 
 class Access:
@@ -31,7 +38,8 @@ class Access:
 
     Args:
         storage: Holds the roles and bindings.
-        token: Of an administrator; None if nobody needs one.
+        token: Of an administrator; None if there is none. Without users, too, everyone
+            is an administrator.
         users: Further users, by their tokens.
     """
 
@@ -42,29 +50,33 @@ class Access:
         self.rulebook = Rulebook(storage)
         self._users = dict(users)
 
-    def user_of(self, call: Call) -> User:
-        """Find out who asks.
+    def user_of(self, call: Call, asked: Attributes) -> User:
+        """Find out who asks, or whom they impersonate.
 
         A server without tokens takes everyone for an administrator. One with tokens
         takes who has none for anonymous, as a kube-apiserver does by default.
 
         Raises:
-            ApiError: 401 for a token that nobody has; 403 for somebody who may not
-                impersonate whom they want to.
+            ApiError: 401 for a token that nobody has; 400 for groups to impersonate
+                without a user; 403 for somebody who may not impersonate whom they want.
         """
         user = self._bearer(call)
-        wanted = call.headers.get("Impersonate-User", "")
-        if not wanted:
+        wanted = _impersonated(call)
+        if wanted is None:
             return user
 
-        for plural, name in [("users", wanted), *_groups_of(call)]:
-            self.check(
-                user,
-                Attributes(verb="impersonate", version="v1", plural=plural, name=name),
-            )
+        try:
+            for it in _steps_to(wanted, "impersonate"):
+                self.check(user, it)
+        except Forbidden:
+            # Or they hold the newer rights, which name the action as well. These are
+            # what a refusal is about.
+            way = _way_to(wanted)
+            self.check(user, replace(asked, verb=f"impersonate-on:{way}:{asked.verb}"))
+            for it in _steps_to(wanted, f"impersonate:{way}"):
+                self.check(user, replace(it, group=_NEWER_GROUP))
 
-        groups = (*(name for _, name in _groups_of(call)), AUTHENTICATED)
-        return User(wanted, groups)
+        return _completed(wanted)
 
     def holder_of(self, token: str) -> User | None:
         """Return the user whose token this is; None if nobody has it."""
@@ -94,23 +106,93 @@ class Access:
         raise _denied(user, asked, problem)
 
     def _bearer(self, call: Call) -> User:
-        scheme, _, token = call.headers.get("Authorization", "").partition(" ")
         if self.token is None and not self._users:
             return _ADMIN
 
-        if scheme.lower() != "bearer" or not token.strip():
+        scheme, token, *_ = [*call.headers.get("Authorization", "").split(" "), "", ""]
+        if scheme.lower() != "bearer" or not token:
             return _ANONYMOUS
 
-        user = self.holder_of(token.strip())
+        user = self.holder_of(token)
         if user is None:
             raise statuses.unauthorized()
 
         return user
 
 
-def _groups_of(call: Call) -> list[tuple[str, str]]:
-    given = call.headers.get("Impersonate-Group", "")
-    return [("groups", name.strip()) for name in given.split(",") if name.strip()]
+# ---------------------------------------------------------------- impersonation
+
+
+def _impersonated(call: Call) -> User | None:
+    """Return who is named in the headers, as they are named there.
+
+    Raises:
+        ApiError: 400, if there are groups and no user.
+    """
+    name = call.headers.get("Impersonate-User", "")
+    given = call.headers.get("Impersonate-Group", "").split(",")
+    groups = tuple(it.strip() for it in given if it.strip())
+    if name:
+        return User(name, groups)
+
+    if groups:
+        shown = ", ".join(f'"{it}"' for it in groups)
+        raise statuses.bad_request(
+            f'requested &user.DefaultInfo{{Name:"", UID:"", Groups:[]string{{{shown}}}, '
+            "Extra:map[string][]string(nil)} without impersonating a user name"
+        )
+
+    return None
+
+
+def _service_account(user: User) -> tuple[str, str] | None:
+    """Return namespace and name of the service account that somebody is; None if not."""
+    namespace, slash, name = user.name.removeprefix(_ACCOUNT).partition(":")
+    is_one = user.name.startswith(_ACCOUNT) and namespace and slash and name
+    return (namespace, name) if is_one else None
+
+
+def _way_to(wanted: User) -> str:
+    """Name the kind of impersonation that the newer rights are about."""
+    if _service_account(wanted):
+        return "serviceaccount"
+
+    return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
+
+
+def _steps_to(wanted: User, verb: str) -> Iterator[Attributes]:
+    """Yield what one must be allowed, one by one, in order to be somebody else."""
+    account = _service_account(wanted)
+    if account:
+        plural, (namespace, name) = "serviceaccounts", account
+    else:
+        plural, namespace, name = "users", "", wanted.name
+
+    yield Attributes(
+        verb=verb, version="v1", plural=plural, namespace=namespace, name=name
+    )
+    for group in wanted.groups:
+        yield Attributes(verb=verb, version="v1", plural="groups", name=group)
+
+
+def _completed(wanted: User) -> User:
+    """Add the groups that a real server adds, whoever it is."""
+    groups = wanted.groups
+    account = _service_account(wanted)
+    if account and not groups:
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}")
+
+    if wanted.name == _ANONYMOUS.name:
+        added = UNAUTHENTICATED
+    elif UNAUTHENTICATED in groups:
+        return wanted
+    else:
+        added = AUTHENTICATED
+
+    return User(wanted.name, groups if added in groups else (*groups, added))
+
+
+# ---------------------------------------------------------------- refusals
 
 
 def _denied(user: User, asked: Attributes, problem: str) -> Exception:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Actions", "shown_kind"]
 
+# What a write through a subresource may change.
+_PARTS: dict[str, Part] = {"": "main", "finalize": "finalize", "status": "status"}
+
 
 def shown_kind(target: Target) -> Kind:
     """Return the kind of what is answered, which for a scale is not its owner's."""
@@ -63,9 +66,7 @@ class Actions:
             case "create" | "update" | "patch":
                 written = self._write(call, target)
                 code = 201 if written.created else 200
-                return showing(
-                    shown, written.stored, status=code, warnings=written.warnings
-                )
+                return showing(shown, written.stored, status=code)
             case "delete":
                 options = delete_options_of(call)
                 deleted = self._registry.delete(collection, namespace, name, options)
@@ -75,7 +76,7 @@ class Actions:
 
     def _write(self, call: Call, target: Target) -> Written:
         collection, namespace, name = target.collection, target.namespace, target.name
-        part: Part = "status" if target.subresource == "status" else "main"
+        part = _PARTS[target.subresource]
         registry = self._registry
         if target.verb != "patch":
             options = write_options_of(call, part)
@@ -102,13 +103,13 @@ class Actions:
         collection, namespace, name = target.collection, target.namespace, target.name
         if target.verb == "update":
             options = write_options_of(call, "main")
-            scale, written = self._scales.update(
+            scale = self._scales.update(
                 collection, namespace, name, call.content(), options
             )
         else:
             patch_type = patch_type_of(call, collection.kind)
             options = write_options_of(call, "main", patch_type=patch_type)
-            scale, written = self._scales.patch(
+            scale = self._scales.patch(
                 collection,
                 namespace,
                 name,
@@ -117,12 +118,9 @@ class Actions:
                 patch_type=patch_type,
             )
 
-        return _scale(shown, scale, written)
+        return _scale(shown, scale)
 
 
-def _scale(
-    shown: Format, scale: dict[str, Any], written: Written | None = None
-) -> Answer:
+def _scale(shown: Format, scale: dict[str, Any]) -> Answer:
     version = int(scale["metadata"].get("resourceVersion") or 0)
-    warnings = () if written is None else written.warnings
-    return showing(shown, Stored.of(SCALE, scale, version), warnings=warnings)
+    return showing(shown, Stored.of(SCALE, scale, version))

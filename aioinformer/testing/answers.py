@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.testing.calls import Call
-from aioinformer.testing.encoding import plain, status_of
+from aioinformer.testing.encoding import status_of
 from aioinformer.testing.formats import shown_plainly
 from aioinformer.testing.outlet import Answer
 
@@ -15,68 +16,69 @@ if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer.testing.changes import Stored
     from aioinformer.testing.formats import Format
-    from aioinformer.testing.kinds import Kind
     from aioinformer.testing.routes import Target
     from aioinformer.testing.writes import Deleted
 
-__all__ = ["deletion", "document", "refusal", "showing", "warn_of_kind"]
+__all__ = ["deletion", "document", "refusal", "showing", "warned"]
+
+# How many characters of warnings an answer carries; if there are more, also how many of
+# one of them.
+_MOST_WARNED = 4096
+_MOST_OF_ONE = 256
 
 
-def document(content: dict[str, Any], *, status: int = 200) -> Answer:
-    """Answer with JSON that is no stored object."""
-    return Answer(status=status, body=[plain(content) + b"\n"])
+def document(content: dict[str, Any], call: Call, *, status: int = 200) -> Answer:
+    """Answer with what is no stored object, in the format that was asked for."""
+    media, body = shown_plainly(content, call.headers, call.query)
+    return Answer(status=status, body=[body], content_type=media)
 
 
 def refusal(error: ApiError, call: Call | None = None) -> Answer:
     """Answer with an error, as the call would have it written; if it is known."""
-    headers = {}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(int(error.retry_after))
-
     asked = call or Call(method="", path="")
-    answer = _status(asked, status_of(error), code=error.status)
-    answer.headers.update(headers)
+    answer = document(status_of(error), asked, status=error.status)
+    if error.retry_after is not None:
+        answer.headers["Retry-After"] = str(int(error.retry_after))
+
     return answer
 
 
-def showing(
-    shown: Format, stored: Stored, *, status: int = 200, warnings: Iterable[str] = ()
-) -> Answer:
+def showing(shown: Format, stored: Stored, *, status: int = 200) -> Answer:
     """Answer with one object, in the format that was asked for."""
-    answer = Answer(
-        status=status, body=[shown.object(stored)], content_type=shown.content_type
-    )
-    _warn(answer, warnings)
-    return answer
+    body = [shown.object(stored)]
+    return Answer(status=status, body=body, content_type=shown.content_type)
 
 
 def deletion(call: Call, target: Target, shown: Format, deleted: Deleted) -> Answer:
     """Answer a deletion: with the object if it waits, with a Status if it is gone."""
     if deleted.shown:
-        return showing(shown, deleted.stored, warnings=deleted.warnings)
+        return showing(shown, deleted.stored)
 
-    answer = _status(call, _success(target, deleted.stored.uid))
-    _warn(answer, deleted.warnings)
-    return answer
+    return document(_success(target, deleted.stored.uid), call)
 
 
-def _warn(answer: Answer, texts: Iterable[str]) -> None:
-    """Add warnings for the user to read: one header carries them all."""
-    quoted = [it.replace("\\", "\\\\").replace('"', '\\"') for it in texts]
-    told = [f'299 - "{it}"' for it in quoted]
-    if told:
-        before = [answer.headers["Warning"]] if "Warning" in answer.headers else []
-        answer.headers["Warning"] = ", ".join(told + before)
+def warned(answer: Answer, warnings: Iterable[str]) -> Answer:
+    """Add warnings for the user to an answer, each once.
+
+    If they are too long in all they are cut, and what is still too much is left out: the
+    head of an answer is of a size that clients accept.
+    """
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _MOST_WARNED:
+        texts = _shortened(texts)
+
+    return replace(answer, warnings=tuple(texts)) if texts else answer
 
 
-def warn_of_kind(answer: Answer, kind: Kind) -> None:
-    """Tell everyone who uses a deprecated version of a custom resource that it is one."""
-    _warn(answer, [kind.warning] if kind.warning else [])
+def _shortened(warnings: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    length = 0
+    for text in warnings:
+        if length < _MOST_WARNED:
+            found.append(text[:_MOST_OF_ONE])
+            length += len(found[-1])
 
-
-def _status(call: Call, content: dict[str, Any], *, code: int = 200) -> Answer:
-    media, body = shown_plainly(content, call.headers, call.query)
-    return Answer(status=code, body=[body], content_type=media)
+    return found
 
 
 def _success(target: Target, uid: str) -> dict[str, Any]:

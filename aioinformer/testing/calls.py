@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import orjson
-import yaml
 
 from aioinformer.testing import statuses
 from aioinformer.testing.protobuf.objects import UnknownKindError, decoded
+from aioinformer.testing.yaml_bodies import decoded_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ class Call:
         query: Its parameters; the first value of each.
         headers: Case-insensitive.
         body: As it was sent, decompressed.
+        warnings: Takes what the user should read, whatever the answer will be.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def content_type(self) -> str:
@@ -123,17 +125,7 @@ def _decoded_protobuf(raw: bytes) -> object:
 
 def _decoded_yaml(raw: bytes) -> object:
     try:
-        return yaml.load(raw, Loader=_Loader)
-    except yaml.YAMLError as exc:
+        return decoded_yaml(raw)
+    except ValueError as exc:
         message = f"error decoding YAML: {exc}"
         raise statuses.bad_request(message) from exc
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads YAML as Kubernetes does: a date stays the text that it is."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if "timestamp" not in tag]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

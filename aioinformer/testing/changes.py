@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from aioinformer.testing.encoding import encode, event_line
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Stored"]
 
 
-@dataclass(slots=True, eq=False, frozen=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One state of one object. Immutable: the next state is another `Stored`.
+
+    There may be tens of thousands, which hold nothing but texts: the garbage collector
+    need not look at any of them.
 
     Attributes:
         key: `"namespace/name"`, or `"name"`; also the order of lists.
@@ -104,19 +107,24 @@ class Change:
         """Return what `show` makes of this change; made once for all who ask.
 
         Args:
-            event: `"ADDED"` or `"MODIFIED"` show the new state; `"DELETED"` the old
-                one at the version of this change, also where the object lives on and
-                only stopped matching a selector.
+            event: Decides which state; see `state()`.
             form: Names what `show` makes: equal names, equal bytes.
             show: Called for the first who asks for this form.
         """
         made = self._shown.get((event, form))
         if made is None:
-            made = self._shown[event, form] = show(self._state(event))
+            made = self._shown[event, form] = show(self.state(event))
 
         return made
 
-    def _state(self, event: str) -> Stored:
+    def state(self, event: str) -> Stored:
+        """Return the state that an event is about.
+
+        Args:
+            event: `"ADDED"` or `"MODIFIED"` are about the new state; `"DELETED"` about
+                the old one at the version of this change, also where the object lives
+                on and only stopped matching a selector.
+        """
         state = self.old if event == "DELETED" else self.new
         assert state is not None
         if event != "DELETED":

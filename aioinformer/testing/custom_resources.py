@@ -55,8 +55,6 @@ class CustomResources:
         self._definitions = storage.collection(CUSTOM_RESOURCE_DEFINITIONS)
         self._delete = delete
         self._now = now
-        self._served: dict[str, tuple[object, object]] = {}
-        """By definitions: the spec and the names by which their objects are served."""
 
     def written(self, old: Stored | None, new: Stored | None) -> None:
         """Do what follows from a write of a definition.
@@ -185,16 +183,13 @@ class CustomResources:
         if not wanted:
             return
 
-        name, served = body["metadata"]["name"], (body["spec"], _accepted(body))
-        changed = self._served.get(name) != served
-        self._served[name] = served
         found = {it.kind.resource.version: it for it in self._collections(body)}
         for version, kind in wanted.items():
             held = found.get(version)
             if held is None:
                 beside = next(iter(found.values()), None)
                 found[version] = self._storage.serve(kind, beside=beside)
-            elif changed:
+            elif held.kind.definition != kind.definition:
                 self._storage.redefine(held, kind)
             elif held.kind.terminating != kind.terminating:
                 held.kind = kind
@@ -205,7 +200,6 @@ class CustomResources:
 
     def _close(self, body: dict[str, Any]) -> None:
         """Serve a resource no longer, and drop what is left of its objects."""
-        self._served.pop(body["metadata"]["name"], None)
         for collection in self._collections(body)[:1]:
             self._storage.retire(collection)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Verdict",
-    "deletion_warnings",
     "is_released",
     "shows_deleted",
     "verdict_on",
+    "warn_of_deletion",
     "with_finalizers",
 ]
 
@@ -113,10 +113,10 @@ def shows_deleted(kind: Kind) -> bool:
     return kind.resource in _SHOWN
 
 
-def deletion_warnings(kind: Kind, options: DeleteOptions) -> tuple[str, ...]:
-    """Say what the user of a deletion should know."""
-    warned = kind.resource == resources.JOBS and not options.propagation
-    return (_JOBS_WARNING,) if warned else ()
+def warn_of_deletion(kind: Kind, options: DeleteOptions) -> None:
+    """Tell the user of a deletion what stays behind."""
+    if kind.resource == resources.JOBS and not options.propagation:
+        options.warn(_JOBS_WARNING)
 
 
 def with_finalizers(

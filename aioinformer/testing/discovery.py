@@ -6,24 +6,24 @@ the first that fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from aioinformer.testing import openapi, statuses
 from aioinformer.testing.documents import (
-    AGGREGATED,
     Document,
-    negotiated,
     no_such_page,
     shown,
     tag_of,
     unchanged,
 )
+from aioinformer.testing.encoding import plain
 from aioinformer.testing.health import health_at
-from aioinformer.testing.negotiation import check_document_route
+from aioinformer.testing.negotiation import check_document_route, chosen_aggregated
 from aioinformer.testing.reviews import REVIEWS
 from aioinformer.testing.versions import version_order
+from aioinformer.testing.writers import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
     from aioinformer.testing.calls import Call
     from aioinformer.testing.kinds import Kind
+    from aioinformer.testing.negotiation import Choice
     from aioinformer.testing.storage import Storage
 
 __all__ = ["VERSION", "document_at"]
@@ -51,6 +52,9 @@ VERSION = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
+
+# What the media type of the aggregated document says beside its format.
+_AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 # The groups compiled into a real server, by the priorities it gives them. Those of
 # custom resources follow, by name.
@@ -80,7 +84,7 @@ class _Entry:
     singular: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
+    subresources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     typed: bool = True
 
 
@@ -121,7 +125,7 @@ def document_at(storage: Storage, call: Call) -> Document | None:
     if parts[0] == "api" or (len(parts) > 2 and parts[1] in _GROUPS):
         _check_route(call)
 
-    return shown(found, negotiated(call.headers))
+    return shown(found, call)
 
 
 # -------------------------------------------------------------------- documents
@@ -148,21 +152,21 @@ def _groups_at(root: str, entries: list[_Entry], call: Call) -> Document:
         _check_route(call)
 
     inside = [it for it in entries if bool(it.resource.group) == (root == "apis")]
-    media = negotiated(call.headers, aggregated=True)
-    if media == AGGREGATED:
-        return _aggregated(inside, call.headers)
+    choice = chosen_aggregated(call.headers, call.query)
+    if choice is not None:
+        return _aggregated(inside, choice, call)
 
     if root == "apis":
         groups = [_group(inside, name) for name in _group_names(inside)]
         listed = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-        return shown(listed, media)
+        return shown(listed, call)
 
     address = {
         "clientCIDR": "0.0.0.0/0",
         "serverAddress": call.headers.get("Host", ""),
     }
     versions = {"kind": "APIVersions", "versions": ["v1"]}
-    return shown({**versions, "serverAddressByClientCIDRs": [address]}, media)
+    return shown({**versions, "serverAddressByClientCIDRs": [address]}, call)
 
 
 def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
@@ -225,18 +229,18 @@ def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
             "categories": list(entry.categories),
         }
     )
-    for name in entry.subresources:
+    for name, verbs in entry.subresources.items():
         scaled = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
         yield {
             "name": f"{resource.plural}/{name}",
             "singularName": "",
             "namespaced": resource.namespaced,
             **(scaled if name == "scale" else {"kind": resource.kind}),
-            "verbs": ["get", "patch", "update"],
+            "verbs": list(verbs),
         }
 
 
-def _aggregated(entries: list[_Entry], headers: Mapping[str, str]) -> Document:
+def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
     items = []
     for group in _group_names(entries):
         versions = [
@@ -255,13 +259,13 @@ def _aggregated(entries: list[_Entry], headers: Mapping[str, str]) -> Document:
         items.append({"metadata": metadata, "versions": versions})
 
     head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
-    document = shown({**head, "metadata": {}, "items": items}, AGGREGATED)
-    tag = tag_of(document.body)
+    raw, writer = plain({**head, "metadata": {}, "items": items}), writer_of(choice)
+    media, tag = writer.media + _AGGREGATED, tag_of(raw)
     kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
-    if unchanged(headers, tag):
-        return Document(body=b"", content_type=AGGREGATED, headers=kept, status=304)
+    if unchanged(call.headers, tag):
+        return Document(body=b"", content_type=media, headers=kept, status=304)
 
-    return Document(body=document.body, content_type=AGGREGATED, headers=kept)
+    return Document(body=writer.document(raw), content_type=media, headers=kept)
 
 
 def _discovered(entry: _Entry) -> dict[str, Any]:
@@ -273,9 +277,9 @@ def _discovered(entry: _Entry) -> dict[str, Any]:
         {
             "subresource": name,
             "responseKind": scale if name == "scale" else kind,
-            "verbs": ["get", "patch", "update"],
+            "verbs": list(verbs),
         }
-        for name in entry.subresources
+        for name, verbs in entry.subresources.items()
     ]
     return _without_empty(
         {

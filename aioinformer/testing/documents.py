@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import yaml
 
-from aioinformer.testing import statuses
 from aioinformer.testing.encoding import plain
+from aioinformer.testing.negotiation import chosen_for_document
+from aioinformer.testing.writers import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aioinformer.testing.calls import Call
+
 __all__ = [
-    "AGGREGATED",
     "Document",
-    "negotiated",
     "no_such_page",
     "shown",
     "tag_of",
@@ -26,15 +26,9 @@ __all__ = [
 ]
 
 _JSON = "application/json"
-_YAML = "application/yaml"
 _TEXT = "text/plain; charset=utf-8"
-_ANY = frozenset({"application/json", "application/*", "*/*"})
 # Texts are not to be taken for anything else, whatever they look like.
 _NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
-
-# The media type of a list of all groups with all of their resources.
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,39 +63,14 @@ def no_such_page() -> Document:
     return Document.text("404 page not found\n", status=404)
 
 
-def negotiated(headers: Mapping[str, str], *, aggregated: bool = False) -> str:
-    """Choose the first media type that is accepted and can be written.
-
-    Args:
-        headers: Of the request; `Accept` decides.
-        aggregated: `AGGREGATED` is among those that can be written.
+def shown(value: Mapping[str, Any], call: Call) -> Document:
+    """Write a document as the request would have it.
 
     Raises:
-        ApiError: 406, if there is none.
+        ApiError: 406, if it accepts nothing that can be written.
     """
-    for item in (headers.get("Accept") or "*/*").split(","):
-        media, *rest = [part.strip() for part in item.split(";")]
-        parameters = dict(part.split("=", 1) for part in rest if "=" in part)
-        if "as" not in parameters and media in _ANY:
-            return _JSON
-
-        if "as" not in parameters and media == _YAML:
-            return _YAML
-
-        if aggregated and media == _JSON and _AGGREGATED.items() <= parameters.items():
-            return AGGREGATED
-
-    message = f"only the following media types are accepted: {_JSON}, {_YAML}"
-    raise statuses.failure(406, "NotAcceptable", message)
-
-
-def shown(value: Mapping[str, Any], media: str) -> Document:
-    """Write a document in a format that was negotiated."""
-    if media == _YAML:
-        text = yaml.safe_dump(value, allow_unicode=True)
-        return Document(body=text.encode(), content_type=_YAML)
-
-    return Document(body=plain(value) + b"\n", content_type=media)
+    writer = writer_of(chosen_for_document(call.headers, call.query))
+    return Document(body=writer.document(plain(value)), content_type=writer.media)
 
 
 def tag_of(body: bytes) -> str:

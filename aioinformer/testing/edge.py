@@ -29,6 +29,9 @@ __all__ = ["HTTPEdge"]
 _HOST = "127.0.0.1"
 # What a real server accepts at most as the body of one request.
 _BODY_BYTES = 3 * 1024 * 1024
+# And in each line of a head: a selector may be long.
+_HEAD_BYTES = 1024 * 1024
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # How long answers may take to leave when the server stops; a client that does not read
 # would otherwise hold it up for ever.
 _STOP_SECONDS = 1.0
@@ -75,6 +78,8 @@ class HTTPEdge:
             request_factory=_request_of,
             handler_cancellation=True,
             access_log=None,
+            max_line_size=_HEAD_BYTES,
+            max_field_size=_HEAD_BYTES,
         )
         runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await runner.setup()
@@ -103,6 +108,8 @@ class HTTPEdge:
                 call = await _call_of(request)
             except web.HTTPRequestEntityTooLarge:
                 await outlet.send(refusal(statuses.of_code(413)))
+            except web.RequestPayloadError as exc:
+                await outlet.send(refusal(statuses.bad_request(str(exc))))
             else:
                 await self._handlers.respond(call, outlet, bell)
 
@@ -142,12 +149,20 @@ async def _call_of(request: web.BaseRequest) -> Call:
         # Of HTTP's ways to write a list, only one remains.
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
 
+    body = b""
+    if request.can_read_body:
+        if headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(_CONTINUE)
+            request.writer.output_size = 0  # It is no part of the answer.
+
+        body = await request.read()
+
     return Call(
         method=request.method,
         path=request.rel_url.raw_path,
         query=query_of(request.raw_path.partition("?")[2]),
         headers=headers,
-        body=await request.read() if request.can_read_body else b"",
+        body=body,
     )
 
 

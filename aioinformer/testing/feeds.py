@@ -80,7 +80,7 @@ class Feed:
         """True if everything has been taken, and nothing will follow."""
         collection = self._collection
         over = collection.closed or collection.hang_ups != self._hang_ups
-        return over and self._cursor.next is None
+        return over and self._initial is None and self._cursor.next is None
 
     def take(self, limit_bytes: int = PIECE_BYTES) -> list[bytes]:
         """Take the lines that are ready, up to a little over `limit_bytes`.

@@ -203,7 +203,6 @@ class Table:
         self._partial = _Partial(kind, choice.version)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
         self._layout = layout_of(kind)
-        self._form = f"table {choice.version} {self._include}"
         # A watch tells the columns once, with its first event.
         self._told = False
         self.content_type = self._writer.media
@@ -234,12 +233,8 @@ class Table:
         return self._line("ADDED", stored, is_first=self._begin())
 
     def change(self, event: str, change: Change) -> bytes:
-        """Show a change; encoded once for all watches of this format."""
-        is_first = self._begin()
-        form = f"{self._form} first" if is_first else self._form
-        return change.shown(
-            event, form, lambda it: self._line(event, it, is_first=is_first)
-        )
+        """Show a change; each time anew, as it says how old the object is now."""
+        return self._line(event, change.state(event), is_first=self._begin())
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
         """Show how far a watch has come: by a row about an object that is empty."""

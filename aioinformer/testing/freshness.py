@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aioinformer.testing import statuses
+from aioinformer.testing.bell import EARLY_SECONDS
 
 if TYPE_CHECKING:
     from aioinformer.testing.bell import Bell
@@ -52,7 +53,8 @@ async def wait_fresh(
     unsubscribe = storage.subscribe(bell.ring)
     try:
         while storage.version < version:
-            if asyncio.get_running_loop().time() >= deadline or bell.closed:
+            now = asyncio.get_running_loop().time()
+            if now + EARLY_SECONDS >= deadline or bell.closed:
                 raise statuses.too_large_version(version, storage.version)
 
             await bell.wait(until=deadline)

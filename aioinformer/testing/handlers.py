@@ -7,13 +7,16 @@ it there, may the answer be in a format of ours, and then the resource itself.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import orjson
+
 from aioinformer.errors import ApiError
-from aioinformer.testing import discovery, reviews
+from aioinformer.testing import discovery, reviews, statuses
 from aioinformer.testing.actions import Actions, shown_kind
-from aioinformer.testing.answers import document, refusal, warn_of_kind
+from aioinformer.testing.answers import document, refusal, warned
 from aioinformer.testing.bell import Bell
 from aioinformer.testing.faults import Faults
 from aioinformer.testing.faults.preempting import preempt
@@ -37,7 +40,7 @@ from aioinformer.testing.routes import (
 from aioinformer.testing.streams import Stream
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from aioinformer.testing.access import Access
     from aioinformer.testing.calls import Call
@@ -100,13 +103,18 @@ class Handlers:
         for bell in tuple(self._bells):
             bell.close()
 
-    def bell(self) -> AbstractContextManager[Bell]:
-        """Make the bell of one request; it rings when the server stops."""
+    @contextmanager
+    def bell(self) -> Iterator[Bell]:
+        """Hang up the bell of one request: it is closed when the server stops."""
         bell = Bell()
         if self._stopping:
             bell.close()
 
-        return _Hung(bell, self._bells)
+        self._bells.add(bell)
+        try:
+            yield bell
+        finally:
+            self._bells.discard(bell)
 
     async def respond(self, call: Call, outlet: Outlet, bell: Bell) -> None:
         """Answer one request.
@@ -123,18 +131,46 @@ class Handlers:
             answer = await self._answer(call, outlet, bell)
         except ApiError as exc:
             answer = refusal(exc, call)
+        except (RecursionError, orjson.JSONEncodeError) as exc:
+            # A body that could be read, but not walked through or written: mostly one
+            # that is nested deeper than Python goes.
+            message = f"the body of the request cannot be handled: {exc}"
+            answer = refusal(statuses.bad_request(message), call)
 
         if answer is not None:
-            await outlet.send(answer)
+            await outlet.send(warned(answer, call.warnings))
 
     async def _answer(self, call: Call, outlet: Outlet, bell: Bell) -> Answer | None:
         """Do what is asked; None if it has been answered already."""
         asked = attributes_of(call)
         user = self._user(call, asked)
+        if asked.version:
+            instead = await self._misbehave(call, asked, outlet, bell)
+            if instead is not None:
+                return instead
+
         answer = self._about_the_server(call, asked, user)
         if answer is not None:
             return answer
 
+        target = target_of(self._storage, asked)
+        if target.collection.kind.warning:
+            call.warnings.append(target.collection.kind.warning)
+
+        kind = shown_kind(target)
+        shown = format_of(kind, call.headers, call.query, verb=target.verb)
+        if target.verb == "watch":
+            await self._watch(call, target, shown, outlet, bell)
+            return None
+
+        return await self._resource(call, target, shown, bell)
+
+    # ---------------------------------------------------------------- before resources
+
+    async def _misbehave(
+        self, call: Call, asked: Attributes, outlet: Outlet, bell: Bell
+    ) -> Answer | None:
+        """Let the fault that is due strike; returns what is answered instead."""
         fault = self.faults.take(
             asked.verb,
             asked.plural,
@@ -143,28 +179,13 @@ class Handlers:
             path=call.path,
         )
         outlet.arm(fault)
-        instead = await preempt(fault, asked.verb, self._storage, bell)
-        if instead is not None:
-            return instead
-
-        target = target_of(self._storage, asked)
-        kind = shown_kind(target)
-        shown = format_of(kind, call.headers, call.query, verb=target.verb)
-        if target.verb == "watch":
-            await self._watch(call, target, shown, outlet, bell)
-            return None
-
-        answer = await self._resource(call, target, shown, bell)
-        warn_of_kind(answer, target.collection.kind)
-        return answer
-
-    # ---------------------------------------------------------------- before resources
+        return await preempt(fault, asked.verb, self._storage, bell)
 
     def _user(self, call: Call, asked: Attributes) -> User:
         """Find out who asks, and let in only who may."""
         name = ""
         try:
-            user = self._access.user_of(call)
+            user = self._access.user_of(call, asked)
             name = user.name
             self._access.check(user, asked)
         finally:
@@ -189,7 +210,7 @@ class Handlers:
         if asked.version:
             review = reviews.answer_to(self._access, user, asked, call)
             if review is not None:
-                return document(review, status=201)
+                return document(review, call, status=201)
 
         found = discovery.document_at(self._storage, call)
         if found is None:
@@ -231,18 +252,13 @@ class Handlers:
             shown,
             outlet,
             bell=bell,
-            stopping=lambda: self._stopping,
             seconds=query.timeout or self._options.watch_seconds,
             bookmark_seconds=self._options.bookmark_seconds,
             refused=refused,
         )
-        head = Answer(
-            content_type=shown.content_type,
-            headers={"Cache-Control": "no-cache, private"},
-        )
-        warn_of_kind(head, collection.kind)
+        head = Answer(content_type=shown.content_type)
         try:
-            await outlet.open(head)
+            await outlet.open(warned(head, call.warnings))
             if not outlet.broken:
                 await stream.run()
         except ConnectionError:
@@ -291,18 +307,3 @@ class Handlers:
                 return self._actions.perform(call, target, shown)
             case _:
                 return self._actions.perform(call, target, shown)
-
-
-class _Hung:
-    """Hangs a bell among the others for as long as its request lasts."""
-
-    def __init__(self, bell: Bell, bells: set[Bell]) -> None:
-        self._bell = bell
-        self._bells = bells
-
-    def __enter__(self) -> Bell:
-        self._bells.add(self._bell)
-        return self._bell
-
-    def __exit__(self, *exc: object) -> None:
-        self._bells.discard(self._bell)

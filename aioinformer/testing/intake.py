@@ -1,62 +1,63 @@
-"""Intake: what a body goes through before the registry decides about it. Pure.
+"""Intake: what a body goes through before the registry decides about it.
 
 It must be understood: it is of the right kind, its fields fit the schema, and what does
-not is dropped, told or refused, as the request asks for.
+not is dropped, told or refused, as the request asks for. Pure, but for what it tells.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from aioinformer.errors import ApiError
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing import statuses, validation
 from aioinformer.testing.patching.go_words import go_text
 from aioinformer.testing.problems import Problem
 from aioinformer.testing.schema import Schema
-from aioinformer.testing.schema.conformity import conform, strictly
+from aioinformer.testing.schema.conformity import conform, conform_metadata, strictly
+from aioinformer.testing.statuses import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aioinformer.testing.kinds import Kind
     from aioinformer.testing.writes import PatchType, WriteOptions
 
-__all__ = ["Received", "received", "received_patched"]
+__all__ = ["received", "received_arranged", "received_patched"]
 
 # Of a custom resource about which nobody has said anything.
 _ANYTHING = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A body that has been understood.
-
-    Attributes:
-        body: A new one, which fits the schema.
-        warnings: What was left out of it, and what should be written otherwise.
-    """
-
-    body: dict[str, Any]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The metadata; empty if there are none."""
-        found: Mapping[str, Any] = self.body.get("metadata") or {}
-        return found
-
-
-def received(kind: Kind, body: object, options: WriteOptions) -> Received:
+def received(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
     """Understand the body of a create or an update.
+
+    Returns:
+        A new body, which fits the schema and has metadata. What was left out is told.
 
     Raises:
         ApiError: 400, if it is no object of this kind, holds values that its fields
             cannot hold, or unknown fields although these are to be refused.
     """
     return _conformed(kind, validation.opened(kind, body), options)
+
+
+def received_arranged(kind: Kind, body: object) -> dict[str, Any]:
+    """Understand a body that may hold anything, except in its metadata.
+
+    A definition of custom resources may not either: the server itself reads it.
+
+    Raises:
+        ApiError: 400, if it is no object of this kind, or has no proper metadata.
+    """
+    sent = validation.opened(kind, body)
+    if kind.resource == CUSTOM_RESOURCE_DEFINITIONS and kind.schema is not None:
+        sent = conform(kind.schema, sent).body
+    elif kind.typed:
+        # A built-in kind holds no null but those that its schema asks for.
+        sent = {key: value for key, value in sent.items() if value is not None}
+
+    return {**sent, "metadata": conform_metadata(sent.get("metadata"))}
 
 
 def received_patched(
@@ -66,8 +67,8 @@ def received_patched(
     *,
     patch: object,
     patch_type: PatchType,
-) -> Received:
-    """Understand what a patch has made of an object.
+) -> dict[str, Any]:
+    """Understand what a patch has made of an object; as `received()` otherwise.
 
     Args:
         kind: Of the object.
@@ -86,43 +87,56 @@ def received_patched(
         shown = orjson.dumps(whole).decode()
 
     try:
-        return _conformed(kind, _still_opened(kind, body), options)
+        return _conformed(kind, _still_opened(kind, body, patch_type), options)
     except ApiError as exc:
         if exc.status != 400:
             raise
 
         # What follows the sentence on what cannot be handled is the reason itself.
-        why = exc.message.rpartition("cannot be handled as a ")[2].partition(": ")[2]
+        why = exc.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[
+            2
+        ]
         raise _patch_refused(shown, why or exc.message) from exc
 
 
-def _conformed(kind: Kind, sent: dict[str, Any], options: WriteOptions) -> Received:
+def _conformed(
+    kind: Kind, sent: dict[str, Any], options: WriteOptions
+) -> dict[str, Any]:
     schema = kind.schema or _ANYTHING
     found = conform(schema, sent, custom=not kind.typed)
-    repeated = tuple(f'duplicate field "{it}"' for it in options.repeated)
+    repeated = tuple(f"duplicate field {quoted(it)}" for it in options.repeated)
     problems = repeated + found.problems
     if options.field_validation == "Strict":
         refused = strictly(schema, sent, problems)
         if refused is not None:
             raise refused
 
-    body = found.body
+    if options.field_validation == "Warn":
+        for problem in problems:
+            options.warn(problem)
+
+    metadata = found.body.get("metadata") or {}
     if (sent.get("metadata") or {}).get("managedFields") == []:
         # Nothing to store, but something to say: that they are to be forgotten.
-        body = {**body, "metadata": {**body["metadata"], "managedFields": []}}
+        metadata = {**metadata, "managedFields": []}
 
-    noticed = problems if options.field_validation == "Warn" else ()
-    return Received(body, noticed + _finalizer_warnings(kind, body))
+    return {**found.body, "metadata": metadata}
 
 
-def _still_opened(kind: Kind, body: object) -> dict[str, Any]:
+def _still_opened(kind: Kind, body: object, patch_type: PatchType) -> dict[str, Any]:
     """Check that a patched object says what it is, and is one."""
     if not isinstance(body, dict):
         raise statuses.bad_request("the patch makes no object")
 
+    mistake = validation.type_mistake(body)
+    if mistake:
+        raise statuses.bad_request(mistake)
+
     if kind.typed:
-        # Without its version it is taken for an internal form, without metadata.
-        return validation.opened(kind, body if body.get("apiVersion") else {})
+        # Without its version, what is decoded is taken for an internal form, without
+        # metadata; a strategic patch is not even decoded.
+        read = body.get("apiVersion") or patch_type == "strategic"
+        return validation.opened(kind, body if read else {})
 
     if not body.get("kind"):
         text = orjson.dumps(body).decode()
@@ -142,17 +156,3 @@ def _patch_refused(shown: str, why: str) -> ApiError:
     cause = {"reason": problem.reason, "message": problem.message, "field": "patch"}
     message = f' "" is invalid: patch: {problem.message}'
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})
-
-
-def _finalizer_warnings(kind: Kind, body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say which finalizers of a custom resource should have a domain."""
-    finalizers = (body.get("metadata") or {}).get("finalizers") or ()
-    if kind.typed or not finalizers:
-        return ()
-
-    return tuple(
-        f'metadata.finalizers: "{it}": prefer a domain-qualified finalizer name to '
-        "avoid accidental conflicts with other finalizer writers"
-        for it in finalizers
-        if "/" not in it and it not in validation.STANDARD_FINALIZERS
-    )

@@ -1,6 +1,7 @@
-"""Judgement: whether an object may be stored as it is. Pure.
+"""Judgement: whether an object may be stored as it is.
 
-All that is wrong is found before anything is said, as a real server does.
+All that is wrong is found before anything is said, as a real server does. Pure, but for
+the warnings about what is valid and still not good.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing.definitions.checks import problems_of as definition_problems
+from aioinformer.testing.names import STANDARD_FINALIZERS
 from aioinformer.testing.problems import refusal
 from aioinformer.testing.schema import builtin_checks
 from aioinformer.testing.schema.checks import problems_of
@@ -22,10 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.testing.kinds import Kind
-    from aioinformer.testing.problems import Finding
+    from aioinformer.testing.problems import Problem
     from aioinformer.testing.writes import WriteOptions
 
 __all__ = ["check_created", "check_updated"]
+
+_FINALIZER_WARNING = (
+    'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
+    "accidental conflicts with other finalizer writers"
+)
 
 
 def check_created(kind: Kind, body: Mapping[str, Any], options: WriteOptions) -> None:
@@ -40,7 +47,7 @@ def check_created(kind: Kind, body: Mapping[str, Any], options: WriteOptions) ->
         ApiError: 422, if it is not valid.
     """
     metadata = body["metadata"]
-    found: list[Finding] = [*creation_problems(kind, metadata)]
+    found: list[Problem] = [*creation_problems(kind, metadata)]
     if options.part != "all":
         found += _problems_of_type(kind, body, None)
 
@@ -48,6 +55,7 @@ def check_created(kind: Kind, body: Mapping[str, Any], options: WriteOptions) ->
         found += definition_problems(body)
 
     _refuse(kind, body, found)
+    _warn_of_finalizers(kind, {}, metadata, options)
 
 
 def check_updated(
@@ -64,7 +72,7 @@ def check_updated(
     Raises:
         ApiError: 422, if it is not valid.
     """
-    found: list[Finding] = [*update_problems(kind, old["metadata"], new["metadata"])]
+    found: list[Problem] = [*update_problems(kind, old["metadata"], new["metadata"])]
     if options.part != "all":
         found += _problems_of_type(kind, new, old)
 
@@ -73,11 +81,12 @@ def check_updated(
         found += definition_problems(new, old)
 
     _refuse(kind, new, found)
+    _warn_of_finalizers(kind, old["metadata"], new["metadata"], options)
 
 
 def _problems_of_type(
     kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
-) -> list[Finding]:
+) -> list[Problem]:
     """Find what the kind itself does not allow.
 
     Args:
@@ -92,15 +101,28 @@ def _problems_of_type(
 
         return [*builtin_checks.check_updated(kind.resource, dict(old), new)]
 
-    found: list[Finding] = [*type_problems(kind, body)]
+    found: list[Problem] = [*type_problems(kind, body)]
     if kind.schema is not None:
         found += problems_of(kind.schema, new, None if old is None else dict(old))
 
     return found
 
 
-def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Finding]) -> None:
+def _warn_of_finalizers(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
+) -> None:
+    """Tell which new finalizers of a custom resource should have a domain."""
+    if kind.typed:
+        return
+
+    known = {*STANDARD_FINALIZERS, *(old.get("finalizers") or ())}
+    for finalizer in new.get("finalizers") or ():
+        if "/" not in finalizer and finalizer not in known:
+            options.warn(_FINALIZER_WARNING.format(finalizer))
+
+
+def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
     if found:
         name = body["metadata"].get("name") or ""
-        said = "" if kind.typed else str(body.get("kind") or "")
+        said = None if kind.typed else str(body.get("kind"))
         raise refusal(kind, name, found, said_kind=said)

@@ -51,6 +51,7 @@ _CUSTOM_VERBS = (
     "update",
     "watch",
 )
+_SUBRESOURCE_VERBS = ("get", "patch", "update")
 _FINAL_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 
 # A selectable field: where its value is, and what a missing one counts as.
@@ -132,6 +133,9 @@ class Kind:
     served: bool = True
     """False for a version in which objects are only kept."""
 
+    definition: object = None
+    """What a custom resource follows from; equal ones describe it equally."""
+
     terminating: bool = False
     """Its definition is being deleted, so no object can be created."""
 
@@ -146,11 +150,19 @@ class Kind:
         return schema_of(self.resource) if self.typed else self.custom_schema
 
     @property
-    def subresources(self) -> tuple[str, ...]:
-        """Those that every object has, in the order of discovery."""
-        held = {"scale": self.scale is not None, "status": self.has_status}
-        found = tuple(name for name, is_held in held.items() if is_held)
-        return found if self.typed else found[::-1]
+    def subresources(self) -> dict[str, tuple[str, ...]]:
+        """Those that every object has, with their verbs, in the order of discovery."""
+        held = {
+            "finalize": self.resource == resources.NAMESPACES,
+            "scale": self.scale is not None,
+            "status": self.has_status,
+        }
+        found = [name for name, is_held in held.items() if is_held]
+        ordered = found if self.typed else found[::-1]
+        return {
+            name: ("update",) if name == "finalize" else _SUBRESOURCE_VERBS
+            for name in ordered
+        }
 
     @property
     def verbs(self) -> tuple[str, ...]:

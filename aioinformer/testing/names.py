@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 __all__ = [
+    "STANDARD_FINALIZERS",
     "dns_label_problems",
     "generated_name",
     "label_value_problems",
@@ -29,6 +30,9 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_QUALIFIED})?"
+
+# Finalizers that need no domain.
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 # The server's alphabet for generated names: no vowels, and nothing that looks alike.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"

@@ -19,6 +19,8 @@ __all__ = ["Namespaces"]
 
 _KEPT = frozenset({"default", "kube-system", "kube-public"})
 _TERMINATING = "Terminating"
+# The finalizer of the controller that is played here.
+_OURS = "kubernetes"
 
 
 class Namespaces:
@@ -77,7 +79,9 @@ class Namespaces:
         if stored is None or not _is_terminating(stored):
             return
 
-        waits = stored.body()["metadata"].get("finalizers")
+        body = stored.body()
+        others = {*((body.get("spec") or {}).get("finalizers") or ())} - {_OURS}
+        waits = others or body["metadata"].get("finalizers")
         if not waits and next(self.content(name), None) is None:
             self._storage.drop(self.collection, stored)
 

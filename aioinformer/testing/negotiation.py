@@ -14,24 +14,33 @@ from typing import TYPE_CHECKING, Literal
 from aioinformer.testing import statuses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer.errors import ApiError
 
 __all__ = [
     "Choice",
     "Transform",
+    "accepted",
     "check_document_route",
     "check_route",
     "chosen",
+    "chosen_aggregated",
+    "chosen_for_document",
     "chosen_plainly",
 ]
 
 JSON = "application/json"
 YAML = "application/yaml"
 
-Transform = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
-"""What an object is turned into, before it is shown."""
+Transform = Literal[
+    "",
+    "Table",
+    "PartialObjectMetadata",
+    "PartialObjectMetadataList",
+    "APIGroupDiscoveryList",
+]
+"""What an object, or a document of discovery, is turned into before it is shown."""
 
 _TRANSFORMS: dict[str, Transform] = {
     "Table": "Table",
@@ -40,6 +49,7 @@ _TRANSFORMS: dict[str, Transform] = {
 }
 _META_GROUP = "meta.k8s.io"
 _META_VERSIONS = frozenset({"v1", "v1beta1"})
+_AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 
 # What a real server writes. The last one is not written here; those who accept it accept
 # JSON as well, and whoever does not is told the same as by a real server.
@@ -149,7 +159,7 @@ def chosen(
     Raises:
         ApiError: 406, if there is none.
     """
-    found = _choice(headers, query, transforms=True)
+    found = _choice(headers, query, _transform)
     if found is None:
         raise _not_acceptable(*_TYPES)
 
@@ -167,19 +177,54 @@ def chosen_plainly(
     Returns:
         None if there is none: a real server then writes it in its own way.
     """
-    return _choice(headers, query, transforms=False)
+    return _choice(headers, query, _plain)
+
+
+def chosen_for_document(headers: Mapping[str, str], query: Mapping[str, str]) -> Choice:
+    """Choose a format for a document of discovery.
+
+    Raises:
+        ApiError: 406, if there is none.
+    """
+    found = _choice(headers, query, _plain)
+    if found is None:
+        raise _not_acceptable(*_TYPES)
+
+    return found
+
+
+def chosen_aggregated(
+    headers: Mapping[str, str], query: Mapping[str, str]
+) -> Choice | None:
+    """Choose a format for the aggregated document of discovery.
+
+    Returns:
+        None for those who do not know that document. Whoever does gets it, even if
+        another one is preferred.
+    """
+    return _choice(headers, query, _aggregated)
+
+
+def accepted(headers: Mapping[str, str], *offers: str) -> str | None:
+    """Choose the first of some media types that is accepted; None if there is none."""
+    for clause in _clauses(headers.get("Accept") or "*/*"):
+        for media in offers:
+            if clause.matches(media):
+                return media
+
+    return None
 
 
 def _choice(
-    headers: Mapping[str, str], query: Mapping[str, str], *, transforms: bool
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+    read: Callable[[Mapping[str, str]], Transform | None],
 ) -> Choice | None:
+    """Choose the first clause whose transform can be read from its parameters."""
     for clause in _clauses(headers.get("Accept") or "*/*"):
         media = next((it for it in (JSON, YAML) if clause.matches(it)), None)
-        transform = _transform(clause.parameters)
+        transform = read(clause.parameters)
         if media is None or transform is None or not _streams(clause, media):
-            continue
-
-        if transform and not transforms:
             continue
 
         return Choice(
@@ -228,6 +273,15 @@ def _transform(parameters: Mapping[str, str]) -> Transform | None:
         return None
 
     return _TRANSFORMS.get(parameters.get("as", ""))
+
+
+def _plain(parameters: Mapping[str, str]) -> Transform | None:
+    return "" if _transform(parameters) == "" else None
+
+
+def _aggregated(parameters: Mapping[str, str]) -> Transform | None:
+    is_asked = _AGGREGATED.items() <= parameters.items()
+    return "APIGroupDiscoveryList" if is_asked else None
 
 
 def _streams(clause: _Clause, media: str) -> bool:

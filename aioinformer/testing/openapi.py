@@ -1,8 +1,8 @@
 """OpenAPI: the documents that describe paths and schemas, for each group and version.
 
 Made when they are asked for, from what is known about the kinds, and kept for as long as
-those stay the same. There are no descriptions, and no document of version 2: clients go
-on without it where there is version 3.
+those stay the same. There are no descriptions, and of version 2 there is only the head of
+the document: clients go on without it where there is version 3.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from urllib.parse import unquote
 
 from aioinformer.testing.documents import (
     Document,
-    negotiated,
     no_such_page,
     tag_of,
     unchanged,
 )
 from aioinformer.testing.encoding import plain
+from aioinformer.testing.negotiation import accepted
 from aioinformer.testing.operations import REFERENCE, definition_name, paths_of
 from aioinformer.testing.schema.builtin import definitions
 
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["document_at", "schemas_of"]
 
 _ROOT = "openapi/v3"
+_SECOND = "openapi/v2"
+_INFO = {"title": "Kubernetes", "version": "1.36"}
+_JSON = "application/json"
+# The name that is written, and the old one, which is still asked for.
+_PROTOBUF = (
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+)
+_VARIES = {"Vary": "Accept"}
+_NOT_ACCEPTABLE = Document(body=b"", headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 # What a real server lets clients keep for ever, as its address changes with it.
@@ -47,16 +57,15 @@ def document_at(kinds: Iterable[Kind], call: Call) -> Document:
 
     Returns:
         The index, the document of a group and version, or a page that says that there
-        is none.
-
-    Raises:
-        ApiError: 406, if JSON is not accepted, nor YAML, which gets JSON too.
+        is none, or without a word (406) that it cannot be written as is accepted.
     """
     path = unquote(call.path).removeprefix("/")
+    if path == _SECOND:
+        return _second(call)
+
     if path != _ROOT and not path.startswith(_ROOT + "/"):
         return no_such_page()
 
-    negotiated(call.headers)
     by_api = _by_api(kinds)
     if path == _ROOT:
         return _index(by_api)
@@ -64,6 +73,9 @@ def document_at(kinds: Iterable[Kind], call: Call) -> Document:
     found = by_api.get(path.removeprefix(_ROOT + "/"))
     if found is None:
         return Document.text("", status=404)
+
+    if accepted(call.headers, _JSON) is None:
+        return _NOT_ACCEPTABLE
 
     return _addressed(_written(found), call)
 
@@ -93,6 +105,32 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
             wanted += _references(text)
 
     return dict(sorted(found.items()))
+
+
+def _second(call: Call) -> Document:
+    """Make the document of version 2: a head without paths and definitions.
+
+    kubectl asks it for the kinds that it does not find in version 3, and in the binary
+    encoding. So it finds out that there is no such kind.
+    """
+    media = accepted(call.headers, _JSON, *_PROTOBUF)
+    if media is None:
+        return _NOT_ACCEPTABLE
+
+    if media == _JSON:
+        return Document(
+            body=plain({"swagger": "2.0", "info": _INFO, "paths": {}}), headers=_VARIES
+        )
+
+    title, version = (text.encode() for text in _INFO.values())
+    info = _field(1, title) + _field(2, version)
+    body = _field(1, b"2.0") + _field(2, info) + _field(8, b"")
+    return Document(body=body, content_type=_PROTOBUF[0], headers=_VARIES)
+
+
+def _field(number: int, text: bytes) -> bytes:
+    """Write a field of a message in the binary encoding, of less than 128 bytes."""
+    return bytes([number << 3 | 2, len(text)]) + text
 
 
 def _addressed(document: tuple[bytes, str], call: Call) -> Document:
@@ -141,7 +179,7 @@ def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
     """Write the document of the kinds of one group and version; return it with its tag."""
     document = {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "1.36"},
+        "info": _INFO,
         "paths": {path: it for kind in kinds for path, it in paths_of(kind).items()},
         "components": {"schemas": schemas_of(kinds)},
     }

@@ -95,9 +95,11 @@ def paths_of(kind: Kind) -> dict[str, Any]:
     scope = ("namespace",) if resource.namespaced else ()
     found[collection] = _item(kind, on_collection, scope)
     found[collection + "/{name}"] = _item(kind, on_object, ("name", *scope))
-    for name in kind.subresources:
+    for name, verbs in kind.subresources.items():
         path = f"{collection}/{{name}}/{name}"
-        found[path] = _item(kind, ("get", "put", "patch"), ("name", *scope), name)
+        actions = [_VERBS.get(verb, verb) for verb in verbs]
+        on_part = [it for it in ("get", "put", "patch") if it in actions]
+        found[path] = _item(kind, on_part, ("name", *scope), name)
 
     return found
 

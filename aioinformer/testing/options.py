@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.testing import statuses
+from aioinformer.testing.patching.go_words import json_type
 from aioinformer.testing.patching.managed_fields import manager_of
+from aioinformer.testing.queries import flag
+from aioinformer.testing.schema.places import Mismatch
+from aioinformer.testing.schema.shapes import struct_of
 from aioinformer.testing.statuses import Cause
 from aioinformer.testing.validation import VERSION_STRUCT
 from aioinformer.testing.writes import DeleteOptions, WriteOptions
@@ -35,6 +41,10 @@ _PATCH_TYPES: dict[str, PatchType] = {
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _META = "meta.k8s.io/v1"
 _MANAGER_BYTES = 128
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+# More digits than any number has that fits.
+_INTEGER = re.compile("[+-]?[0-9]{1,40}")
+_INT64_BOUND = 2**63
 
 
 def write_options_of(
@@ -51,13 +61,13 @@ def write_options_of(
         ApiError: 422, if options have values that they cannot have.
     """
     query = call.query
-    validation, force = query.get("fieldValidation") or "Warn", _flag(query, "force")
+    validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
     causes = [
         *_wrong_dry_run(_dry_run(call, {})),
         *_wrong_manager(manager, required=patch_type == "apply"),
     ]
-    if force and patch_type != "apply":
+    if "force" in query and patch_type not in {None, "apply"}:
         why = "Forbidden: may not be specified for non-apply patch"
         causes.append(Cause("force", "FieldValueForbidden", why))
 
@@ -77,8 +87,9 @@ def write_options_of(
         dry_run=bool(_dry_run(call, {})),
         manager=manager_of(call.headers.get("User-Agent", ""), manager),
         field_validation=checked,
-        force=force,
+        force=patch_type == "apply" and flag(query, "force"),
         repeated=() if checked == "Ignore" else _repeated(call),
+        warn=call.warnings.append,
     )
 
 
@@ -102,12 +113,6 @@ def delete_options_of(call: Call) -> DeleteOptions:
         ApiError: 400 or 422, if options have values that they cannot have.
     """
     options = _delete_body(call) if call.body else _options_in_url(call.query)
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and not isinstance(grace, int):
-        field = "DeleteOptions.gracePeriodSeconds of type int64"
-        message = f"json: cannot unmarshal {_go_type(grace)} into Go struct field "
-        raise statuses.bad_request(message + field)
-
     propagation, causes = _propagation(options)
     dry_run = _dry_run(call, options)
     causes += _wrong_dry_run(dry_run)
@@ -117,10 +122,11 @@ def delete_options_of(call: Call) -> DeleteOptions:
     preconditions = options.get("preconditions") or {}
     return DeleteOptions(
         dry_run=bool(dry_run),
-        uid=str(preconditions.get("uid") or ""),
-        version=str(preconditions.get("resourceVersion") or ""),
-        grace_seconds=grace,
+        uid=preconditions.get("uid") or "",
+        version=preconditions.get("resourceVersion") or "",
+        grace_seconds=options.get("gracePeriodSeconds"),
         propagation=propagation,
+        warn=call.warnings.append,
     )
 
 
@@ -128,15 +134,18 @@ def _delete_body(call: Call) -> Mapping[str, Any]:
     options = call.document()
     if not isinstance(options, dict):
         message = "couldn't get version/kind; json parse error: json: cannot unmarshal "
-        message += f"{_go_type(options)} into Go value of type {VERSION_STRUCT}"
+        message += f"{json_type(options)} into Go value of type {VERSION_STRUCT}"
         raise statuses.bad_request(message)
 
     kind, version = options.get("kind"), options.get("apiVersion")
-    if kind not in {None, "", "DeleteOptions"}:
+    if kind not in (None, "", "DeleteOptions"):
         message = f'no kind "{kind}" is registered for version "{version or _META}"'
         raise statuses.bad_request(message)
 
-    return options
+    try:
+        return struct_of(_DELETE_OPTIONS)(options, None, [])
+    except Mismatch as exc:
+        raise statuses.bad_request(str(exc)) from exc
 
 
 def _options_in_url(query: Mapping[str, str]) -> dict[str, Any]:
@@ -145,17 +154,26 @@ def _options_in_url(query: Mapping[str, str]) -> dict[str, Any]:
         options["propagationPolicy"] = query["propagationPolicy"]
 
     if query.get("orphanDependents"):
-        options["orphanDependents"] = _flag(query, "orphanDependents")
+        options["orphanDependents"] = flag(query, "orphanDependents")
 
     grace = query.get("gracePeriodSeconds")
     if grace:
-        if not grace.removeprefix("-").isdecimal():
-            message = f'strconv.ParseInt: parsing "{grace}": invalid syntax'
-            raise statuses.bad_request(message)
-
-        options["gracePeriodSeconds"] = int(grace)
+        options["gracePeriodSeconds"] = _int64(grace)
 
     return options
+
+
+def _int64(text: str) -> int:
+    why = ""
+    if not _INTEGER.fullmatch(text):
+        why = "invalid syntax"
+    elif not -_INT64_BOUND <= int(text) < _INT64_BOUND:
+        why = "value out of range"
+
+    if why:
+        raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": {why}')
+
+    return int(text)
 
 
 def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
@@ -206,26 +224,8 @@ def _wrong_manager(name: str, *, required: bool) -> Iterator[Cause]:
             yield Cause(field, "FieldValueInvalid", problem)
 
 
-def _flag(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name, "").lower() in {"1", "t", "true"}
-
-
 def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _go_type(value: object) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-        case list():
-            return "array"
-        case _:
-            return "number"
 
 
 def _repeated(call: Call) -> tuple[str, ...]:
@@ -256,8 +256,8 @@ class _Repeating(dict[str, Any]):
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        names = [name for name, _ in pairs]
-        self.repeated = sorted({name for name in names if names.count(name) > 1})
+        counts = Counter(name for name, _ in pairs)
+        self.repeated = sorted(name for name, count in counts.items() if count > 1)
 
 
 def _paths_of(value: object, path: str) -> list[str]:

@@ -15,10 +15,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from multidict import CIMultiDict
 
 from aioinformer.testing.faults import Cut, End, Slow, Stall
 from aioinformer.testing.faults.distortion import Distortion
+from aioinformer.testing.statuses import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,6 +44,8 @@ class Answer:
     body: Iterable[bytes] = ()
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """For the user to read; each becomes a header `Warning`."""
 
 
 class Outlet(ABC):
@@ -276,7 +280,9 @@ class HTTPOutlet(Outlet):
     async def _start(self, answer: Answer, *, compress: bool) -> None:
         headers = _headers_of(answer)
         response = web.StreamResponse(status=answer.status, headers=headers)
-        response.enable_chunked_encoding()
+        if self._request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+
         if compress and self._takes_gzip():
             response.enable_compression(web.ContentCoding.gzip)
 
@@ -288,12 +294,16 @@ class HTTPOutlet(Outlet):
 
     @property
     def free(self) -> bool:
-        """True if the head is sent, no fault is armed, and the buffers have room."""
+        """True if the head is sent, no fault is armed, and the buffers have room.
+
+        Never for a client of HTTP/1.0, which knows no chunks.
+        """
         transport = self._request.transport
         if transport is None or transport.is_closing() or self.broken or self.armed:
             return False
 
-        return self.response.prepared and not self._request.protocol.writing_paused
+        chunked = self.response.prepared and self.response.chunked
+        return chunked and not self._request.protocol.writing_paused
 
     def write_now(self, lines: list[bytes]) -> None:
         """Send whole lines as one chunk.
@@ -327,7 +337,11 @@ class HTTPOutlet(Outlet):
         return "gzip" in self._request.headers.get("Accept-Encoding", "")
 
 
-def _headers_of(answer: Answer) -> dict[str, str]:
+def _headers_of(answer: Answer) -> CIMultiDict[str]:
     # No answer is to be kept by whoever passes it on.
-    headers = {"Cache-Control": "no-cache, private", **answer.headers}
-    return {**headers, "Content-Type": answer.content_type}
+    usual = {"Cache-Control": "no-cache, private", **answer.headers}
+    headers = CIMultiDict({**usual, "Content-Type": answer.content_type})
+    for text in answer.warnings:
+        headers.add("Warning", f"299 - {quoted(text)}")
+
+    return headers

@@ -12,7 +12,7 @@ so it imports nothing of the package, and no HTTP, until a test uses the fixture
 
 The fixture is asynchronous, and runs by what the project has for coroutine tests:
 pytest-asyncio in either mode, or the plugin of anyio on its asyncio backend. The server
-lives in the loop of the test, so that it shares its clock too. Code that blocks, such as
+lives in the loop of the test, whatever its scope, so that it shares its clock too. Code that blocks, such as
 a client library without asyncio, runs beside it in a thread: `asyncio.to_thread()`.
 """
 
@@ -27,15 +27,26 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from typing import Literal, TypeAlias
 
     from aioinformer.testing.server import APIServer
+
+    _LoopScope: TypeAlias = Literal["function", "class", "module", "package", "session"]
 
 __all__ = ["apiserver", "apiserver_options", "pytest_configure"]
 
 # The modules that run coroutine tests, under whatever names pytest knows them.
 _ASYNCIO = "pytest_asyncio.plugin"
 _ANYIO = "anyio.pytest_plugin"
-_BY_ASYNCIO = "_aioinformer_by_asyncio"
+_BY_ASYNCIO = "_aioinformer_by_asyncio_"
+# A fixture of pytest-asyncio runs in the loop that it names, and not in the test's.
+_LOOP_SCOPES: tuple[_LoopScope, ...] = (
+    "function",
+    "class",
+    "module",
+    "package",
+    "session",
+)
 _BY_ANYIO = "_aioinformer_by_anyio"
 _MARKER = (
     "apiserver(**options): options of the APIServer that the fixture `apiserver` starts, "
@@ -50,7 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if _has(config, _ASYNCIO):
         from pytest_asyncio import fixture
 
-        plugins.register(_holder(_BY_ASYNCIO, fixture(_starter())))
+        for scope in _LOOP_SCOPES:
+            starter = fixture(_starter(), loop_scope=scope)
+            plugins.register(_holder(_BY_ASYNCIO + scope, starter))
 
     if _has(config, _ANYIO):
         plugins.register(_holder(_BY_ANYIO, pytest.fixture(_starter())))
@@ -124,12 +137,20 @@ def _fixture_for(request: pytest.FixtureRequest) -> str:
         )
 
     if _has(request.config, _ASYNCIO):
-        return _BY_ASYNCIO
+        return _BY_ASYNCIO + _loop_scope(request)
 
     raise _refusal(
         "the fixture needs what runs coroutine tests: install pytest-asyncio, "
         "or mark the test with pytest.mark.anyio"
     )
+
+
+def _loop_scope(request: pytest.FixtureRequest) -> str:
+    """Find out, as pytest-asyncio does, in whose loop this test runs."""
+    marker = request.node.get_closest_marker("asyncio")
+    given = {} if marker is None else marker.kwargs
+    scope = given.get("loop_scope") or given.get("scope")
+    return str(scope or request.config.getini("asyncio_default_test_loop_scope"))
 
 
 def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:

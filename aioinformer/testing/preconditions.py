@@ -133,16 +133,20 @@ def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
 
 
 def check_applied(
-    kind: Kind, name: str, stored: Stored | None, metadata: Mapping[str, Any]
+    kind: Kind, name: str, stored: Stored | None, applied: Mapping[str, Any]
 ) -> None:
     """Check that what is applied means the object that is stored, or none.
+
+    Nothing is known yet about its types; what is no text states nothing.
 
     Raises:
         ApiError: 409, if it states another uid or version.
     """
-    uid = metadata.get("uid") or ""
+    given = applied.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
+    uid, version = metadata.get("uid") or "", metadata.get("resourceVersion") or ""
     if stored is not None:
-        if metadata.get("resourceVersion"):
+        if version and isinstance(version, str):
             check_version(kind, stored, metadata)
     elif uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioinformer.testing import statuses
 
@@ -14,23 +14,7 @@ if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer.testing.kinds import Kind
 
-__all__ = ["Finding", "Problem", "refusal"]
-
-
-class Finding(Protocol):
-    """What a refusal needs to know about a problem, whoever has found it."""
-
-    @property
-    def field(self) -> str:
-        """The path, such as `"spec.containers[0].name"`."""
-
-    @property
-    def reason(self) -> str:
-        """For machines, such as `"FieldValueRequired"`."""
-
-    @property
-    def message(self) -> str:
-        """For people, such as `"Required value"`."""
+__all__ = ["Problem", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +44,11 @@ class Problem:
 
 
 def refusal(
-    kind: Kind, name: str, problems: Sequence[Finding], *, said_kind: str = ""
+    kind: Kind,
+    name: str,
+    problems: Sequence[Problem],
+    *,
+    said_kind: str | None = None,
 ) -> ApiError:
     """Make the 422 that tells all problems of an object.
 
@@ -68,7 +56,7 @@ def refusal(
         kind: Of the object.
         name: Of the object; may be empty.
         problems: At least one.
-        said_kind: What the object says it is, if that is not its kind.
+        said_kind: What it is called, if not by its kind; None if so.
     """
     resource = kind.resource
     causes = [
@@ -77,7 +65,7 @@ def refusal(
     ]
     texts = list(dict.fromkeys(f"{it.field}: {it.message}" for it in problems))
     told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    shown = said_kind or resource.kind
+    shown = resource.kind if said_kind is None else said_kind
     title = f"{shown}.{resource.group}" if resource.group else shown
     details = {"name": name, "group": resource.group, "kind": shown, "causes": causes}
     return statuses.failure(

@@ -15,11 +15,18 @@ from aioinformer.model.resources import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aioinformer.testing.changes import Stored
+    from aioinformer.testing.changes import Change
     from aioinformer.testing.routes import Attributes
     from aioinformer.testing.storage import Collection, Storage
 
-__all__ = ["Rulebook", "User", "allows", "first_roles"]
+__all__ = [
+    "AUTHENTICATED",
+    "MASTERS",
+    "UNAUTHENTICATED",
+    "Rulebook",
+    "User",
+    "first_roles",
+]
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -59,7 +66,9 @@ class Rulebook:
             storage.collection(resource)
             for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
         ]
-        self._versions: tuple[int, ...] = ()
+        # The last changes that have been read. Not their versions: a server that goes
+        # back to a backup gives the same ones again, for other roles.
+        self._tails: list[Change] = []
         self._bodies: list[dict[str, dict[str, Any]]] = []
 
     def problem(self, user: User, asked: Attributes) -> str | None:
@@ -73,10 +82,14 @@ class Rulebook:
 
         missing: list[str] = []
         for rule in self.rules(user, asked.namespace, missing):
-            if allows(rule, asked):
+            if _allows(rule, asked):
                 return None
 
-        return f": RBAC: {', '.join(missing)}" if missing else ""
+        told = list(dict.fromkeys(missing))
+        if len(told) < 2:
+            return "".join(f": RBAC: {it}" for it in told)
+
+        return f": RBAC: [{', '.join(told)}]"
 
     def rules(
         self, user: User, namespace: str, missing: list[str] | None = None
@@ -99,15 +112,17 @@ class Rulebook:
 
     def _read(self) -> list[dict[str, dict[str, Any]]]:
         """Decode all roles and bindings, once for each state of them."""
-        versions = tuple(it.tail.version for it in self._collections)
-        if versions != self._versions:
-            self._bodies = [_bodies(it) for it in self._collections]
-            self._versions = versions
+        tails = [it.tail for it in self._collections]
+        if tails != self._tails:
+            self._bodies = [
+                {stored.key: stored.body() for stored in it} for it in self._collections
+            ]
+            self._tails = tails
 
         return self._bodies
 
 
-def allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
+def _allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
     """Say whether one rule of a role lets through what is asked."""
     if not _covers(rule.get("verbs"), asked.verb):
         return False
@@ -212,14 +227,6 @@ _ABOUT_ONESELF = [
 
 def _gets(urls: tuple[str, ...]) -> dict[str, Any]:
     return {"nonResourceURLs": list(urls), "verbs": ["get"]}
-
-
-def _bodies(collection: Collection) -> dict[str, dict[str, Any]]:
-    return {stored.key: _body(stored) for stored in collection}
-
-
-def _body(stored: Stored) -> dict[str, Any]:
-    return stored.body()
 
 
 def _covers(allowed: Iterable[str] | None, asked: str) -> bool:

@@ -26,15 +26,15 @@ from aioinformer.testing.completion import (
     timestamp,
 )
 from aioinformer.testing.custom_resources import CustomResources
-from aioinformer.testing.deletion import is_released
-from aioinformer.testing.intake import Received, received, received_patched
+from aioinformer.testing.deletion import is_released, warn_of_deletion
+from aioinformer.testing.intake import received, received_arranged, received_patched
 from aioinformer.testing.judgement import check_created, check_updated
 from aioinformer.testing.kinds import built_in_kinds
 from aioinformer.testing.names import generated_name
 from aioinformer.testing.namespaces import Namespaces
 from aioinformer.testing.patching.managed_fields import reset_fields, times_kept
 from aioinformer.testing.patching.merge import merge_patch
-from aioinformer.testing.patching.patches import decoded_patch, patched
+from aioinformer.testing.patching.patches import applied_object, decoded_patch, patched
 from aioinformer.testing.patching.server_side import apply
 from aioinformer.testing.removal import Removal
 from aioinformer.testing.writes import Deleted, DeleteOptions, WriteOptions, Written
@@ -109,7 +109,7 @@ class Registry:
                 namespace, 403 if that is being deleted, 409 if the name is taken, 500
                 if the body states a version.
         """
-        got = self._understood(collection.kind, body, options)
+        got = _understood(collection.kind, body, options)
         return self._create(collection, namespace, got, options)
 
     def update(
@@ -136,17 +136,17 @@ class Registry:
                 409 if it states a uid or version that is not the stored one.
         """
         kind = collection.kind
-        got = self._understood(kind, body, options)
-        validation.check_name(namespace, name, got.metadata)
+        got = _understood(kind, body, options)
+        metadata = got["metadata"]
+        validation.check_name(namespace, name, metadata)
         stored = collection.get(_key(namespace, name))
         if stored is None and kind.created_by_update and options.part == "main":
-            metadata = {**got.metadata, "resourceVersion": ""}
-            fresh = Received({**got.body, "metadata": metadata}, got.warnings)
+            fresh = {**got, "metadata": {**metadata, "resourceVersion": ""}}
             return self._create(collection, namespace, fresh, options)
 
         stored = self.require(collection, namespace, name)
-        preconditions.check_uid(kind, stored, got.metadata)
-        preconditions.check_version(kind, stored, got.metadata)
+        preconditions.check_uid(kind, stored, metadata)
+        preconditions.check_version(kind, stored, metadata)
         return self._replace(collection, stored, got, options)
 
     def patch(
@@ -186,17 +186,18 @@ class Registry:
             patch = decoded_patch(patch, patch_type)
 
         if options.part == "all":
-            got = self._understood(kind, merge_patch(old, patch), options)
+            got = received_arranged(kind, merge_patch(old, patch))
         else:
             new = patched(kind.schema, old, patch, patch_type, typed=kind.typed)
             got = received_patched(
                 kind, new, options, patch=patch, patch_type=patch_type
             )
 
-        validation.check_name(namespace, name, got.metadata)
+        metadata = got["metadata"]
+        validation.check_name(namespace, name, metadata)
         # A patch without a version, or with a null for it, means the stored one.
-        if got.metadata.get("resourceVersion"):
-            preconditions.check_version(kind, stored, got.metadata)
+        if metadata.get("resourceVersion"):
+            preconditions.check_version(kind, stored, metadata)
 
         return self._replace(collection, stored, got, options)
 
@@ -222,6 +223,7 @@ class Registry:
         Raises:
             ApiError: 404 if it does not exist, 409 if it is another one.
         """
+        warn_of_deletion(collection.kind, options)
         stored = self.require(collection, namespace, name)
         preconditions.check_deletion(collection.kind, stored, options)
         return self._removal.remove(collection, stored, options)
@@ -239,6 +241,7 @@ class Registry:
         Raises:
             ApiError: As from `delete()`, at the first object that is refused.
         """
+        warn_of_deletion(collection.kind, options)
         return [
             self.delete(collection, it.namespace, it.name, options)
             for it in found
@@ -251,8 +254,6 @@ class Registry:
         stored: Stored,
         new: dict[str, Any],
         options: WriteOptions,
-        *,
-        warnings: tuple[str, ...] = (),
     ) -> Written:
         """Store the next state of an object, if it differs; the last steps of a write.
 
@@ -261,7 +262,6 @@ class Registry:
             stored: The object as it is.
             new: As it is to be, complete, but for the generation.
             options: How.
-            warnings: For the user.
 
         Raises:
             ApiError: 422, if it is not valid.
@@ -275,7 +275,7 @@ class Registry:
         new = kept(kind, new, options)
         new = times_kept(old, new)
         if rules.is_same(kind, old, new):
-            return Written(stored, warnings=warnings)
+            return Written(stored)
 
         if self._is_released(collection, new):
             # The last finalizer is gone. As on a real server the emptied state is
@@ -283,45 +283,32 @@ class Registry:
             if not options.dry_run:
                 self._removal.drop(collection, stored)
 
-            return Written(Stored.of(kind, new, stored.version), warnings=warnings)
+            return Written(Stored.of(kind, new, stored.version))
 
-        return Written(self._put(collection, new, options), warnings=warnings)
+        return Written(self._put(collection, new, options))
 
     # ---------------------------------------------------------------- steps
-
-    def _understood(self, kind: Kind, body: object, options: WriteOptions) -> Received:
-        if options.part != "all":
-            return received(kind, body, options)
-
-        sent = validation.opened(kind, body)
-        validation.check_arranged(sent.get("metadata"))
-        if kind.typed:
-            # A built-in kind holds no null but those that its schema asks for.
-            sent = {key: value for key, value in sent.items() if value is not None}
-
-        return Received(sent)
 
     def _create(
         self,
         collection: Collection,
         namespace: str,
-        got: Received,
+        got: dict[str, Any],
         options: WriteOptions,
         *,
         applied: bool = False,
     ) -> Written:
-        kind = collection.kind
-        validation.check_namespace(namespace, got.metadata)
-        name = got.metadata.get("name") or ""
-        if self._auto_namespaces and self._namespaces.is_missing(namespace):
-            self._create_namespace(namespace, options)
-        else:
+        kind, metadata = collection.kind, got["metadata"]
+        validation.check_namespace(namespace, metadata)
+        name = metadata.get("name") or ""
+        appears = self._auto_namespaces and self._namespaces.is_missing(namespace)
+        if not appears:
             self._namespaces.check_open(kind, name, namespace)
 
-        name = name or self._generated(collection, namespace, got.metadata)
+        name = name or self._generated(collection, namespace, metadata)
         new = newborn(
             kind,
-            got.body,
+            got,
             options,
             name=name,
             namespace=namespace,
@@ -330,26 +317,29 @@ class Registry:
         )
         check_created(kind, new, options)
         preconditions.check_served(kind, name)
+        preconditions.check_new(metadata)
         if collection.get(_key(namespace, name)) is not None:
             raise statuses.already_exists(kind.resource, name)
 
-        preconditions.check_new(got.metadata)
+        if appears:
+            self._create_namespace(namespace, options)
+
         stored = self._put(collection, kept(kind, new, options), options)
-        return Written(stored, created=True, warnings=got.warnings)
+        return Written(stored, created=True)
 
     def _replace(
         self,
         collection: Collection,
         stored: Stored,
-        got: Received,
+        got: dict[str, Any],
         options: WriteOptions,
         *,
         applied: bool = False,
     ) -> Written:
         kind = collection.kind
         old = _state_of(kind, stored, options)
-        new = revised(kind, old, got.body, options, others=collection, owned=applied)
-        return self.commit(collection, stored, new, options, warnings=got.warnings)
+        new = revised(kind, old, got, options, others=collection, owned=applied)
+        return self.commit(collection, stored, new, options)
 
     def _apply(
         self,
@@ -360,19 +350,16 @@ class Registry:
         options: WriteOptions,
     ) -> Written:
         kind, subresource = collection.kind, SUBRESOURCES[options.part]
-        if not isinstance(applied, dict):
-            raise statuses.bad_request("what is applied is not an object")
-
+        wanted = applied_object(applied)
         stored = collection.get(_key(namespace, name))
         if stored is None and subresource:
             raise statuses.not_found(kind.resource, name)
 
-        metadata = applied.get("metadata") or {}
-        preconditions.check_applied(kind, name, stored, metadata)
+        preconditions.check_applied(kind, name, stored, wanted)
         merged = apply(
             kind.schema,
             stored.body() if stored else None,
-            applied,
+            wanted,
             manager=options.manager,
             force=options.force,
             api_version=kind.resource.api_version,
@@ -383,7 +370,7 @@ class Registry:
             versions=kind.versions,
         )
         got = received(kind, merged, options)
-        validation.check_name(namespace, name, got.metadata)
+        validation.check_name(namespace, name, got["metadata"])
         if stored is None:
             return self._create(collection, namespace, got, options, applied=True)
 
@@ -438,6 +425,13 @@ class Registry:
             name = generated_name(start)
 
         return str(name)
+
+
+def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
+    if options.part == "all":
+        return received_arranged(kind, body)
+
+    return received(kind, body, options)
 
 
 def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:

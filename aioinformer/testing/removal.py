@@ -15,12 +15,7 @@ from aioinformer.testing import rules
 from aioinformer.testing.changes import Stored
 from aioinformer.testing.completion import timestamp
 from aioinformer.testing.definitions import states
-from aioinformer.testing.deletion import (
-    deletion_warnings,
-    shows_deleted,
-    verdict_on,
-    with_finalizers,
-)
+from aioinformer.testing.deletion import shows_deleted, verdict_on, with_finalizers
 from aioinformer.testing.writes import Deleted, DeleteOptions
 
 if TYPE_CHECKING:
@@ -82,11 +77,10 @@ class Removal:
     ) -> Deleted:
         kind, old = collection.kind, stored.body()
         verdict = verdict_on(kind, old, options, datetime.now(tz=UTC))
-        warnings = deletion_warnings(kind, options)
         shown = shows_deleted(kind) or not verdict.gone
         if options.dry_run:
             after = Stored.of(kind, verdict.body, stored.version)
-            return Deleted(after, shown, gone=verdict.gone, warnings=warnings)
+            return Deleted(after, shown, gone=verdict.gone)
 
         quiet = verdict.gone and options.at_once
         marks = not quiet and not rules.is_same(kind, old, verdict.body)
@@ -94,13 +88,13 @@ class Removal:
         if verdict.gone:
             self.drop(collection, after)
             last = Stored.of(kind, verdict.body, self._storage.version)
-            return Deleted(last, shown, gone=True, warnings=warnings)
+            return Deleted(last, shown, gone=True)
 
         if marks and verdict.body["metadata"]["deletionGracePeriodSeconds"]:
             # The kubelet says that the containers have ended.
             self._remove(collection, after, DeleteOptions(grace_seconds=0))
 
-        return Deleted(after, shown, warnings=warnings)
+        return Deleted(after, shown)
 
     def _remove_namespace(self, stored: Stored, options: DeleteOptions) -> Deleted:
         """Mark a namespace, and remove its content and then itself, as far as it goes."""

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resource import Resource
 from aioinformer.testing import statuses
+from aioinformer.testing.intake import received
+from aioinformer.testing.kinds import Kind
+from aioinformer.testing.options import write_options_of
+from aioinformer.testing.problems import Problem, refusal
 from aioinformer.testing.rbac import User
 from aioinformer.testing.routes import Attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aioinformer.testing.access import Access
     from aioinformer.testing.calls import Call
@@ -41,6 +45,7 @@ REVIEWS = (
         _AUTHORIZATION, "v1", "subjectaccessreviews", "SubjectAccessReview", False
     ),
 )
+_KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS}
 
 
 def answer_to(
@@ -58,51 +63,54 @@ def answer_to(
         The review with its status; None if the request is none.
 
     Raises:
-        ApiError: 405 if it is not created; 400, 415 or 422 if the body will not do.
+        ApiError: 404 if its path goes on, or has a namespace where there should be none
+            (or none where there should be one); 405 if it is not created; 400, 415 or
+            422 if the body will not do.
     """
-    review = _review_of(asked)
-    if review is None:
+    kind = _KINDS.get(_key_of(asked))
+    if kind is None:
         return None
 
-    if asked.verb != "create" or bool(asked.namespace) != review.namespaced:
+    if asked.names_one or bool(asked.namespace) != kind.resource.namespaced:
+        raise statuses.no_such_path()
+
+    if asked.verb != "create":
         raise statuses.method_not_allowed()
 
-    body = call.document()
-    if not isinstance(body, dict):
-        raise statuses.bad_request("the body of the request is not a JSON object")
-
-    spec = body.get("spec") or {}
-    if not isinstance(spec, dict):
-        raise statuses.bad_request("spec is not a JSON object")
-
-    head = {"kind": review.kind, "apiVersion": review.api_version, "metadata": {}}
-    match review.plural:
+    body = received(kind, call.content(), write_options_of(call, "main"))
+    head = {
+        "kind": kind.resource.kind,
+        "apiVersion": kind.resource.api_version,
+        "metadata": _metadata(asked, body),
+    }
+    spec: dict[str, Any] = body.get("spec") or {}
+    match asked.plural:
         case "selfsubjectreviews":
             return {**head, "status": {"userInfo": _info(user)}}
         case "tokenreviews":
             return {**head, "spec": spec, "status": _token_status(access, spec)}
         case "selfsubjectrulesreviews":
             return {**head, "spec": {}, "status": _rules_status(access, user, spec)}
-        case "selfsubjectaccessreviews":
-            subject = user
         case _:
-            subject = _subject(review, spec)
-
-    wanted = _wanted(review, spec, asked.namespace)
-    allowed = access.rulebook.problem(subject, wanted) is None
-    return {**head, "spec": spec, "status": {"allowed": allowed}}
+            status = _access_status(access, user, asked, spec)
+            return {**head, "spec": spec, "status": status}
 
 
-def _review_of(asked: Attributes) -> Resource | None:
-    for review in REVIEWS:
-        if (review.group, review.version, review.plural) == (
-            asked.group,
-            asked.version,
-            asked.plural,
-        ):
-            return review
+def _key_of(asked: Attributes) -> tuple[str, str, str]:
+    return asked.group, asked.version, asked.plural
 
-    return None
+
+def _metadata(asked: Attributes, body: Mapping[str, Any]) -> dict[str, Any]:
+    if not asked.namespace:
+        return {}
+
+    if (body.get("metadata") or {}).get("namespace") not in {None, asked.namespace}:
+        raise statuses.bad_request(
+            "the namespace of the provided object does not match the namespace sent on "
+            "the request"
+        )
+
+    return {"namespace": asked.namespace}
 
 
 def _info(user: User) -> dict[str, Any]:
@@ -110,7 +118,13 @@ def _info(user: User) -> dict[str, Any]:
 
 
 def _token_status(access: Access, spec: Mapping[str, Any]) -> dict[str, Any]:
-    user = access.holder_of(str(spec.get("token") or ""))
+    token = spec.get("token")
+    if not token:
+        raise statuses.bad_request(
+            "token is required for TokenReview in authentication"
+        )
+
+    user = access.holder_of(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
 
@@ -120,53 +134,93 @@ def _token_status(access: Access, spec: Mapping[str, Any]) -> dict[str, Any]:
 def _rules_status(
     access: Access, user: User, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    namespace = str(spec.get("namespace") or "")
+    namespace = spec.get("namespace")
     if not namespace:
         raise statuses.bad_request("no namespace on request")
 
     rules = list(access.rulebook.rules(user, namespace))
-    paths = [it for it in rules if it.get("nonResourceURLs")]
     return {
-        "resourceRules": [it for it in rules if it not in paths],
-        "nonResourceRules": paths,
+        "resourceRules": [it for it in rules if not it.get("nonResourceURLs")],
+        "nonResourceRules": [it for it in rules if it.get("nonResourceURLs")],
         "incomplete": False,
     }
 
 
-def _subject(review: Resource, spec: Mapping[str, Any]) -> User:
-    name, groups = str(spec.get("user") or ""), tuple(spec.get("groups") or ())
-    if not name and not groups:
-        problem = 'Invalid value: "": at least one of user or group must be specified'
-        raise _invalid(review, "spec.user", problem)
-
-    return User(name, groups)
+# ---------------------------------------------------------------- may they?
 
 
-def _wanted(review: Resource, spec: Mapping[str, Any], namespace: str) -> Attributes:
+def _access_status(
+    access: Access, user: User, asked: Attributes, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    about_oneself = asked.plural == "selfsubjectaccessreviews"
+    problems = [*_wrong_wish(spec)]
+    if not about_oneself and not spec.get("user") and not spec.get("groups"):
+        why = "at least one of user or group must be specified"
+        problems.append(Problem.invalid("spec.user", "", why))
+
+    if asked.namespace and not problems:
+        problems += _wrong_place(spec, asked.namespace)
+
+    if problems:
+        # A real server leaves out what kind of review it refuses.
+        raise refusal(_KINDS[_key_of(asked)], "", problems, said_kind="")
+
+    if not about_oneself:
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
+
+    problem = access.rulebook.problem(user, _wanted(spec))
+    if not problem:
+        return {"allowed": problem is None}
+
+    return {"allowed": False, "reason": problem.removeprefix(": ")}
+
+
+def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with what a review asks about."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (resource is None) is (other is None):
-        problem = "Invalid value: null: exactly one of nonResourceAttributes or "
-        problem += "resourceAttributes must be specified"
-        raise _invalid(review, "spec.resourceAttributes", problem)
+    if resource is not None and other is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
 
-    if resource is None:
-        given = other or {}
-        verb, path = str(given.get("verb") or ""), str(given.get("path") or "")
-        return Attributes(verb=verb, path=path)
+    if resource is None and other is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be "
+        why += "specified"
+        yield Problem.invalid("spec.resourceAttributes", None, why)
+
+
+def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
+    """Yield what is asked that a review in this namespace does not tell."""
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if other is not None:
+        why = "disallowed on this kind of request"
+        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+    elif resource is not None and resource.get("namespace", "") != namespace:
+        field, why = "namespace", "must match metadata.namespace"
+        value = resource.get(field, "")
+        yield Problem.invalid(f"spec.resourceAttributes.{field}", value, why)
+
+
+def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Name fields as messages do that show a whole struct."""
+    return {
+        "Path": attributes.get("path") or "",
+        "Verb": attributes.get("verb") or "",
+    }
+
+
+def _wanted(spec: Mapping[str, Any]) -> Attributes:
+    wanted = spec.get("resourceAttributes")
+    if wanted is None:
+        other = spec["nonResourceAttributes"]
+        return Attributes(verb=other.get("verb", ""), path=other.get("path", ""))
 
     return Attributes(
-        verb=str(resource.get("verb") or ""),
-        group=str(resource.get("group") or ""),
+        verb=wanted.get("verb", ""),
+        group=wanted.get("group", ""),
         # An empty one means any; here it only says that a resource is meant.
-        version=str(resource.get("version") or "*"),
-        plural=str(resource.get("resource") or ""),
-        subresource=str(resource.get("subresource") or ""),
-        namespace=namespace or str(resource.get("namespace") or ""),
-        name=str(resource.get("name") or ""),
-    )
-
-
-def _invalid(review: Resource, field: str, problem: str) -> Exception:
-    return statuses.invalid(
-        "", review.group, "", field=field, reason="FieldValueInvalid", problem=problem
+        version=wanted.get("version") or "*",
+        plural=wanted.get("resource", ""),
+        subresource=wanted.get("subresource", ""),
+        namespace=wanted.get("namespace", ""),
+        name=wanted.get("name", ""),
     )

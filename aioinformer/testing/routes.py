@@ -17,6 +17,7 @@ from aioinformer.testing.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.testing.calls import Call
+    from aioinformer.testing.kinds import Kind
     from aioinformer.testing.storage import Collection, Storage
 
 __all__ = ["Attributes", "RequestRecord", "Target", "attributes_of", "target_of"]
@@ -29,11 +30,10 @@ _OBJECT_VERBS = {
     "DELETE": "delete",
 }
 _COLLECTION_VERBS = {**_OBJECT_VERBS, "GET": "list", "DELETE": "deletecollection"}
-_SUBRESOURCE_VERBS = frozenset({"get", "update", "patch"})
 # "namespaces/x/pods" is in a namespace, "namespaces/x/status" is about it.
 _OF_NAMESPACES = frozenset({"status", "finalize"})
-# Several objects are asked for, so only a field selector can name one.
-_PLURAL_VERBS = frozenset({"list", "watch", "deletecollection"})
+# These may be of one object, which a field selector names.
+_SELECTING_VERBS = frozenset({"list", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Target:
         verb: What to do, as permissions name it.
         namespace: Where; empty for all, and for cluster-scoped kinds.
         name: Which object; empty for the collection.
-        subresource: `"status"`, `"scale"` or empty.
+        subresource: `"status"`, `"scale"`, `"finalize"` or empty.
     """
 
     collection: Collection
@@ -138,7 +138,7 @@ def attributes_of(call: Call) -> Attributes:
         plural=plural,
         subresource="/".join(rest[2:]) if len(rest) > 3 else subresource,
         namespace=namespace,
-        name=name or (_selected_name(call) if verb in _PLURAL_VERBS else ""),
+        name=name or (_selected_name(call) if verb in _SELECTING_VERBS else ""),
         names_one=bool(name),
     )
 
@@ -159,7 +159,7 @@ def target_of(storage: Storage, asked: Attributes) -> Target:
     name = asked.name if asked.names_one else ""
     _check_name(name)
     _check_place(collection, asked, name)
-    if not _allowed(asked, namespaced=namespaced):
+    if not _allowed(collection.kind, asked):
         raise statuses.method_not_allowed()
 
     return Target(collection, asked.verb, namespace, name, asked.subresource)
@@ -216,7 +216,9 @@ def _check_place(collection: Collection, asked: Attributes, name: str) -> None:
         raise statuses.no_such_path()
 
     # An empty namespace is none.
-    if asked.path.replace("/namespaces//", "/").count("//") or (asked.subresource and not name):
+    if asked.path.replace("/namespaces//", "/").count("//") or (
+        asked.subresource and not name
+    ):
         raise statuses.no_such_path()
 
     known = asked.subresource in kind.subresources and asked.verb != "watch"
@@ -224,9 +226,10 @@ def _check_place(collection: Collection, asked: Attributes, name: str) -> None:
         raise statuses.no_such_path()
 
 
-def _allowed(asked: Attributes, *, namespaced: bool) -> bool:
+def _allowed(kind: Kind, asked: Attributes) -> bool:
+    namespaced = kind.resource.namespaced
     if asked.subresource:
-        return asked.verb in _SUBRESOURCE_VERBS
+        return asked.verb in kind.subresources[asked.subresource]
 
     if asked.verb == "create":
         return not asked.name and (bool(asked.namespace) or not namespaced)

@@ -98,13 +98,8 @@ def updated(
     if part == "status":
         return _with_status(kind, old, body)
 
-    if part == "finalize":
-        finalizers = (body.get("spec") or {}).get("finalizers") or []
-        spec = {**(old.get("spec") or {}), "finalizers": finalizers}
-        return {**old, "spec": spec if finalizers else {}}
-
     new = {**body, "metadata": _metadata(old, body)}
-    if kind.has_status and part == "main":
+    if kind.has_status and part != "all":
         _put(new, "status", old.get("status"))
 
     return new
@@ -141,6 +136,9 @@ def _with_status(
             _put(new["metadata"], spared, old["metadata"].get(spared))
 
     if kind.resource == resources.PODS:
+        for field in _OF_DELETION:
+            _put(new["metadata"], field, old["metadata"].get(field))
+
         quality = (old.get("status") or {}).get("qosClass")
         status = {**(status or {}), "qosClass": quality} if quality else status
 
@@ -151,11 +149,7 @@ def _with_status(
 def _metadata(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of an update, with what the server alone decides."""
     before, given = old["metadata"], body.get("metadata") or {}
-    metadata = {
-        key: value
-        for key, value in given.items()
-        if key not in _OWNED_BY_SERVER and key != "selfLink"
-    }
+    metadata = {k: v for k, v in given.items() if k not in _OWNED_BY_SERVER}
     for field in _OWNED_BY_SERVER:
         if field in before:
             metadata[field] = before[field]

@@ -14,7 +14,7 @@ from aioinformer.testing.completion import timestamp
 from aioinformer.testing.intake import received, received_patched
 from aioinformer.testing.kinds import Kind
 from aioinformer.testing.patching.managed_fields import tracked
-from aioinformer.testing.patching.patches import decoded_patch, patched
+from aioinformer.testing.patching.patches import applied_object, decoded_patch, patched
 from aioinformer.testing.patching.scale_fields import (
     SCALE_VERSION,
     from_scale,
@@ -26,11 +26,10 @@ from aioinformer.testing.problems import Problem, refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aioinformer.testing.intake import Received
     from aioinformer.testing.kinds import ScalePaths
     from aioinformer.testing.registry import Registry
     from aioinformer.testing.storage import Collection
-    from aioinformer.testing.writes import PatchType, WriteOptions, Written
+    from aioinformer.testing.writes import PatchType, WriteOptions
 
 __all__ = ["Scales", "scale_of", "selector_text"]
 
@@ -75,8 +74,8 @@ class Scales:
         name: str,
         body: object,
         options: WriteOptions,
-    ) -> tuple[dict[str, Any], Written]:
-        """Write how many replicas an object should have.
+    ) -> dict[str, Any]:
+        """Write how many replicas an object should have; returns the Scale as it is now.
 
         Args:
             collection: Of which resource.
@@ -85,17 +84,14 @@ class Scales:
             body: The Scale: bytes of JSON, or decoded.
             options: How.
 
-        Returns:
-            The Scale as it is now, and what came of the write of its owner.
-
         Raises:
             ApiError: 404 if there is no such object; 400, 409 or 422 as from an update
                 of it.
         """
         got = received(SCALE, body, options)
-        validation.check_name(namespace, name, got.metadata)
+        validation.check_name(namespace, name, got["metadata"])
         stored = self._registry.require(collection, namespace, name)
-        preconditions.check_uid(collection.kind, stored, got.metadata)
+        preconditions.check_uid(collection.kind, stored, got["metadata"])
         return self._write(collection, namespace, name, got, options, owned=False)
 
     def patch(
@@ -107,7 +103,7 @@ class Scales:
         options: WriteOptions,
         *,
         patch_type: PatchType,
-    ) -> tuple[dict[str, Any], Written]:
+    ) -> dict[str, Any]:
         """Change how many replicas an object should have, as a patch of the Scale says.
 
         Args:
@@ -135,7 +131,7 @@ class Scales:
                 SCALE, new, options, patch=patch, patch_type=patch_type
             )
 
-        validation.check_name(namespace, name, got.metadata)
+        validation.check_name(namespace, name, got["metadata"])
         return self._write(collection, namespace, name, got, options, owned=applies)
 
     def _write(
@@ -143,11 +139,11 @@ class Scales:
         collection: Collection,
         namespace: str,
         name: str,
-        got: Received,
+        got: dict[str, Any],
         options: WriteOptions,
         *,
         owned: bool,
-    ) -> tuple[dict[str, Any], Written]:
+    ) -> dict[str, Any]:
         """Write the owner.
 
         Args:
@@ -159,16 +155,16 @@ class Scales:
             owned: The managed fields of the Scale are in it already.
         """
         stored = self._registry.require(collection, namespace, name)
-        kind, owner = collection.kind, stored.body()
-        if got.metadata.get("resourceVersion"):
-            preconditions.check_version(kind, stored, got.metadata)
+        kind, owner, metadata = collection.kind, stored.body(), got["metadata"]
+        if metadata.get("resourceVersion"):
+            preconditions.check_version(kind, stored, metadata)
 
-        replicas = (got.body.get("spec") or {}).get("replicas") or 0
+        replicas = (got.get("spec") or {}).get("replicas") or 0
         _check(kind, name, replicas)
         new = _put_at(owner, _paths(kind).replicas, replicas)
-        managed = got.metadata.get("managedFields") if owned else None
+        managed = metadata.get("managedFields") if owned else None
         if not owned:
-            managed = _tracked(_with_managed(kind, owner), got.body, options)
+            managed = _tracked(_with_managed(kind, owner), got, options)
 
         fields = from_scale(
             owner["metadata"].get("managedFields"),
@@ -178,10 +174,8 @@ class Scales:
             versions=kind.versions,
         )
         new["metadata"] = {**new["metadata"], "managedFields": fields}
-        written = self._registry.commit(
-            collection, stored, new, options, warnings=got.warnings
-        )
-        return scale_of(kind, written.stored.body()), written
+        written = self._registry.commit(collection, stored, new, options)
+        return scale_of(kind, written.stored.body())
 
 
 def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,13 +270,10 @@ def _tracked(
 def _applied(
     old: Mapping[str, Any], patch: object, options: WriteOptions
 ) -> dict[str, Any]:
-    if not isinstance(patch, dict):
-        raise statuses.bad_request("what is applied is not an object")
-
     return apply(
         SCALE.schema,
         old,
-        patch,
+        applied_object(patch),
         manager=options.manager,
         force=options.force,
         api_version=SCALE_VERSION,

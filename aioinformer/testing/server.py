@@ -64,7 +64,7 @@ class APIServer(Arrangement):
 
     Raises:
         OptionsError: If a time is not positive, a custom resource names no kind, or a
-            token is given twice.
+            token is empty or given twice.
 
     Lifetime:
         One task, and one for each open connection; none is left after the stop.
@@ -100,8 +100,9 @@ class APIServer(Arrangement):
             watch_seconds=watch_seconds,
             fresh_seconds=fresh_seconds,
         )
-        if token is not None and token in (users or {}):
-            raise OptionsError("a token of an APIServer is given twice")
+        tokens = [*(users or {}), *(() if token is None else (token,))]
+        if "" in tokens or len(set(tokens)) < len(tokens):
+            raise OptionsError("a token of an APIServer is empty, or given twice")
 
         self._access = Access(storage, token=token, users=_users_of(users or {}))
         self._handlers = Handlers(self._registry, self._access, options)
@@ -266,6 +267,9 @@ class APIServer(Arrangement):
         }
         file = Path(path)
         file.touch(mode=0o600)
+        if file.is_file():  # It may have been there before; or be a device.
+            file.chmod(0o600)
+
         file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         return file
 

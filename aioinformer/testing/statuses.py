@@ -57,6 +57,17 @@ _BY_CODE: dict[int, tuple[str, str]] = {
     504: ("Timeout", "the request did not complete within the allotted time"),
 }
 
+# How Go writes what cannot be seen, where it has a letter for it.
+_ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+}
+
 
 class Cause(NamedTuple):
     """What is wrong with one field.
@@ -249,7 +260,22 @@ def too_large_version(
 
 def quoted(text: str) -> str:
     """Put a text into double quotes, escaped as Go does."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    shown = text.replace("\\", "\\\\").replace('"', '\\"')
+    if not shown.isprintable():
+        shown = "".join(it if it.isprintable() else _escaped(it) for it in shown)
+
+    return f'"{shown}"'
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    if letter in _ESCAPES:
+        return _ESCAPES[letter]
+
+    if code < 0x80:
+        return f"\\x{code:02x}"
+
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _details(resource: Resource, name: str) -> dict[str, Any]:

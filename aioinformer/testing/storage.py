@@ -16,7 +16,7 @@ from aioinformer.errors import OptionsError
 from aioinformer.testing.changes import Change, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.model.resource import Resource
     from aioinformer.testing.kinds import Kind
@@ -37,11 +37,11 @@ class SavedState:
 
     Attributes:
         version: The newest one.
-        objects: The objects of each collection, by group, version and plural.
+        contents: Every kind that is served, and its objects.
     """
 
     version: int
-    objects: Mapping[tuple[str, str, str], tuple[Stored, ...]]
+    contents: tuple[tuple[Kind, tuple[Stored, ...]], ...]
 
 
 class Collection:
@@ -58,7 +58,7 @@ class Collection:
         self.pump: Pump | None = None
         """How watches are told of changes; made by the first one."""
         self.hang_ups = 0
-        """How often the watches of the time were ended, because the kind changed."""
+        """How often the watches of the time were ended, though the kind is served on."""
         self.tail = Change(kind, floor)
         self.floor = floor
         """The oldest version whose objects can still be told."""
@@ -153,11 +153,14 @@ class Collection:
         self.tail = change
         self._history.append(change)
         while len(self._history) > self._bound:
-            self.floor = self.watch_floor = self._history.popleft().version
+            self.floor = floor = self._history.popleft().version
             # A cache that has dropped events does not know how long none came.
             if self._history and self.cached:
-                self.watch_floor = self._history[0].version - 1
+                floor = self._history[0].version - 1
 
+            self.watch_floor = max(self.watch_floor, floor)
+
+        self._forget_snapshots()
         self.wake()
 
     def forget_until(self, version: int) -> None:
@@ -169,20 +172,29 @@ class Collection:
 
         self.floor = max(self.floor, version)
         self.watch_floor = max(self.watch_floor, watched)
+        self._forget_snapshots()
 
     def begin_anew(self, objects: Iterable[Stored], version: int) -> None:
-        """Hold these objects, without a history before `version`: for `Storage` only."""
+        """Hold these objects, without a history before `version`: for `Storage` only.
+
+        Ends all watches: what comes is no continuation of what they were told.
+        """
         self._objects = {stored.key: stored for stored in objects}
         self._order = sorted(self._objects)
         self._history.clear()
         self._snapshots.clear()
         self.floor = self.watch_floor = version
         self.tail = Change(self.kind, version)
+        self.hang_ups += 1
         self.wake()
 
-    def redefine(self, kind: Kind) -> None:
-        """Hold the objects as another kind, and end all watches: for `Storage` only."""
+    def redefine(self, kind: Kind, version: int) -> None:
+        """Hold the objects as another kind from `version` on: for `Storage` only.
+
+        Ends all watches. New ones cannot begin before, as with a cache that is new.
+        """
         self.kind = kind
+        self.watch_floor = version
         for key, stored in self._objects.items():
             self._objects[key] = Stored.of(kind, stored.body(), stored.version)
 
@@ -199,6 +211,11 @@ class Collection:
         """Wake all readers."""
         for wake in tuple(self._readers):
             wake()
+
+    def _forget_snapshots(self) -> None:
+        """Let go of those that nobody can ask for any more, and their old objects."""
+        for version in [it for it in self._snapshots if it < self.floor]:
+            del self._snapshots[version]
 
     def _ordered_at(self, version: int) -> list[Stored]:
         """Return all objects as they were at `version`, in the order of their keys."""
@@ -268,8 +285,11 @@ class Storage:
         return new
 
     def redefine(self, collection: Collection, kind: Kind) -> None:
-        """Serve a collection as another kind of the same name, and end its watches."""
-        collection.redefine(kind)
+        """Serve a collection as another kind of the same name, and end its watches.
+
+        Watches from earlier versions are answered with 410.
+        """
+        collection.redefine(kind, self.version)
 
     def withdraw(self, collection: Collection) -> None:
         """Serve one version of a resource no longer; the others keep its objects."""
@@ -334,27 +354,36 @@ class Storage:
 
     def save(self) -> SavedState:
         """Return the present, to be restored later."""
-        return SavedState(
-            self.version,
-            {path: tuple(it) for path, it in self._collections.items()},
-        )
+        return SavedState(self.version, tuple((it.kind, tuple(it)) for it in self))
 
     def restore(self, state: SavedState) -> None:
         """Go back to a state, its version included; what came later never was.
 
-        Nobody may be reading: feeds that are open would tell nothing any more.
+        Resources are served as they were then. Ends all watches.
         """
         self.version = state.version
-        for path, collection in self._collections.items():
-            collection.begin_anew(state.objects.get(path, ()), self.version)
+        served = {_path_of(kind.resource) for kind, _ in state.contents}
+        for path in [it for it in self._collections if it not in served]:
+            self._collections.pop(path).close()
+
+        related: dict[tuple[str, str], tuple[Collection, ...]] = {}
+        for kind, objects in state.contents:
+            collection = self.serve(kind)
+            collection.kind = kind
+            collection.begin_anew(objects, self.version)
+            name = kind.resource.group, kind.resource.plural
+            related[name] = (*related.get(name, ()), collection)
+
+        for collections in related.values():
+            _relate(collections)
 
         self._wake()
 
     def renew(self, make_uid: Callable[[], str]) -> None:
         """Count versions from the beginning again, and give every object a new uid.
 
-        The objects are the same, in the order in which they were written. Nobody may be
-        reading.
+        The objects are the same, in the order in which they were written. Ends all
+        watches.
         """
         found = [
             (it, stored)

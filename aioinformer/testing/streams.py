@@ -7,13 +7,12 @@ import math
 from typing import TYPE_CHECKING
 
 from aioinformer.testing import statuses
+from aioinformer.testing.bell import EARLY_SECONDS
 from aioinformer.testing.encoding import error_line
 from aioinformer.testing.feeds import Feed
 from aioinformer.testing.pumps import pump_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aioinformer.errors import ApiError
     from aioinformer.testing.bell import Bell
     from aioinformer.testing.feeds import Scope
@@ -26,10 +25,6 @@ __all__ = ["Stream", "open_feed"]
 
 # The last bookmark comes this long before the server ends the watch, as on a real one.
 _LAST_BOOKMARK_SECONDS = 2.0
-
-# A timer may fire early, by up to the resolution of the loop's clock. Whatever is due
-# within this time is due now: waiting for it again would spin until the clock moves.
-_EARLY_SECONDS = 0.001
 
 
 def open_feed(
@@ -60,8 +55,7 @@ class Stream:
         scope: Which objects.
         format_: How they are shown.
         outlet: Where events go; the head has not been sent yet.
-        bell: Rings when the server stops.
-        stopping: True if the server stops.
+        bell: Rings when there is something to do, and is closed when the server stops.
         seconds: How long the watch may last.
         bookmark_seconds: The time between bookmarks.
         refused: The one thing that it tells, as an ERROR event; None for the changes.
@@ -77,7 +71,6 @@ class Stream:
         outlet: Outlet,
         *,
         bell: Bell,
-        stopping: Callable[[], bool],
         seconds: float,
         bookmark_seconds: float,
         refused: ApiError | None = None,
@@ -90,7 +83,6 @@ class Stream:
         self._format = format_
         self._outlet = outlet
         self._bell = bell
-        self._stopping = stopping
         self._bookmark_seconds = bookmark_seconds
 
         now = asyncio.get_running_loop().time()
@@ -138,8 +130,8 @@ class Stream:
         return statuses.expired(message)
 
     def _is_over(self) -> bool:
-        over = self._ended or self._stopping() or self._outlet.broken
-        return over or asyncio.get_running_loop().time() + _EARLY_SECONDS >= self._ends
+        over = self._ended or self._bell.closed or self._outlet.broken
+        return over or asyncio.get_running_loop().time() + EARLY_SECONDS >= self._ends
 
     async def _step(self, feed: Feed) -> None:
         """Do the first of these that is due: events, end, bookmarks, waiting."""
@@ -152,7 +144,7 @@ class Stream:
         elif not self._marked:
             self._marked = True
             await self._bookmark(initial_events_end=True)
-        elif now + _EARLY_SECONDS >= self._next_bookmark:
+        elif now + EARLY_SECONDS >= self._next_bookmark:
             self._next_bookmark = self._after(now)
             await self._bookmark()
         else:
@@ -194,4 +186,4 @@ class Stream:
             return math.inf
 
         due = min(now + self._bookmark_seconds, self._ends - _LAST_BOOKMARK_SECONDS)
-        return due if due > now + _EARLY_SECONDS else math.inf
+        return due if due > now + EARLY_SECONDS else math.inf

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer.testing import names, statuses
 from aioinformer.testing.json_mistakes import json_mistake
@@ -23,21 +24,21 @@ if TYPE_CHECKING:
     from aioinformer.testing.kinds import Kind
 
 __all__ = [
-    "STANDARD_FINALIZERS",
     "VERSION_STRUCT",
-    "check_arranged",
     "check_name",
     "check_namespace",
-    "check_type",
     "creation_problems",
     "opened",
+    "type_mistake",
     "type_problems",
     "update_problems",
 ]
 
 _ANNOTATIONS_BYTES = 256 * 1024
-# Finalizers without a domain that built-in kinds may have.
-STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+# The kinds whose finalizers need no domain.
+_ANY_FINALIZERS = frozenset(
+    {resources.EVENTS, resources.LEASES, resources.POD_DISRUPTION_BUDGETS}
+)
 # What a write that exists may say only as it is.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 # How much of a body that is not understood is shown.
@@ -62,40 +63,34 @@ def opened(kind: Kind, body: object) -> dict[str, Any]:
     Raises:
         ApiError: 400, if it is something else.
     """
-    if isinstance(body, bytes):
-        body = _decoded(kind, body)
+    sent = _decoded(kind, body) if isinstance(body, bytes) else body
+    if sent is None and kind.typed:
+        sent = {}
 
-    sent = {} if body is None and kind.typed else body
-    if not isinstance(sent, dict):
-        why = "couldn't get version/kind; json parse error: json: cannot unmarshal "
-        why += f"{json_type(body)} into Go value of type {VERSION_STRUCT}"
-        raise _unrecognized(kind, body, why)
+    mistake = type_mistake(sent)
+    if mistake:
+        raise _unrecognized(kind, body, mistake)
 
-    check_type(kind, sent)
+    assert isinstance(sent, dict)
+    problem = _foreign(kind, sent) if kind.typed else _misfit(kind, sent, body)
+    if problem is not None:
+        raise problem
+
     return {**sent, **{k: sent.get(k) or v for k, v in _type_of(kind).items()}}
 
 
-def check_type(kind: Kind, body: Mapping[str, Any]) -> None:
-    """Check that a body says to be of its kind, as far as it must say so.
+def type_mistake(body: object) -> str:
+    """Say why nobody can read of which kind a body is; empty if it can be read."""
+    why = "couldn't get version/kind; json parse error: json: cannot unmarshal "
+    if not isinstance(body, dict):
+        return f"{why}{json_type(body)} into Go value of type {VERSION_STRUCT}"
 
-    Raises:
-        ApiError: 400, if it does not.
-    """
-    expected, found = _type_of(kind), body.get("apiVersion") or ""
-    if kind.typed:
-        problem = _foreign(kind, found or expected["apiVersion"], body.get("kind"))
-        if problem is not None:
-            raise problem
+    for field, value in body.items():
+        if field in {"apiVersion", "kind"} and not isinstance(value, str | None):
+            found = json_type(value)
+            return f"{why}{found} into Go struct field .{field} of type string"
 
-        return
-
-    for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
-        if not body.get(field):
-            text = orjson.dumps(body).decode()
-            raise _unrecognized(kind, body, f"Object '{called}' is missing in '{text}'")
-
-    if found != expected["apiVersion"]:
-        raise _wrong_version(found, expected["apiVersion"])
+    return ""
 
 
 def check_name(namespace: str, name: str, metadata: Mapping[str, Any], /) -> None:
@@ -133,26 +128,6 @@ def check_namespace(namespace: str, metadata: Mapping[str, Any]) -> None:
         )
 
 
-def check_arranged(metadata: object) -> None:
-    """Check the metadata of an object that no schema has seen.
-
-    Raises:
-        ApiError: 400, if they are not what metadata can be.
-    """
-    if not isinstance(metadata, dict | None):
-        raise statuses.bad_request("metadata is not a JSON object")
-
-    for field in ("labels", "annotations"):
-        value = (metadata or {}).get(field) or {}
-        texts = value.values() if isinstance(value, dict) else [None]
-        if not all(isinstance(text, str) for text in texts):
-            raise statuses.bad_request(f"metadata.{field} is not a map of strings")
-
-    for field in ("finalizers", "ownerReferences"):
-        if not isinstance((metadata or {}).get(field), list | None):
-            raise statuses.bad_request(f"metadata.{field} is not a list")
-
-
 def _decoded(kind: Kind, raw: bytes) -> object:
     try:
         return orjson.loads(raw)
@@ -166,10 +141,11 @@ def _type_of(kind: Kind) -> dict[str, str]:
     return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
 
 
-def _foreign(kind: Kind, version: str, said: object) -> ApiError | None:
+def _foreign(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     """Refuse what says to be of another kind than the built-in one that is expected."""
     expected = kind.resource
-    name = said if said and isinstance(said, str) else expected.kind
+    version = body.get("apiVersion") or expected.api_version
+    name = body.get("kind") or expected.kind
     if (version, name) == (expected.api_version, expected.kind):
         return None
 
@@ -186,6 +162,31 @@ def _foreign(kind: Kind, version: str, said: object) -> ApiError | None:
     )
 
 
+def _misfit(kind: Kind, body: Mapping[str, Any], sent: object) -> ApiError | None:
+    """Refuse a custom resource that does not say what it is, or is of another version.
+
+    Args:
+        kind: Which kind is expected.
+        body: The object.
+        sent: The same as it was sent, perhaps in bytes.
+    """
+    for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+        if not body.get(field):
+            text = _bytes_of(sent).decode(errors="replace")
+            return _unrecognized(
+                kind, sent, f"Object '{called}' is missing in '{text}'"
+            )
+
+    found, expected = body["apiVersion"], kind.resource.api_version
+    if found == expected:
+        return None
+
+    return statuses.bad_request(
+        f"the API version in the data ({found}) does not match "
+        f"the expected API version ({expected})"
+    )
+
+
 def _unrecognized(kind: Kind, body: object, why: str) -> ApiError:
     return statuses.bad_request(
         "the object provided is unrecognized (must be of type "
@@ -195,7 +196,7 @@ def _unrecognized(kind: Kind, body: object, why: str) -> ApiError:
 
 def _shown(body: object) -> str:
     """Show the beginning of a body: as text if it might be one, else in hexadecimal."""
-    raw = body if isinstance(body, bytes) else orjson.dumps(body)
+    raw = _bytes_of(body)
     if not raw:
         return "<empty>"
 
@@ -204,11 +205,8 @@ def _shown(body: object) -> str:
     return told + more
 
 
-def _wrong_version(found: str, expected: str) -> ApiError:
-    return statuses.bad_request(
-        f"the API version in the data ({found}) does not match "
-        f"the expected API version ({expected})"
-    )
+def _bytes_of(body: object) -> bytes:
+    return body if isinstance(body, bytes) else orjson.dumps(body)
 
 
 # ---------------------------------------------------------------- what is to be stored
@@ -230,7 +228,12 @@ def creation_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
         kind: Of the object.
         metadata: With the name, generated if need be.
     """
-    found, name = _prefix_problems(kind, metadata), metadata.get("name") or ""
+    prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
+    found = [
+        Problem.invalid("metadata.generateName", prefix, why)
+        for why in names.name_problems(kind.resource, prefix, prefix=True)
+        if prefix
+    ]
     if name:
         found += [
             Problem.invalid("metadata.name", name, why)
@@ -245,7 +248,8 @@ def creation_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
         why = "must be greater than or equal to 0"
         found.append(Problem.invalid("metadata.generation", generation, why))
 
-    return found + _common_problems(kind, metadata)
+    found += _content_problems(metadata) + _finalizer_problems(metadata)
+    return found + _unknown_finalizers(kind, metadata)
 
 
 def update_problems(
@@ -258,41 +262,35 @@ def update_problems(
         old: The metadata as they are stored.
         new: As they are to be stored.
     """
-    found = [
+    content = _content_problems(new)
+    changes = [*_change_problems(old, new), *content]
+    # A real server checks what all kinds share for every kind and again for this one.
+    found = [*content, *_finalizer_problems(new), *changes, *changes]
+    return found + _unknown_finalizers(kind, new)
+
+
+def _change_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Problem]:
+    found = []
+    had = old.get("finalizers") or ()
+    added = [it for it in new.get("finalizers") or () if it not in had]
+    if added and old.get("deletionTimestamp"):
+        why = "no new finalizers can be added if the object is being deleted, found "
+        shown = ", ".join(f'"{it}"' for it in added)
+        why += f"new finalizers []string{{{shown}}}"
+        found.append(Problem.forbidden("metadata.finalizers", why))
+
+    return found + [
         Problem.invalid(f"metadata.{field}", new[field], "field is immutable")
         for field in _IMMUTABLE
         if new.get(field) not in (None, old.get(field))
     ]
-    added = [
-        it
-        for it in new.get("finalizers") or ()
-        if it not in (old.get("finalizers") or ())
-    ]
-    if added and old.get("deletionTimestamp"):
-        why = (
-            "no new finalizers can be added if the object is being deleted, found new "
-        )
-        shown = ", ".join(f'"{it}"' for it in added)
-        why += f"finalizers []string{{{shown}}}"
-        found.append(Problem.forbidden("metadata.finalizers", why))
-
-    found += _prefix_problems(kind, new) + _common_problems(kind, new)
-    # A real server checks metadata both for every kind and for this one.
-    return found * 2
 
 
-def _prefix_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
-    prefix = metadata.get("generateName") or ""
-    found = names.name_problems(kind.resource, prefix, prefix=True) if prefix else []
-    return [Problem.invalid("metadata.generateName", prefix, why) for why in found]
-
-
-def _common_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
+def _content_problems(metadata: Mapping[str, Any]) -> list[Problem]:
     return [
         *_label_problems(metadata.get("labels") or {}),
         *_annotation_problems(metadata.get("annotations") or {}),
         *_owner_problems(metadata.get("ownerReferences") or ()),
-        *_finalizer_problems(kind, metadata.get("finalizers") or ()),
     ]
 
 
@@ -349,24 +347,29 @@ def _owner_problems(owners: Sequence[Mapping[str, Any]]) -> list[Problem]:
     return found
 
 
-def _finalizer_problems(kind: Kind, finalizers: Sequence[str]) -> list[Problem]:
-    field = "metadata.finalizers"
+def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
+    field, finalizers = "metadata.finalizers", metadata.get("finalizers") or ()
     found = [
         Problem.invalid(field, it, why)
         for it in finalizers
         for why in names.qualified_name_problems(it)
     ]
-    orphan, foreground = STANDARD_FINALIZERS[1:]
+    orphan, foreground = names.STANDARD_FINALIZERS[1:]
     if orphan in finalizers and foreground in finalizers:
         why = f"finalizer {orphan} and {foreground} cannot be both set"
         found.append(Problem.invalid(field, finalizers, why))
 
-    if kind.typed:
-        why = "name is neither a standard finalizer name nor is it fully qualified"
-        found += [
-            Problem.invalid(f"{field}[{index}]", it, why)
-            for index, it in enumerate(finalizers)
-            if "/" not in it and it not in STANDARD_FINALIZERS
-        ]
-
     return found
+
+
+def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
+    """Say which finalizers of a built-in kind should have a domain."""
+    if not kind.typed or kind.resource in _ANY_FINALIZERS:
+        return []
+
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        Problem.invalid(f"metadata.finalizers[{index}]", it, why)
+        for index, it in enumerate(metadata.get("finalizers") or ())
+        if "/" not in it and it not in names.STANDARD_FINALIZERS
+    ]

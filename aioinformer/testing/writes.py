@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioinformer.testing.changes import Stored
 
 __all__ = [
@@ -20,9 +22,9 @@ __all__ = [
 ]
 
 # What a write may change: a plain one leaves the status alone (where there is a status
-# subresource), one of the subresource leaves the spec alone, and "finalize" writes the
-# finalizers in the spec of a namespace. "all" is for arranging: it is neither checked
-# against the schema nor completed.
+# subresource), and one of that leaves the spec alone. "finalize" is a plain one of a
+# namespace, that also writes the finalizers in its spec. "all" is for arranging: it is
+# neither checked against the schema nor completed.
 Part = Literal["main", "status", "finalize", "all"]
 
 # What happens to fields that the schema does not know: refused, dropped with a warning,
@@ -33,6 +35,10 @@ PatchType = Literal["merge", "json", "strategic", "apply"]
 
 # What becomes of an object's dependents. Empty where the kind decides.
 Propagation = Literal["", "Background", "Foreground", "Orphan"]
+
+
+def _unheard(warning: str) -> None:
+    """Take a warning that nobody wants to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,9 @@ class WriteOptions:
     repeated: tuple[str, ...] = ()
     """The fields that stood twice in the JSON, as paths; decoding it has lost them."""
 
+    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    """Is told what the user should read, also if the write is then refused."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
@@ -80,6 +89,9 @@ class DeleteOptions:
     at_once: bool = False
     """A pod that ends goes without being marked first, as nobody asks for over HTTP."""
 
+    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    """Is told what the user should read, also if the deletion is then refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -88,12 +100,10 @@ class Written:
     Attributes:
         stored: The object as it is now; in a dry run, as it would be.
         created: It did not exist before.
-        warnings: For the user to read; each becomes a header `Warning`.
     """
 
     stored: Stored
     created: bool = False
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +114,8 @@ class Deleted:
         stored: The object as it waits to go, or as it was when it went.
         shown: The object itself is the answer; otherwise a Status about it is.
         gone: It exists no longer (or would not, but for the dry run).
-        warnings: For the user to read; each becomes a header `Warning`.
     """
 
     stored: Stored
     shown: bool
     gone: bool = False
-    warnings: tuple[str, ...] = ()

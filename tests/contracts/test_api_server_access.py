@@ -9,7 +9,7 @@ import pytest
 from api_calls import ask, patch
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.resources import CONFIG_MAPS, ROLE_BINDINGS
+from aioinformer.model.resources import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS
 from aioinformer.testing import APIServer
 from aioinformer.testing.server import User
 
@@ -199,15 +199,17 @@ async def test_a_role_may_name_objects(
             "apiGroups": [""],
             "resources": ["configmaps"],
             "resourceNames": ["a"],
-            "verbs": ["get", "list"],
+            "verbs": ["get", "list", "deletecollection"],
         },
     )
     one, _ = await settled(alice, f"{maps}/a")
     other, _ = await ask(alice, "GET", f"{maps}/b")
     selected, _ = await ask(alice, "GET", maps, fieldSelector="metadata.name=a")
     every, _ = await ask(alice, "GET", maps)
+    # A selector names an object where it reads, and not where it deletes.
+    deleted, _ = await ask(alice, "DELETE", maps, fieldSelector="metadata.name=a")
 
-    assert (one, other, selected, every) == (200, 403, 200, 403)
+    assert (one, other, selected, every, deleted) == (200, 403, 200, 403, 403)
 
 
 async def test_a_subresource_needs_a_right_of_its_own(
@@ -255,6 +257,30 @@ async def test_a_binding_to_no_role_is_told(
     )
 
 
+async def test_all_missing_roles_are_told_once(
+    target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
+) -> None:
+    for binding, role in (("a", "lost"), ("b", "gone"), ("c", "gone")):
+        reference = {"apiGroup": RBAC_GROUP, "kind": "Role", "name": role}
+        body = {
+            "metadata": {"name": binding},
+            "roleRef": reference,
+            "subjects": [ALICE],
+        }
+        await ask(http, "POST", target.path("rolebindings", RBAC), body)
+
+    message = ""
+    for _ in range(100):
+        _, status = await ask(alice, "GET", target.path("configmaps"))
+        message = status["message"]
+        if "lost" in message and "gone" in message:
+            break
+
+    told = [f'role.{RBAC_GROUP} "{name}" not found' for name in ("lost", "gone")]
+    ends = [f": RBAC: [{a}, {b}]" for a, b in (told, reversed(told))]
+    assert message.endswith(tuple(ends))
+
+
 async def test_a_group_may_be_bound(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
@@ -289,6 +315,26 @@ async def test_impersonation_takes_the_rights_of_somebody_else(
 
     assert (code, refused) == (403, 403)
     assert 'User "bob" cannot list' in status["message"]
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ("bearer {}", 200),
+        ("Bearer {} and more", 200),
+        ("Bearer  {}", 403),
+        ("Bearer", 403),
+        ("Basic {}", 403),
+    ],
+)
+async def test_only_a_bearer_has_a_token(
+    target: ServerUnderTest, header: str, wanted: int
+) -> None:
+    async with target.session() as http:
+        http.headers["Authorization"] = header.format(target.token)
+        code, _ = await ask(http, "GET", target.path("configmaps"))
+
+    assert code == wanted
 
 
 # ---------------------------------------------------------------- ours alone
@@ -344,3 +390,29 @@ async def test_users_may_have_groups() -> None:
 def test_a_token_has_one_holder() -> None:
     with pytest.raises(OptionsError, match="twice"):
         APIServer(token="same", users={"same": "alice"})
+
+
+@pytest.mark.parametrize("options", [{"token": ""}, {"users": {"": "alice"}}])
+def test_an_empty_token_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match="empty"):
+        APIServer(**options)
+
+
+async def test_roles_that_came_after_a_backup_give_no_rights() -> None:
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
+    reference = {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "readers"}
+    binding = {"metadata": {"name": "it"}, "roleRef": reference, "subjects": [ALICE]}
+    maps = "/api/v1/namespaces/default/configmaps"
+    key = {"Authorization": "Bearer key"}
+    async with APIServer(users={"key": "alice"}) as server:
+        backup = server.snapshot()
+        codes = []
+        for rules in ([rule], []):
+            await server.restart(snapshot=backup)
+            role = {"metadata": {"name": "readers"}, "rules": rules}
+            server.create(CLUSTER_ROLES, role)
+            server.create(ROLE_BINDINGS, binding)
+            async with aiohttp.ClientSession(server.url, headers=key) as http:
+                codes.append((await ask(http, "GET", maps))[0])
+
+    assert codes == [200, 403]

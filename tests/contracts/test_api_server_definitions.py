@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from api_calls import all_events, ask, next_events, patch, told
+from api_calls import all_events, ask, make, names, next_events, patch, told
 from custom_definitions import (
     DEFINITIONS,
     OPEN,
@@ -243,6 +243,34 @@ async def test_a_change_of_the_definition_ends_the_watches(
 
     assert told(first) == [("ADDED", "a")]
     assert (rest, code) == ([], 200)
+
+
+async def test_after_a_change_of_the_definition_no_old_version_can_be_watched(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    group = group_of(target)
+    body = definition(group)
+    path = target.path("gadgets", f"apis/{group}/v1")
+    async with defined(http, body):
+        made = await make(http, path, gadget(group, "a"))
+        await make(http, path, gadget(group, "b"))
+        old = made["metadata"]["resourceVersion"]
+        params = {"watch": "1", "resourceVersion": old, "timeoutSeconds": "1"}
+        await changed(http, body, {"names": {"shortNames": ["gd"]}})
+        # A real server needs a moment to see the change, and another for its new cache.
+        events: list[Any] = []
+        async with asyncio.timeout(20):
+            while told(events) == [("ADDED", "b")] or not events:
+                async with http.get(path, params=params) as answer:
+                    events = await all_events(answer) if answer.status == 200 else []
+
+        exact = {"resourceVersion": old, "resourceVersionMatch": "Exact"}
+        _, listed = await ask(http, "GET", path, **exact)
+
+    (event,) = events
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    assert f"too old resource version: {old} (" in event["object"]["message"]
+    assert names(listed) == ["a"]
 
 
 async def test_names_and_scope_stay_once_a_resource_is_established(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
 
@@ -289,6 +290,38 @@ async def test_the_plain_document_is_for_those_who_know_no_better(
             406,
             "NotAcceptable",
         )
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        (f"application/json,{AGGREGATED};q=0.1", AGGREGATED),
+        (AGGREGATED.replace("json", "yaml"), AGGREGATED.replace("json", "yaml")),
+        (AGGREGATED.replace("json", "*"), AGGREGATED),
+        (f"{AGGREGATED};profile=nopeer", AGGREGATED),
+        ("application/json;q=0.1,application/yaml", "application/yaml"),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,*/*", "application/json"),
+    ],
+)
+async def test_whoever_knows_the_aggregated_document_gets_it(
+    http: aiohttp.ClientSession, accept: str, media: str
+) -> None:
+    async with http.get("/apis", headers={"Accept": accept}) as answer:
+        assert answer.headers["Content-Type"] == media
+        found = yaml.safe_load(await answer.read())
+
+    aggregated = "APIGroupDiscoveryList" in media
+    assert found["kind"] == ("APIGroupDiscoveryList" if aggregated else "APIGroupList")
+
+
+@pytest.mark.parametrize("path", ["/apis", "/api", "/apis/apps", "/apis/apps/v1"])
+async def test_people_get_lines_that_they_can_read(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    for accept in ("*/*", f"{AGGREGATED},*/*"):
+        headers = {"Accept": accept, "User-Agent": "curl/8"}
+        async with http.get(path, headers=headers) as answer:
+            assert (await answer.read()).startswith(b'{\n  "kind": "API')
 
 
 # -------------------------------------------------------------------- custom resources

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+BINARY = "application/com.github.proto-openapi.spec.v2"
 REFERENCE = "#/components/schemas/"
 
 # The deployments' paths, and what can be done there: methods by names of operations.
@@ -114,6 +115,32 @@ async def test_the_index_leads_to_documents_that_may_be_kept(
 
     async with http.get(path, headers={"If-None-Match": f'"{tag}"'}) as answer:
         assert (answer.status, await answer.read()) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "told"),
+    [
+        ("v3/apis/apps/v1", "application/yaml", (406, "")),
+        ("v3/apis/apps/v1", "application/yaml, */*;q=0.1", (200, "application/json")),
+        ("v2", "text/html", (406, "")),
+        ("v2", "application/yaml, application/json", (200, "application/json")),
+        ("v2", f"{BINARY}@v1.0+protobuf", (200, f"{BINARY}.v1.0+protobuf")),
+    ],
+)
+async def test_a_document_is_written_in_what_its_readers_know(
+    http: aiohttp.ClientSession, path: str, accept: str, told: tuple[int, str]
+) -> None:
+    headers = {"Accept": accept}
+    async with http.get(f"/openapi/{path}", headers=headers) as answer:
+        body = await answer.read()
+        assert "Accept" in answer.headers.getall("Vary")
+
+    assert (answer.status, answer.content_type if body else "") == told
+
+
+async def test_the_index_is_for_everyone(http: aiohttp.ClientSession) -> None:
+    async with http.get("/openapi/v3", headers={"Accept": "text/html"}) as answer:
+        assert "api/v1" in (await answer.json(content_type=None))["paths"]
 
 
 async def test_an_outdated_address_leads_to_the_new_one(

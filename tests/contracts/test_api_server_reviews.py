@@ -110,3 +110,139 @@ async def test_reviews_are_only_created(http: aiohttp.ClientSession) -> None:
     code, status = await ask(http, "GET", f"{REVIEWS}/selfsubjectaccessreviews")
 
     assert (code, status["reason"]) == (405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "found", "place", "expected"),
+    [
+        (
+            "SelfSubjectAccessReview",
+            {"resourceAttributes": []},
+            "array",
+            "SelfSubjectAccessReviewSpec.spec.resourceAttributes",
+            "v1.ResourceAttributes",
+        ),
+        (
+            "SubjectAccessReview",
+            {"groups": "all"},
+            "string",
+            "SubjectAccessReviewSpec.spec.groups",
+            "[]string",
+        ),
+        (
+            "SelfSubjectRulesReview",
+            "x",
+            "string",
+            "SelfSubjectRulesReview.spec",
+            "v1.SelfSubjectRulesReviewSpec",
+        ),
+    ],
+)
+async def test_a_question_of_the_wrong_shape_is_400(
+    http: aiohttp.ClientSession,
+    kind: str,
+    spec: object,
+    found: str,
+    place: str,
+    expected: str,
+) -> None:
+    body = {**review(kind), "spec": spec}
+
+    code, status = await ask(http, "POST", f"{REVIEWS}/{kind.lower()}s", body)
+
+    assert code == 400
+    assert status["message"] == (
+        f'{kind} in version "v1" cannot be handled as a {kind}: json: cannot unmarshal '
+        f"{found} into Go struct field {place} of type {expected}"
+    )
+
+
+async def test_a_question_of_another_kind_is_400(http: aiohttp.ClientSession) -> None:
+    body = review("Gadget", resourceAttributes={"verb": "get"})
+
+    code, status = await ask(http, "POST", f"{REVIEWS}/selfsubjectaccessreviews", body)
+
+    assert code == 400
+    assert 'no kind "Gadget" is registered' in status["message"]
+
+
+async def test_all_that_is_wrong_with_a_question_is_told(
+    http: aiohttp.ClientSession,
+) -> None:
+    both = {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x"}}
+    path = f"{REVIEWS}/subjectaccessreviews"
+
+    _, nothing = await ask(http, "POST", path, review("SubjectAccessReview"))
+    _, much = await ask(http, "POST", path, review("SubjectAccessReview", **both))
+
+    assert [it["field"] for it in nothing["details"]["causes"]] == [
+        "spec.resourceAttributes",
+        "spec.user",
+    ]
+    assert much["details"]["causes"][0]["message"] == (
+        'Invalid value: {"Path":"/x","Verb":""}: cannot be specified in combination '
+        "with resourceAttributes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "field"),
+    [
+        ({"resourceAttributes": {"verb": "get"}}, "resourceAttributes.namespace"),
+        ({"nonResourceAttributes": {"verb": "get"}}, "nonResourceAttributes"),
+    ],
+)
+async def test_a_local_question_is_about_its_namespace(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    attributes: dict[str, Any],
+    field: str,
+) -> None:
+    path = target.path("localsubjectaccessreviews", REVIEWS.strip("/"))
+    right = {"verb": "get", "resource": "pods", "namespace": target.namespace}
+    body = review("LocalSubjectAccessReview", user="alice", resourceAttributes=right)
+
+    code, answer = await ask(http, "POST", path, body)
+    body["spec"] = {"user": "alice", **attributes}
+    refused, status = await ask(http, "POST", path, body)
+
+    assert (code, answer["status"]["allowed"]) == (201, False)
+    assert answer["metadata"]["namespace"] == target.namespace
+    assert refused == 422
+    assert [it["field"] for it in status["details"]["causes"]] == [f"spec.{field}"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{REVIEWS}/localsubjectaccessreviews",
+        f"{REVIEWS}/namespaces/default/selfsubjectaccessreviews",
+        f"{REVIEWS}/selfsubjectaccessreviews/one",
+    ],
+)
+async def test_reviews_are_asked_in_one_place(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    code, _ = await ask(http, "POST", path, review("SelfSubjectAccessReview"))
+
+    assert code == 404
+
+
+async def test_a_review_of_no_token_is_400(http: aiohttp.ClientSession) -> None:
+    body = {"kind": "TokenReview", "spec": {}}
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+    code, status = await ask(http, "POST", path, body)
+
+    assert code == 400
+    assert status["message"] == "token is required for TokenReview in authentication"
+
+
+async def test_what_is_not_in_a_question_is_told(http: aiohttp.ClientSession) -> None:
+    body = review("SelfSubjectAccessReview", resourceAttributes={"verb": "get", "x": 1})
+    path = f"{REVIEWS}/selfsubjectaccessreviews?fieldValidation=Strict"
+
+    code, status = await ask(http, "POST", path, body)
+
+    assert code == 400
+    assert 'unknown field "spec.resourceAttributes.x"' in status["message"]

@@ -334,6 +334,7 @@ async def test_a_false_watch_is_a_list(
         (" 1", "invalid syntax"),
         ("", "invalid syntax"),
         ("9" * 20, "value out of range"),
+        ("9" * 5000, "value out of range"),
     ],
 )
 async def test_what_is_no_integer_is_400(

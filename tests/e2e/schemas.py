@@ -36,11 +36,24 @@ from aioinformer.model import resources
 
 # Spoken by the server about, or instead of, the kinds it serves.
 EXTRAS = [
+    "authentication.k8s.io/v1/SelfSubjectReview",
+    "authentication.k8s.io/v1/TokenReview",
+    "authorization.k8s.io/v1/LocalSubjectAccessReview",
+    "authorization.k8s.io/v1/SelfSubjectAccessReview",
+    "authorization.k8s.io/v1/SelfSubjectRulesReview",
+    "authorization.k8s.io/v1/SubjectAccessReview",
     "autoscaling/v1/Scale",
     "meta.k8s.io/v1/DeleteOptions",
     "meta.k8s.io/v1/Status",
     "policy/v1/Eviction",
     "v1/Status",
+]
+# Whose documents describe those of them that no served kind refers to.
+EXTRA_VERSIONS = [
+    "authentication.k8s.io/v1",
+    "authorization.k8s.io/v1",
+    "autoscaling/v1",
+    "policy/v1",
 ]
 
 # The Go modules whose types appear, by the prefix of a definition.
@@ -251,12 +264,10 @@ def main() -> None:
     ]
     server = Server(options.url, options.token, options.ca)
     found: dict[str, Any] = {}
-    for api_version in sorted({it.rpartition("/")[0] for it in served}):
+    versions = {it.rpartition("/")[0] for it in served}
+    for api_version in sorted(versions.union(EXTRA_VERSIONS)):
         found |= server.definitions_of(api_version)
 
-    found |= server.definitions_of("autoscaling/v1") | server.definitions_of(
-        "policy/v1"
-    )
     known = kinds_in(found)
     wanted = [*served, *(f"{it}List" for it in served), *EXTRAS]
     kinds = {it: known[it] for it in wanted if it in known}

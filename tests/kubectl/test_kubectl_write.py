@@ -303,13 +303,6 @@ def test_scales(kubectl: Pair) -> None:
     assert kubectl.body("deploy", "web")["spec"]["replicas"] == 5
 
 
-def test_autoscales(kubectl: Pair) -> None:
-    kubectl("create", "-f", "-", stdin=DEPLOYMENT)
-
-    kubectl("autoscale", "deploy", "web", "--min=1", "--max=4")
-    kubectl("get", "hpa")
-
-
 def test_sets_an_image(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 

@@ -130,7 +130,7 @@ async def test_a_configuration_need_not_be_a_file(
 
 
 async def test_a_wrong_token_is_not_taken(k: Any, target: ServerUnderTest) -> None:
-    k.api.configuration.api_key["BearerToken"] = "somebody-else"
+    k.api.configuration.api_key["BearerToken"] = "Bearer somebody-else"
 
     with pytest.raises(k.client.ApiException) as caught:
         await names(k, target.namespace)

@@ -93,6 +93,7 @@ def _kind(
     )
     return replace(
         custom_kind(resource),
+        definition=(spec, names),
         versions=tuple(f"{spec['group']}/{it['name']}" for it in spec["versions"]),
         served=bool(version.get("served")),
         has_status=subresources.get("status") is not None,

@@ -2,10 +2,14 @@
 
     server.faults.add(Gone(after_events=3), Cut(after_bytes=100, verb="list"))
 
-Each request takes the first fault that matches it by verb, resource, namespace and
-parameter, and uses it up once. Verbs are those of Kubernetes permissions: get, list,
-watch, create, update, patch, delete and deletecollection. Faults of the connection act
-on answers of every verb; where nothing else is said a fault strikes watches.
+Each request about a resource that is let in takes the first fault that matches it by
+verb, resource, namespace and parameter, and uses it up once, also where it then finds
+nothing to strike. Those for the server itself, such as health or discovery, take none.
+
+Verbs are those of Kubernetes permissions: get, list, watch, create, update, patch, delete
+and deletecollection. Faults of the connection act on answers of every verb, those of
+events and items on watches and lists in JSON. `Refuse`, `Page`, `Compact` and `Delay`
+strike any verb unless told; all others strike watches unless told.
 
 ===================  ===================================================================
 fault                what the client meets

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from aioinformer.errors import OptionsError
 from aioinformer.testing.faults.base import Fault, check_not_negative
 
 __all__ = ["Compact", "Gone", "Page", "Refuse"]
 
+_PHRASES = {int(it): it.phrase for it in HTTPStatus}
 _PAGE = """\
 <html>
 <head><title>{status} {phrase}</title></head>
@@ -79,12 +81,9 @@ class Page(Fault):
         if not 200 <= self.status <= 599:
             raise OptionsError(f"a page with status {self.status}")
 
-    def html(self, phrase: str) -> str:
-        """Return the page.
-
-        Args:
-            phrase: What the status code means, for people.
-        """
+    def html(self) -> str:
+        """Return the page."""
+        phrase = _PHRASES.get(self.status, "")
         return self.body or _PAGE.format(status=self.status, phrase=phrase)
 
 

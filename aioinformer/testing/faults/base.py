@@ -56,7 +56,8 @@ class Fault:
     """How many requests it strikes; None for all from now on."""
 
     skip: int = 0
-    """How many matching requests it first lets pass."""
+    """How many requests it first lets pass, of those that match and that no fault
+    before it has taken."""
 
     def __post_init__(self) -> None:
         if self.skip < 0 or (self.times is not None and self.times < 1):
@@ -89,5 +90,5 @@ def check_not_negative(fault: Fault, *names: str) -> None:
     """
     for name in names:
         value = getattr(fault, name)
-        if value is not None and value < 0:
+        if value is not None and not value >= 0:  # As NaN is not.
             raise OptionsError(f"{name} of a {type(fault).__name__} cannot be {value}")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Distortion"]
 
 _BOOKMARK = b'{"type":"BOOKMARK"'
+_ERROR = b'{"type":"ERROR"'
 _OF_LISTS = (Garble, StepBack, Drop, Duplicate, Foreign, Unreadable)
 _INITIAL_EVENTS_END = b'"k8s.io/initial-events-end"'
 
@@ -72,6 +73,10 @@ class Distortion:
         for line in lines:
             if self.over:
                 break
+
+            if line.startswith(_ERROR):
+                sent.append(line)  # It is about the watch, and of no object.
+                continue
 
             if line.startswith(_BOOKMARK):
                 sent += self._bookmark(line)
@@ -247,7 +252,7 @@ def _foreigner(neighbour: dict[str, Any], kind: str) -> dict[str, Any]:
         "apiVersion": "example.com/v1",
         "metadata": {
             "name": name,
-            "uid": f"{name}-{metadata['uid']}",
+            "uid": f"{name}-{metadata.get('uid', '')}",
             **{key: metadata[key] for key in sorted(kept)},
         },
     }

@@ -79,7 +79,9 @@ def _in_fields(
             return
 
         child = child_of(schema, name)
-        yield from _in_value(child, body[name], below, opened=opened)
+        # What is described elsewhere, as metadata are, is not opened along.
+        inside = opened and not (child and child.name)
+        yield from _in_value(child, body[name], below, opened=inside)
 
 
 def _is_free(schema: Schema) -> bool:

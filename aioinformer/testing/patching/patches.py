@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioinformer.testing.schema.nodes import Schema
     from aioinformer.testing.writes import PatchType
 
-__all__ = ["decoded_patch", "patched"]
+__all__ = ["applied_object", "decoded_patch", "patched"]
 
 _DECODING = "error decoding patch: "
 
@@ -62,6 +62,16 @@ def patched(
             return strategic_merge_patch(schema, body, change)
         case _:
             raise statuses.of_code(415, message="415: Unsupported Media Type")
+
+
+def applied_object(patch: object) -> Mapping[str, Any]:
+    """Return what is to be applied, decoded; a null applies nothing.
+
+    Raises:
+        ApiError: 400, if it is no object.
+    """
+    prefix = "error decoding YAML: error unmarshaling JSON: while decoding JSON: "
+    return {} if patch is None else _check_object(patch, prefix)
 
 
 def decoded_patch(raw: bytes, patch_type: PatchType) -> object:

@@ -206,24 +206,30 @@ def _check(
 
     given = applied.get("metadata")
     metadata = given if isinstance(given, dict) else {}
-    if metadata.get("managedFields") is not None:
-        raise statuses.bad_request("metadata.managedFields must be nil")
-
     mistakes = mistakes_in(schema, applied)
     if mistakes:
         found = mistakes[0]
         if len(mistakes) > 1:
             found = "\n  ".join(["errors:", *mistakes])
 
-        where = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+        where = f"{_text_in(metadata, 'namespace')}/{_text_in(metadata, 'name')}"
         what = f"failed to create typed patch object ({where}; {_type_of(applied)})"
         raise statuses.failure(500, "", f"{what}: {found}")
+
+    if metadata.get("managedFields") is not None:
+        raise statuses.bad_request("metadata.managedFields must be nil")
 
 
 def _type_of(body: Mapping[str, Any]) -> str:
     """Write the type of an object as Go does: `/v1, Kind=Pod`."""
-    group, _, version = str(body.get("apiVersion") or "").rpartition("/")
-    return f"{group}/{version}, Kind={body.get('kind') or ''}"
+    group, _, version = _text_in(body, "apiVersion").rpartition("/")
+    return f"{group}/{version}, Kind={_text_in(body, 'kind')}"
+
+
+def _text_in(body: Mapping[str, Any], field: str) -> str:
+    """Return a text of a body that nobody has checked; empty if it is none."""
+    value = body.get(field)
+    return value if isinstance(value, str) else ""
 
 
 def _check_conflicts(

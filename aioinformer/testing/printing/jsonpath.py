@@ -41,7 +41,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 _FIELD = re.compile(r"\.?((?:\\.|[^.\[\]\\])+)")
 _QUOTED = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"")
-_SLICE = re.compile(r"(-?\d+)?(?::(-?\d+)?)?(?::(\d+)?)?")
+_SLICE = re.compile(r"(-?[0-9]{1,18})?(?::(-?[0-9]{1,18})?)?(?::([0-9]{1,18})?)?")
 _FILTER = re.compile(
     r"""
     \s* (?P<left> (?: '[^']*' | "[^"]*" | [^'"=!<>] )+? ) \s*

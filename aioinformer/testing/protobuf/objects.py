@@ -15,7 +15,6 @@ A type is that of a Go value, the name of another message, or one of those after
 from __future__ import annotations
 
 import base64
-import struct
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
@@ -199,10 +198,6 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _double(raw: bytes) -> float:
-    return float(struct.unpack("<d", raw)[0])
-
-
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
 
@@ -245,7 +240,8 @@ def _int_or_string(raw: bytes) -> int | str:
     if parts.get(1):
         return _text(_as_bytes(parts.get(3, b"")))
 
-    return int(_NUMBERS["int32"](parts.get(2, 0)))
+    number: int = _value("int32", parts.get(2))
+    return number
 
 
 def _embedded(raw: bytes) -> Any:
@@ -255,21 +251,16 @@ def _embedded(raw: bytes) -> Any:
 
 
 _NUMBERS: dict[str, Callable[[Any], int | bool]] = {
-    "int": signed,
     "int32": signed,
     "int64": signed,
-    "uint32": int,
-    "uint64": int,
     "bool": bool,
 }
 _READERS: dict[str, Callable[[bytes], Any]] = {
     "string": _text,
     "bytes": _base64,
-    "float64": _double,
     "Time": _time,
     "MicroTime": _micro_time,
     "Quantity": _quantity,
     "IntOrString": _int_or_string,
     "FieldsV1": _embedded,
-    "RawExtension": _embedded,
 }

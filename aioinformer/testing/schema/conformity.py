@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.testing import statuses
 from aioinformer.testing.schema.places import Mismatch
-from aioinformer.testing.schema.pruning import pruned
+from aioinformer.testing.schema.pruning import METADATA, pruned
 from aioinformer.testing.schema.shapes import struct_of
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer.testing.schema.nodes import Schema
 
-__all__ = ["Conformed", "conform", "strictly"]
+__all__ = ["Conformed", "conform", "conform_metadata", "strictly"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,18 @@ def conform(schema: Schema, body: dict[str, Any], *, custom: bool = False) -> Co
         raise _refusal(schema, body, str(exc)) from exc
 
     return Conformed(found, tuple(notes))
+
+
+def conform_metadata(given: object) -> dict[str, Any]:
+    """Make the metadata of an object fit, whatever its kind; null counts as empty.
+
+    Raises:
+        ApiError: 400, if a value is of a type that its place cannot hold.
+    """
+    try:
+        return struct_of(METADATA)(given, (None, "metadata", "ObjectMeta"), [])
+    except Mismatch as exc:
+        raise statuses.bad_request(str(exc)) from exc
 
 
 def strictly(

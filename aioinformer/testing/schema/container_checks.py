@@ -9,7 +9,7 @@ from aioinformer.testing.schema import field_checks as fields
 from aioinformer.testing.schema import findings
 from aioinformer.testing.schema.field_checks import listed
 from aioinformer.testing.schema.probe_checks import handler_problems, probe_problems
-from aioinformer.testing.schema.quantities import quantity
+from aioinformer.testing.schema.quantities import is_multiple, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -303,11 +303,11 @@ def _amount_problems(path: str, name: str, amount: str) -> Iterator[Problem]:
         yield findings.invalid(path, name, "must be a standard resource for containers")
     elif value < 0:
         yield findings.invalid(path, amount, "must be greater than or equal to 0")
-    elif "/" in name and value % 1:
+    elif "/" in name and not is_multiple(value):
         yield findings.invalid(path, amount, "must be an integer")
     elif name.startswith(_HUGE):
         step = quantity(name.removeprefix(_HUGE))
-        if not value or value % step:
+        if not value or not is_multiple(value, step):
             why = f"{amount} is not positive integer multiple of {name}"
             yield findings.invalid(path, amount, why)
 

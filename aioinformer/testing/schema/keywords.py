@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.testing.schema import findings
 from aioinformer.testing.schema.findings import NOWHERE, shown
 from aioinformer.testing.schema.patterns import go_pattern
+from aioinformer.testing.schema.scalars import plain_number
 from aioinformer.testing.schema.text_formats import fits_format
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _multiple(value: float, step: float, path: str) -> list[Problem]:
 
     if step <= 0:
         why = f"factor MultipleOf declared for {path} must be positive: {_plain(step)}"
-        return [findings.invalid(path, _plain_number(step), why)]
+        return [findings.invalid(path, plain_number(step), why)]
 
     quotient = value / step
     if isclose(quotient, round(quotient), abs_tol=1e-9):
@@ -204,9 +205,5 @@ def _inside(value: float, low: float, exclusive: object) -> bool:
     return value > low if exclusive else value >= low
 
 
-def _plain_number(value: float) -> float:
-    return int(value) if float(value).is_integer() else value
-
-
 def _plain(value: float) -> str:
-    return shown(_plain_number(value))
+    return shown(plain_number(value))

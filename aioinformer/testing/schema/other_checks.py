@@ -6,11 +6,12 @@ import json
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.testing.names import STANDARD_FINALIZERS
 from aioinformer.testing.schema import field_checks as fields
 from aioinformer.testing.schema import findings
 from aioinformer.testing.schema.field_checks import listed
 from aioinformer.testing.schema.findings import GoStruct
-from aioinformer.testing.schema.quantities import quantity
+from aioinformer.testing.schema.quantities import is_multiple, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +153,7 @@ def namespace_problems(body: Object) -> Iterator[Problem]:
     """Find what is wrong with a Namespace."""
     for it in listed((body.get("spec") or {}).get("finalizers")):
         yield from fields.qualified("spec.finalizers", it)
-        if "/" not in it and it != "kubernetes":
+        if "/" not in it and it not in STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield findings.invalid("spec.finalizers", it, why)
 
@@ -216,12 +217,16 @@ def quota_problems(body: Object) -> Iterator[Problem]:
         elif quantity(amount) < 0:
             why = "must be greater than or equal to 0"
             yield findings.invalid(path, amount, why)
-        elif quantity(amount) % 1 and (name in _COUNTED or name.startswith("count/")):
+        elif _counts(name) and not is_multiple(quantity(amount)):
             yield findings.invalid(path, amount, "must be an integer")
 
     scopes = listed(spec.get("scopes"))
     if any(it not in _SCOPES for it in scopes):
         yield findings.invalid("spec.scopes", scopes, "unsupported scope")
+
+
+def _counts(name: str) -> bool:
+    return name in _COUNTED or name.startswith("count/")
 
 
 _HUGE = ("hugepages-", "requests.hugepages-", "limits.hugepages-")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-__all__ = ["Mismatch", "Place", "mismatch", "path_of"]
+from aioinformer.testing.statuses import quoted
+
+__all__ = ["Mismatch", "Place", "mismatch", "path_of", "unknown_field"]
 
 Place: TypeAlias = "tuple[Place, str | int, str] | None"
 
@@ -36,6 +38,11 @@ def path_of(at: Place) -> str:
         pieces.append(f"[{piece}]" if isinstance(piece, int) else f".{piece}")
 
     return "".join(reversed(pieces)).removeprefix(".")
+
+
+def unknown_field(at: Place) -> str:
+    """Say that there is no such field."""
+    return f"unknown field {quoted(path_of(at))}"
 
 
 def mismatch(value: object, at: Place, expected: str) -> Mismatch:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aioinformer.testing.schema.places import Mismatch, Place, path_of
+from aioinformer.testing.schema.places import Mismatch, Place, path_of, unknown_field
+from aioinformer.testing.schema.scalars import plain_number
 from aioinformer.testing.schema.shapes import struct_of
 
 if TYPE_CHECKING:
     from aioinformer.testing.schema.nodes import Schema
     from aioinformer.testing.schema.shapes import Struct
 
-__all__ = ["pruned"]
+__all__ = ["METADATA", "pruned"]
 
-_METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 # The fields that every object has; a schema need not describe them.
 _OF_OBJECTS = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -62,11 +63,7 @@ class _Pruner:
 
             return [self.value(items, it, (at, n, "")) for n, it in enumerate(value)]
 
-        # JSON knows one kind of numbers, and Go writes a whole one without a fraction.
-        if value.__class__ is float and value.is_integer():
-            return int(value)
-
-        return value
+        return plain_number(value) if value.__class__ is float else value
 
     def fields(
         self, schema: Schema, value: dict[str, Any], at: Place, *, is_object: bool
@@ -82,8 +79,7 @@ class _Pruner:
                 if _keeps(schema):
                     found[name] = it
                 else:
-                    path = path_of((at, name, ""))
-                    self.unknown.append(f'unknown field "{path}"')
+                    self.unknown.append(unknown_field((at, name, "")))
             elif it is not None or child.nullable:
                 found[name] = self.value(child, it, (at, name, ""))
 
@@ -114,7 +110,7 @@ class _Pruner:
 
 @cache
 def _metadata() -> Struct:
-    return struct_of(_METADATA)
+    return struct_of(METADATA)
 
 
 def _keeps(schema: Schema) -> bool:

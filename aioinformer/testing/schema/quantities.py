@@ -7,10 +7,15 @@ number, of the family that was sent. Or almost: see `_passes`.
 from __future__ import annotations
 
 import re
-from decimal import ROUND_UP, Decimal
+from contextlib import contextmanager
+from decimal import ROUND_UP, Context, Decimal, DecimalException, localcontext
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-__all__ = ["canonical_quantity", "quantity"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["canonical_quantity", "is_multiple", "quantity"]
 
 _RULE = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _FORM = re.compile(_RULE)
@@ -22,8 +27,13 @@ _BINARY: dict[str, int] = {f"{name}i": 1024**n for n, name in enumerate("KMGTPE"
 # Finer than this is rounded away from zero: who asks for something gets something.
 _FINEST = Decimal("1e-9")
 _LARGEST = Decimal(2**63 - 1)
+_ONE = Decimal(1)
 # As many are surely exact in 64 bits.
 _EXACT_DIGITS = 18
+# Exponents of more digits are refused: a real server would calculate for minutes.
+_EXPONENT_DIGITS = 3
+# Enough for whatever is not refused.
+_CONTEXT = Context(prec=2 * 10**_EXPONENT_DIGITS)
 
 
 @lru_cache(maxsize=4096)
@@ -40,17 +50,12 @@ def canonical_quantity(text: str) -> str:
     if _passes(text, suffix):
         return text
 
-    if suffix in _BINARY:
-        value = number * _BINARY[suffix]
-        if abs(value) >= 1024 and not value % 1:
+    with _exactly():
+        value = _value(number, suffix)
+        if suffix in _BINARY and abs(value) >= 1024 and not value % 1:
             return _binary(value)
 
-        return _decimal(value, exponent=False)
-
-    if _EXPONENT.fullmatch(suffix):
-        return _decimal(number.scaleb(int(suffix[1:])), exponent=True)
-
-    return _decimal(number.scaleb(_POWERS[suffix]), exponent=False)
+        return _decimal(value, exponent=suffix not in _BINARY | _POWERS)
 
 
 @lru_cache(maxsize=4096)
@@ -60,14 +65,36 @@ def quantity(text: str) -> Decimal:
     Raises:
         ValueError: If it is no quantity.
     """
-    number, suffix = _parsed(text)
+    with _exactly():
+        return _value(*_parsed(text))
+
+
+def is_multiple(value: Decimal, step: Decimal = _ONE) -> bool:
+    """Say whether a quantity is a whole number, or so many times another one."""
+    with _exactly():
+        return not value % step
+
+
+@contextmanager
+def _exactly() -> Iterator[None]:
+    """Calculate with as many digits as anybody may want, and refuse more of them."""
+    try:
+        with localcontext(_CONTEXT):
+            yield
+    except DecimalException as exc:
+        raise ValueError("unable to parse quantity's suffix") from exc
+
+
+def _value(number: Decimal, suffix: str) -> Decimal:
     if suffix in _BINARY:
-        return number * Decimal(_BINARY[suffix])
+        return number * _BINARY[suffix]
 
-    if _EXPONENT.fullmatch(suffix):
-        return number.scaleb(int(suffix[1:]))
+    return number.scaleb(_power(suffix))
 
-    return number.scaleb(_POWERS[suffix])
+
+def _power(suffix: str) -> int:
+    """Return the power of ten that a suffix stands for."""
+    return _POWERS[suffix] if suffix in _POWERS else int(suffix[1:])
 
 
 def _parsed(text: str) -> tuple[Decimal, str]:
@@ -79,8 +106,10 @@ def _parsed(text: str) -> tuple[Decimal, str]:
     if not _NUMBER.fullmatch(number):
         raise ValueError(f"quantities must match the regular expression '{_RULE}'")
 
-    if suffix not in _BINARY | _POWERS and not _EXPONENT.fullmatch(suffix):
-        raise ValueError("unable to parse quantity's suffix")
+    if suffix not in _BINARY | _POWERS:
+        digits = suffix.lstrip("eE+-0")
+        if not _EXPONENT.fullmatch(suffix) or len(digits) > _EXPONENT_DIGITS:
+            raise ValueError("unable to parse quantity's suffix")
 
     return Decimal(number), suffix
 
@@ -98,8 +127,7 @@ def _passes(text: str, suffix: str) -> bool:
         short = len(digits) + exponent * 3 // 10 < 15
         return short and not fraction and int(digits) % 8 != 0
 
-    exponent = int(suffix[1:]) if suffix not in _POWERS else _POWERS[suffix]
-    scale = exponent - len(fraction)
+    scale = _power(suffix) - len(fraction)
     if len(digits) > _EXACT_DIGITS or scale < -9 or scale % 3:
         return False
 

@@ -24,6 +24,7 @@ __all__ = ["Reader", "anything", "integer", "of_class", "special"]
 Reader: TypeAlias = Callable[[Any, Place, list[str]], Any]
 
 _BITS = {"int32": 31, "int64": 63}
+_INT64 = 2**63
 _INVALID_BASE64 = "illegal base64 data at input byte"
 
 
@@ -68,7 +69,13 @@ def number(value: Any, at: Place, notes: list[str]) -> Any:
     if value.__class__ not in {int, float}:
         raise mismatch(value, at, "float64")
 
-    return int(value) if float(value).is_integer() else value
+    return plain_number(value)
+
+
+def plain_number(value: float) -> float:
+    """Return a number as Go writes it, a whole one without a fraction."""
+    whole = value.__class__ is float and value.is_integer() and abs(value) < _INT64
+    return int(value) if whole else value
 
 
 def time(value: Any, at: Place, notes: list[str]) -> Any:

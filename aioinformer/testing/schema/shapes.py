@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioinformer.testing.schema import scalars
 from aioinformer.testing.schema.builtin import definition, go_fields
-from aioinformer.testing.schema.places import Place, mismatch, path_of
+from aioinformer.testing.schema.places import Place, mismatch, unknown_field
 
 if TYPE_CHECKING:
     from aioinformer.testing.schema.nodes import Schema
@@ -75,7 +75,7 @@ class Struct:
         for name, it in value.items():
             field = fields.get(name)
             if field is None:
-                notes.append(f'unknown field "{path_of((at, name, ""))}"')
+                notes.append(unknown_field((at, name, "")))
                 continue
 
             plain, keeps_empty, read, owner = field

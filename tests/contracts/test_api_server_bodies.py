@@ -1,0 +1,190 @@
+"""What the body of a request may be, and what is said of one that cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_calls import WIDGETS_GROUP, ask, named
+
+if TYPE_CHECKING:
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+NOBODY = "nobody-of-this-name"
+
+
+async def sent_yaml(
+    http: aiohttp.ClientSession, path: str, text: str, **params: str
+) -> tuple[int, dict[str, Any]]:
+    headers = {"Content-Type": "application/yaml"}
+    async with http.post(path, data=text, headers=headers, params=params) as answer:
+        return answer.status, await answer.json()
+
+
+# -------------------------------------------------------------------- YAML
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-31", "2024-01-31"),
+        ("1:30", "1:30"),
+        ("yes", True),
+        ("n", False),
+        ("012", 10),
+        ("08", 8),
+        ("1e3", 1000),
+        ("0x1F", 31),
+        ("~", None),
+        ("{1: a, true: b, 2.5: c}", {"1": "a", "true": "b", "2.5": "c"}),
+        ("[&a {b: c}, *a]", [{"b": "c"}, {"b": "c"}]),
+        ("{<<: {a: b}, c: d}", {"a": "b", "c": "d"}),
+    ],
+)
+async def test_yaml_means_what_it_means_to_go(
+    target: ServerUnderTest, http: aiohttp.ClientSession, text: str, value: object
+) -> None:
+    head = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}}"
+    body = f"{head[:-1]}, spec: {{it: {text}}}}}"
+
+    code, made = await sent_yaml(http, target.path("widgets", WIDGETS_GROUP), body)
+
+    assert (code, made["spec"]) == (201, {"it": value})
+
+
+async def test_of_several_documents_the_first_counts(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    text = "metadata: {name: a}\n---\nmetadata: {name: b}\n"
+
+    code, made = await sent_yaml(http, target.path("configmaps"), text)
+
+    assert (code, made["metadata"]["name"]) == (201, "a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{", id="malformed"),
+        pytest.param("a: &a [*a]", id="in-itself"),
+        pytest.param("{null: 1}", id="key-null"),
+        pytest.param("{[1]: 2}", id="key-list"),
+        pytest.param("a: .nan", id="nan"),
+        pytest.param("{" * 5000, id="deep"),
+        pytest.param(
+            "a: &a [1,1,1,1,1,1,1,1]\n"
+            + "".join(
+                f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n"
+                for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+            ),
+            id="grows",
+        ),
+    ],
+)
+async def test_yaml_that_is_no_json_is_400(
+    target: ServerUnderTest, http: aiohttp.ClientSession, text: str
+) -> None:
+    code, status = await sent_yaml(http, target.path("configmaps"), text)
+
+    assert (code, status["reason"]) == (400, "BadRequest")
+
+
+# -------------------------------------------------------------------- JSON
+
+
+async def test_a_body_nested_too_deeply_is_400(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    text = '{"spec":' + '{"a":' * 20_000 + "1" + "}" * 20_001
+    headers = {"Content-Type": "application/json"}
+    path = target.path("widgets", WIDGETS_GROUP)
+
+    async with http.post(path, data=text, headers=headers) as answer:
+        code, status = answer.status, await answer.json()
+
+    assert (code, status["reason"]) == (400, "BadRequest")
+
+
+async def test_many_fields_of_which_one_stands_twice_are_read(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    many = ",".join(f'"key-{number}":""' for number in range(50_000))
+    text = f'{{"metadata":{{"name":"a"}},"data":{{{many},"key-7":"x"}}}}'
+    headers = {"Content-Type": "application/json"}
+
+    async with http.post(
+        target.path("configmaps"), data=text, headers=headers
+    ) as answer:
+        code, made = answer.status, await answer.json()
+
+    assert (code, made["data"]["key-7"]) == (201, "x")
+
+
+# -------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"gracePeriodSeconds": True}, "bool"),
+        ({"gracePeriodSeconds": 1.5}, "number 1.5"),
+        ({"preconditions": "x"}, "string"),
+        ({"preconditions": {"uid": 3}}, "number"),
+        ({"dryRun": "All"}, "string"),
+        ({"propagationPolicy": ["Orphan"]}, "array"),
+        ({"orphanDependents": "x"}, "string"),
+    ],
+)
+async def test_options_of_a_wrong_type_are_400(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    options: dict[str, Any],
+    why: str,
+) -> None:
+    path = f"{target.path('configmaps')}/{NOBODY}"
+
+    code, status = await ask(http, "DELETE", path, options)
+
+    assert code == 400
+    start = f"json: cannot unmarshal {why} into Go struct field "
+    assert status["message"].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "why"),
+    [
+        ("+5", 404, ""),
+        ("-1", 404, ""),
+        ("x", 400, "invalid syntax"),
+        ("99999999999999999999", 400, "value out of range"),
+    ],
+)
+async def test_the_grace_period_in_a_url_is_a_number(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    text: str,
+    wanted: int,
+    why: str,
+) -> None:
+    path = f"{target.path('configmaps')}/{NOBODY}"
+
+    code, status = await ask(http, "DELETE", path, gracePeriodSeconds=text)
+
+    assert code == wanted
+    assert why in status["message"]
+
+
+async def test_force_is_for_applying(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    code, _ = await ask(http, "POST", path, named("a"), force="true")
+    merge = "application/merge-patch+json"
+
+    codes = {
+        (await ask(http, "PATCH", f"{path}/a", {}, content_type=merge, force=text))[0]
+        for text in ("true", "false", "anything")
+    }
+
+    assert (code, codes) == (201, {422})

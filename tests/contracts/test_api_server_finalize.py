@@ -1,0 +1,133 @@
+"""Finalize: the subresource by which a controller lets a namespace go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_calls import ask, make, named, patch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+NAMESPACES = "/api/v1/namespaces"
+
+
+@pytest.fixture
+async def path(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> AsyncIterator[str]:
+    """Yield the path of a namespace that is gone after the test."""
+    name = f"{target.namespace}-f"
+    await make(http, NAMESPACES, named(name))
+
+    yield f"{NAMESPACES}/{name}"
+
+    await ask(http, "DELETE", f"{NAMESPACES}/{name}")
+    await ask(http, "PUT", f"{NAMESPACES}/{name}/finalize", named(name))
+
+
+def finalized(path: str, *finalizers: str, **fields: Any) -> dict[str, Any]:
+    """Make the body that leaves a namespace these finalizers."""
+    name = path.rpartition("/")[2]
+    return named(name, spec={"finalizers": [*finalizers]}, **fields)
+
+
+async def test_writes_the_finalizers_and_the_metadata_but_no_status(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    body = finalized(
+        path, "example.com/x", labels={"a": "b"}, status={"phase": "Terminating"}
+    )
+
+    code, found = await ask(http, "PUT", f"{path}/finalize", body)
+
+    entry = found["metadata"]["managedFields"][-1]
+    assert code == 200
+    assert found["spec"] == {"finalizers": ["example.com/x"]}
+    assert found["status"] == {"phase": "Active"}
+    assert found["metadata"]["labels"]["a"] == "b"
+    assert entry["subresource"] == "finalize"
+    assert entry["fieldsV1"]["f:spec"] == {"f:finalizers": {}}
+
+
+async def test_nothing_else_writes_the_finalizers(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    _, put = await ask(http, "PUT", path, finalized(path, "example.com/x"))
+    change = {"spec": {"finalizers": ["example.com/x"]}}
+    _, patched = await patch(http, path, change)
+
+    assert put["spec"] == patched["spec"] == {"finalizers": ["kubernetes"]}
+
+
+async def test_a_namespace_that_is_deleted_goes_with_its_last_finalizer(
+    http: aiohttp.ClientSession, path: str
+) -> None:
+    both = finalized(path, "kubernetes", "example.com/x")
+    await ask(http, "PUT", f"{path}/finalize", both)
+    await ask(http, "DELETE", path)
+
+    kept, _ = await ask(http, "GET", path)
+    code, last = await ask(http, "PUT", f"{path}/finalize", finalized(path))
+    gone, _ = await ask(http, "GET", path)
+
+    assert (kept, code, gone) == (200, 200, 404)
+    assert last["spec"] == {}
+    assert last["status"] == {"phase": "Terminating"}
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        pytest.param(409, {"metadata": {"resourceVersion": "1"}}, id="stale"),
+        pytest.param(400, {"metadata": {"name": "other"}}, id="other"),
+        pytest.param(422, {"spec": {"finalizers": ["bogus"]}}, id="invalid"),
+    ],
+)
+async def test_refuses_what_any_update_refuses(
+    http: aiohttp.ClientSession, path: str, code: int, body: dict[str, Any]
+) -> None:
+    whole = finalized(path)
+    metadata = {**whole["metadata"], **body.get("metadata", {})}
+    sent = {**whole, **body, "metadata": metadata}
+
+    assert (await ask(http, "PUT", f"{path}/finalize", sent))[0] == code
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+async def test_can_only_be_replaced(
+    http: aiohttp.ClientSession, path: str, method: str
+) -> None:
+    code, _ = await ask(
+        http,
+        method,
+        f"{path}/finalize",
+        {},
+        content_type="application/merge-patch+json",
+    )
+
+    assert code == 405
+
+
+async def test_is_discovered_as_such(http: aiohttp.ClientSession) -> None:
+    _, found = await ask(http, "GET", "/api/v1")
+
+    assert {
+        "name": "namespaces/finalize",
+        "singularName": "",
+        "namespaced": False,
+        "kind": "Namespace",
+        "verbs": ["update"],
+    } in found["resources"]
+
+
+async def test_only_namespaces_have_it(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = f"{target.path('configmaps')}/a/finalize"
+
+    assert (await ask(http, "PUT", path, named("a")))[0] == 404

@@ -1,0 +1,216 @@
+"""Feeds: whatever happens, each reader is told every change once, and in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.testing.feeds import Feed, Scope
+from aioinformer.testing.formats import Whole
+from aioinformer.testing.kinds import built_in_kinds
+from aioinformer.testing.lists import page_of
+from aioinformer.testing.queries import ListQuery, WatchQuery
+from aioinformer.testing.storage import Storage
+from aioinformer.testing.streams import open_feed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
+COLORS = ("", "red", "blue")
+
+Told = tuple[str, str, int]
+"""The type of an event, the key of its object, and the version."""
+
+
+class Thing(NamedTuple):
+    """An object as the test sees it."""
+
+    namespace: str
+    name: str
+    color: str
+    version: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+# What is selected, and the same said in Python.
+SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
+    (Scope(), lambda it: True),
+    (Scope(namespace="one"), lambda it: it.namespace == "one"),
+    (Scope(labels=LabelSelector.parse("color=red")), lambda it: it.color == "red"),
+    (
+        Scope(namespace="two", labels=LabelSelector.parse("color!=red")),
+        lambda it: it.namespace == "two" and it.color != "red",
+    ),
+    (Scope(fields=FieldSelector.parse("metadata.name=a")), lambda it: it.name == "a"),
+]
+
+
+class Reader:
+    """One feed, what it has told, and what it has to tell."""
+
+    def __init__(
+        self, feed: Feed, scope: int, *, initial: list[Told], after: int
+    ) -> None:
+        self.feed = feed
+        self.expected = initial
+        self.after = after
+        self.matches = SCOPES[scope][1]
+        self.told: list[Told] = []
+
+    def expect(self, old: Thing | None, new: Thing | None, version: int) -> None:
+        before = old is not None and self.matches(old)
+        after = new is not None and self.matches(new)
+        event = {
+            (False, True): "ADDED",
+            (True, True): "MODIFIED",
+            (True, False): "DELETED",
+        }.get((before, after))
+        thing = new or old
+        if event and thing is not None and version > self.after:
+            self.expected.append((event, thing.key, version))
+
+    def read(self, limit_bytes: int) -> None:
+        for line in self.feed.take(limit_bytes):
+            event = orjson.loads(line)
+            metadata = event["object"]["metadata"]
+            key = f"{metadata['namespace']}/{metadata['name']}"
+            version = int(metadata["resourceVersion"])
+            self.told.append((event["type"], key, version))
+
+
+class Feeds(RuleBasedStateMachine):
+    """A collection that is written, forgotten and read, by readers of all speeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage = Storage(history=4)
+        self.collection = self.storage.serve(KIND)
+        self.things: dict[str, Thing] = {}
+        self.log: list[tuple[Thing | None, Thing | None, int]] = []
+        self.readers: list[Reader] = []
+        self.save()
+
+    def tell(self, old: Thing | None, new: Thing | None) -> None:
+        version = self.storage.version
+        self.log.append((old, new, version))
+        for reader in self.readers:
+            reader.expect(old, new, version)
+
+    @rule(
+        namespace=st.sampled_from(["one", "two"]),
+        name=st.sampled_from("ab"),
+        color=st.sampled_from(COLORS),
+    )
+    def put(self, namespace: str, name: str, color: str) -> None:
+        labels = {"color": color} if color else {}
+        metadata = {"namespace": namespace, "name": name, "labels": labels}
+        stored = self.storage.put(self.collection, {"metadata": metadata})
+        new = Thing(namespace, name, color, stored.version)
+        old = self.things.get(new.key)
+        self.things[new.key] = new
+        self.tell(old, new)
+
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        if self.things:
+            key = data.draw(st.sampled_from(sorted(self.things)))
+            stored = self.collection.get(key)
+            assert stored is not None
+            self.storage.drop(self.collection, stored)
+            self.tell(self.things.pop(key), None)
+
+    @rule()
+    def compact(self) -> None:
+        self.storage.compact()
+
+    @rule(scope=st.integers(0, len(SCOPES) - 1))
+    def watch_from_the_beginning(self, scope: int) -> None:
+        feed = open_feed(
+            self.collection, WatchQuery.parse({}), SCOPES[scope][0], Whole(KIND)
+        )
+        assert feed is not None
+        found = filter(SCOPES[scope][1], self.things.values())
+        initial = [("ADDED", it.key, it.version) for it in found]
+        initial.sort(key=lambda it: it[1])
+        self.readers.append(Reader(feed, scope, initial=initial, after=0))
+
+    @rule(scope=st.integers(0, len(SCOPES) - 1), back=st.integers(-2, 8))
+    def watch_from_a_version(self, scope: int, back: int) -> None:
+        """Watch from one in the past, or from one that lies in the future."""
+        version = max(1, self.storage.version - back)
+        query = WatchQuery.parse({"resourceVersion": str(version)})
+        feed = open_feed(self.collection, query, SCOPES[scope][0], Whole(KIND))
+        if feed is None:
+            assert not self.collection.has_changes_since(version)
+            return
+
+        reader = Reader(feed, scope, initial=[], after=version)
+        for old, new, at in self.log:
+            reader.expect(old, new, at)
+
+        self.readers.append(reader)
+
+    @rule(data=st.data(), limit_bytes=st.sampled_from([1, 500, 1 << 20]))
+    def read(self, data: st.DataObject, limit_bytes: int) -> None:
+        if self.readers:
+            data.draw(st.sampled_from(self.readers)).read(limit_bytes)
+
+    @rule()
+    def save(self) -> None:
+        self.saved = self.storage.save(), dict(self.things)
+
+    @rule()
+    def restore(self) -> None:
+        """Go back: whoever watches hears of what has been, and nothing of what is."""
+        state, self.things = self.saved[0], dict(self.saved[1])
+        self.storage.restore(state)
+        for reader in self.readers:
+            reader.read(1 << 20)
+            assert reader.told == reader.expected
+            assert reader.feed.ended
+
+        self.readers.clear()
+        self.log.clear()
+
+    @rule(scope=st.integers(0, len(SCOPES) - 1), limit=st.integers(0, 2))
+    def list_all_pages(self, scope: int, limit: int) -> None:
+        found: list[str] = []
+        params = {"limit": str(limit)}
+        while True:
+            query = ListQuery.parse(params)
+            version = self.storage.version
+            page = page_of(self.collection, version, query, SCOPES[scope][0])
+            found += [it.key for it in page.objects]
+            if "continue" not in page.metadata:
+                break
+
+            params["continue"] = page.metadata["continue"]
+
+        matching = filter(SCOPES[scope][1], self.things.values())
+        assert found == sorted(it.key for it in matching)
+
+    @invariant()
+    def has_told_what_was_to_be_told(self) -> None:
+        for reader in self.readers:
+            assert reader.told == reader.expected[: len(reader.told)]
+
+    def teardown(self) -> None:
+        """However slow they were, in the end all have been told everything."""
+        for reader in self.readers:
+            reader.read(1 << 20)
+            assert reader.told == reader.expected
+            assert not reader.feed.ended
+
+
+Feeds.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestFeeds = Feeds.TestCase

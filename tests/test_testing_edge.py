@@ -1,0 +1,153 @@
+"""The edge: HTTP as other clients speak it, written to a bare socket."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as running:
+        running.create(CONFIG_MAPS, {"metadata": {"name": "one"}})
+        yield running
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def send(self, line: str, *headers: str, body: bytes = b"") -> None:
+        head = "\r\n".join([line, "Host: here", *headers, "", ""])
+        self._writer.write(head.encode() + body)
+
+    def send_more(self, body: bytes) -> None:
+        self._writer.write(body)
+
+    async def head(self) -> str:
+        return (await self._reader.readuntil(b"\r\n\r\n")).decode()
+
+    async def line(self) -> bytes:
+        return await self._reader.readline()
+
+    async def rest(self) -> bytes:
+        return await self._reader.read()
+
+
+@pytest.fixture
+async def wire(server: APIServer) -> AsyncIterator[Wire]:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    yield Wire(reader, writer)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_watch_over_http_1_0_has_no_chunks(
+    server: APIServer, wire: Wire
+) -> None:
+    wire.send(f"GET {MAPS}?watch=1&timeoutSeconds=5 HTTP/1.0")
+
+    head = await wire.head()
+    first = json.loads(await wire.line())
+    server.create(CONFIG_MAPS, {"metadata": {"name": "two"}})
+    second = json.loads(await wire.rest())
+
+    assert head.startswith("HTTP/1.0 200")
+    assert "chunked" not in head
+    names = [it["object"]["metadata"]["name"] for it in (first, second)]
+    assert names == ["one", "two"]
+
+
+async def test_a_list_over_http_1_0_ends_with_the_connection(
+    server: APIServer, wire: Wire
+) -> None:
+    for number in range(40):
+        data = {"x": "y" * 10_000}
+        name = f"big-{number}"
+        server.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
+
+    wire.send(f"GET {MAPS} HTTP/1.0")
+    await wire.head()
+    found = json.loads(await wire.rest())
+
+    assert len(found["items"]) == 41
+
+
+async def test_a_selector_may_be_long(wire: Wire) -> None:
+    names = ",".join(f"name-{number}" for number in range(5_000))
+    selector = f"app%20in%20({names})"
+
+    wire.send(f"GET {MAPS}?labelSelector={selector} HTTP/1.1", "Connection: close")
+
+    assert (await wire.head()).startswith("HTTP/1.1 200")
+
+
+async def test_a_client_may_ask_before_it_sends_a_body(wire: Wire) -> None:
+    body = b'{"metadata":{"name":"asked"}}'
+    wire.send(
+        f"POST {MAPS} HTTP/1.1",
+        "Expect: 100-continue",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    )
+
+    asked = await wire.head()
+    wire.send_more(body)
+    answered = await wire.head()
+
+    assert asked == "HTTP/1.1 100 Continue\r\n\r\n"
+    assert answered.startswith("HTTP/1.1 201")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param(gzip.compress(b'{"metadata":{"name":"a"}}'), 201, id="whole"),
+        pytest.param(b"this is no gzip", 400, id="broken"),
+    ],
+)
+async def test_a_body_may_be_compressed(wire: Wire, body: bytes, status: int) -> None:
+    wire.send(
+        f"POST {MAPS} HTTP/1.1",
+        "Content-Encoding: gzip",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        body=body,
+    )
+
+    assert (await wire.head()).startswith(f"HTTP/1.1 {status}")
+    assert json.loads(await wire.rest())["kind"] in {"ConfigMap", "Status"}
+
+
+async def test_the_stop_is_not_held_up_by_half_a_request(
+    server: APIServer, wire: Wire
+) -> None:
+    wire.send(f"POST {MAPS} HTTP/1.1", "Content-Length: 100", body=b"{")
+    await asyncio.sleep(0.1)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+
+    await server.stop()
+
+    assert loop.time() - start < 3
+    assert await wire.rest() == b""
