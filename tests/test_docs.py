@@ -226,7 +226,6 @@ async def test_a_fault_is_met_by_a_client(
             "GET",
             "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
         ),
-        ("GET", "/openapi/v2"),
         ("GET", "/metrics"),
     ],
 )

@@ -117,7 +117,9 @@ async def test_the_turns_above_reach_beyond_the_step(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("tiny_slices")
-async def test_handlers_are_told_of_a_list_even_if_all_ends_when_it_is_visible() -> None:
+async def test_handlers_are_told_of_a_list_even_if_all_ends_when_it_is_visible() -> (
+    None
+):
     rig = Rig()
     async with running(rig.processor.run()):
         async with running(rig.pipeline.run()):

@@ -19,12 +19,13 @@ from aioinformer.testing.definitions.states import (
     with_status,
 )
 from aioinformer.testing.definitions.versions import definition_of, kinds_of
-from aioinformer.testing.feeds import Feed, Scope
-from aioinformer.testing.formats import format_of
-from aioinformer.testing.writes import DeleteOptions, WriteOptions
+from aioinformer.testing.reading.feeds import Feed
+from aioinformer.testing.requests.scopes import Scope
+from aioinformer.testing.requests.writes import DeleteOptions, WriteOptions
+from aioinformer.testing.showing.formats import format_of
 
 if TYPE_CHECKING:
-    from aioinformer.testing.storage import Collection, Storage
+    from aioinformer.testing.storing.storage import Collection, Storage
 
 THINGS = Resource("x.org", "v1", "things", "Thing")
 NEWER = Resource("x.org", "v2", "things", "Thing")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
-from aioinformer.testing.deletion import (
+from aioinformer.testing.requests.writes import DeleteOptions
+from aioinformer.testing.storing.kinds import Kind
+from aioinformer.testing.writing.deletion import (
     is_released,
     shows_deleted,
     verdict_on,
     warn_of_deletion,
 )
-from aioinformer.testing.kinds import Kind
-from aioinformer.testing.writes import DeleteOptions
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource

@@ -36,13 +36,13 @@ from aioinformer.testing.faults import (
     Slow,
     Stall,
 )
-from aioinformer.testing.handlers import Handlers
+from aioinformer.testing.serving.handlers import Handlers
 from aioinformer.watch import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
-    from aioinformer.testing.bell import Bell
-    from aioinformer.testing.calls import Call
-    from aioinformer.testing.outlet import Outlet
+    from aioinformer.testing.requests.calls import Call
+    from aioinformer.testing.serving.outlet import Outlet
+    from aioinformer.testing.storing.bell import Bell
     from aioinformer.watch import WatchEvent
 
 BIG = "x" * 10_000

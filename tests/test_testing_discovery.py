@@ -10,16 +10,16 @@ import pytest
 import yaml
 
 from aioinformer.model.resource import Resource
-from aioinformer.testing.calls import Call
-from aioinformer.testing.discovery import VERSION, document_at
-from aioinformer.testing.health import health_at
-from aioinformer.testing.kinds import custom_kind
-from aioinformer.testing.registry import Registry
-from aioinformer.testing.storage import Storage
-from aioinformer.testing.versions import version_order
+from aioinformer.testing.documents.discovery import VERSION, document_at
+from aioinformer.testing.documents.health import health_at
+from aioinformer.testing.requests.calls import Call
+from aioinformer.testing.storing.kinds import custom_kind
+from aioinformer.testing.storing.storage import Storage
+from aioinformer.testing.storing.versions import version_order
+from aioinformer.testing.writing.registry import Registry
 
 if TYPE_CHECKING:
-    from aioinformer.testing.documents import Document
+    from aioinformer.testing.documents.document import Document
 
 
 def a_storage(*resources: Resource) -> Storage:

@@ -20,7 +20,7 @@ from aioinformer.errors import Forbidden, OptionsError, ResourceExpired
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import DEPLOYMENTS, NODES
 from aioinformer.testing import FakeListerWatcher
-from aioinformer.testing.statuses import of_code
+from aioinformer.testing.refusals.statuses import of_code
 from aioinformer.watch import ListOptions, WatchEvent, WatchOptions
 
 if TYPE_CHECKING:

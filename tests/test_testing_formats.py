@@ -14,10 +14,10 @@ from conftest import pod
 from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
-from aioinformer.testing import formats
-from aioinformer.testing.changes import Change, Stored
-from aioinformer.testing.formats import Format, format_of, shown_plainly
-from aioinformer.testing.kinds import Kind, custom_kind
+from aioinformer.testing.showing import formats
+from aioinformer.testing.showing.formats import Format, format_of, shown_plainly
+from aioinformer.testing.storing.changes import Change, Stored
+from aioinformer.testing.storing.kinds import Kind, custom_kind
 
 WIDGETS = custom_kind(Resource("example.com", "v1", "widgets", "Widget"))
 TYPED = Kind(resource=PODS)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from aioinformer.errors import ApiError, SelectorSyntaxError
 from aioinformer.model.selectors import LabelSelector
-from aioinformer.testing.label_syntax import label_selector_of
-from aioinformer.testing.statuses import quoted
+from aioinformer.testing.refusals.statuses import quoted
+from aioinformer.testing.requests.label_syntax import label_selector_of
 
 TEXTS = st.lists(
     st.sampled_from(

@@ -20,7 +20,6 @@ from patching_helpers import (
 
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
-from aioinformer.testing.kinds import Kind, built_in_kinds
 from aioinformer.testing.patching.fieldsets import NOTHING
 from aioinformer.testing.patching.managed_fields import (
     manager_of,
@@ -29,6 +28,7 @@ from aioinformer.testing.patching.managed_fields import (
     tracked,
 )
 from aioinformer.testing.schema import Schema
+from aioinformer.testing.storing.kinds import Kind, built_in_kinds
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 

@@ -14,7 +14,7 @@ from aioinformer.model.resources import (
     NAMESPACES,
     SERVICES,
 )
-from aioinformer.testing.names import (
+from aioinformer.testing.refusals.names import (
     generated_name,
     label_value_problems,
     name_problems,

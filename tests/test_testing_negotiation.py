@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer.testing.negotiation import (
+from aioinformer.testing.showing.negotiation import (
     Choice,
     check_route,
     chosen,

@@ -9,14 +9,14 @@ import pytest
 
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
-from aioinformer.testing import openapi
-from aioinformer.testing.calls import Call
-from aioinformer.testing.kinds import Kind, built_in_kinds, custom_kind
-from aioinformer.testing.operations import definition_name, paths_of
+from aioinformer.testing.documents import openapi
+from aioinformer.testing.documents.operations import definition_name, paths_of
 from aioinformer.testing.protobuf.wire import fields
+from aioinformer.testing.requests.calls import Call
+from aioinformer.testing.storing.kinds import Kind, built_in_kinds, custom_kind
 
 if TYPE_CHECKING:
-    from aioinformer.testing.documents import Document
+    from aioinformer.testing.documents.document import Document
 
 BUILT_IN = {kind.resource: kind for kind in built_in_kinds()}
 THINGS = custom_kind(Resource("x.org", "v1", "things", "Thing"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer.testing.patching.go_words import go_text, go_type, json_type
 from aioinformer.testing.patching.json_patch import json_patch
 from aioinformer.testing.patching.merge import merge_patch
 from aioinformer.testing.patching.patches import patched
+from aioinformer.testing.refusals.go_words import go_text, go_type, json_type
 
 BODY: dict[str, Any] = {"a": {"b": [1, 2], "c": "x"}, "d~/e": 1}
 

@@ -16,8 +16,8 @@ from table_rows_pods import POD_ROWS
 
 from aioinformer.model import resources
 from aioinformer.model.resources import STORAGE_CLASSES
-from aioinformer.testing.kinds import Kind, built_in_kinds
 from aioinformer.testing.printing import Layout, layout_of
+from aioinformer.testing.storing.kinds import Kind, built_in_kinds
 
 ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS, *event_rows("default")]
 NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]

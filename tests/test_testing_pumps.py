@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS
-from aioinformer.testing.kinds import built_in_kinds
-from aioinformer.testing.pumps import Pump, pump_of
-from aioinformer.testing.storage import Storage
+from aioinformer.testing.storing.kinds import built_in_kinds
+from aioinformer.testing.storing.pumps import Pump, pump_of
+from aioinformer.testing.storing.storage import Storage
 
 if TYPE_CHECKING:
-    from aioinformer.testing.storage import Collection
+    from aioinformer.testing.storing.storage import Collection
 
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 

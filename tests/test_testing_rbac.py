@@ -6,8 +6,8 @@ from typing import Any
 
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from aioinformer.testing import APIServer, User
-from aioinformer.testing.rbac import Rulebook
-from aioinformer.testing.routes import Attributes
+from aioinformer.testing.access.rbac import Rulebook
+from aioinformer.testing.requests.routes import Attributes
 
 ALICE = User("alice")
 GROUP = "rbac.authorization.k8s.io"

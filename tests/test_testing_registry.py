@@ -23,13 +23,13 @@ from aioinformer.model.resources import (
     PODS,
     SERVICES,
 )
-from aioinformer.testing.registry import Registry
-from aioinformer.testing.storage import Storage
-from aioinformer.testing.writes import DeleteOptions, WriteOptions
+from aioinformer.testing.requests.writes import DeleteOptions, WriteOptions
+from aioinformer.testing.storing.storage import Storage
+from aioinformer.testing.writing.registry import Registry
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.writes import Deleted, Written
+    from aioinformer.testing.requests.writes import Deleted, Written
 
 ARRANGED = WriteOptions(part="all")
 ASKED = WriteOptions(manager="me")
@@ -200,7 +200,8 @@ def test_a_generated_name_is_free(
 ) -> None:
     found = iter(["b", "c"])
     monkeypatch.setattr(
-        "aioinformer.testing.registry.generated_name", lambda start: start + next(found)
+        "aioinformer.testing.writing.registry.generated_name",
+        lambda start: start + next(found),
     )
     cluster.create(CONFIG_MAPS, named("a-b"))
 

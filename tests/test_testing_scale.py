@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aioinformer.model.resources import DEPLOYMENTS
-from aioinformer.testing.kinds import Kind, ScalePaths
-from aioinformer.testing.scale import scale_of, selector_text
+from aioinformer.testing.storing.kinds import Kind, ScalePaths
+from aioinformer.testing.writing.scale import scale_of, selector_text
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, PODS
-from aioinformer.testing.changes import Change
-from aioinformer.testing.feeds import Feed, Scope
-from aioinformer.testing.formats import Whole
-from aioinformer.testing.kinds import built_in_kinds, custom_kind
-from aioinformer.testing.storage import Storage
+from aioinformer.testing.reading.feeds import Feed
+from aioinformer.testing.requests.scopes import Scope
+from aioinformer.testing.showing.formats import Whole
+from aioinformer.testing.storing.changes import Change
+from aioinformer.testing.storing.kinds import built_in_kinds, custom_kind
+from aioinformer.testing.storing.storage import Storage
 
 if TYPE_CHECKING:
-    from aioinformer.testing.changes import Stored
-    from aioinformer.testing.storage import Collection
+    from aioinformer.testing.storing.changes import Stored
+    from aioinformer.testing.storing.storage import Collection
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.testing.encoding import PIECE_BYTES, plain
-from aioinformer.testing.negotiation import Choice
-from aioinformer.testing.writers import writer_of
+from aioinformer.testing.showing.negotiation import Choice
+from aioinformer.testing.showing.writers import writer_of
+from aioinformer.testing.storing.encoding import PIECE_BYTES, plain
 
 COMPACT = Choice()
 PRETTY = Choice(pretty=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.testing.registration import register
-from aioinformer.testing.writes import DeleteOptions, WriteOptions
+from aioinformer.testing.requests.writes import DeleteOptions, WriteOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.changes import Stored
-    from aioinformer.testing.registry import Registry
+    from aioinformer.testing.storing.changes import Stored
+    from aioinformer.testing.writing.registry import Registry
 
 __all__ = ["Arrangement"]
 

@@ -19,15 +19,15 @@ from aioinformer._tasks import Supervisor
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.failures import api_error, refuse_web_page
 from aioinformer.errors import TransportError
-from aioinformer.testing.bell import EARLY_SECONDS, Bell
-from aioinformer.testing.calls import Call
-from aioinformer.testing.outlet import Outlet
+from aioinformer.testing.requests.calls import Call
+from aioinformer.testing.serving.outlet import Outlet
+from aioinformer.testing.storing.bell import EARLY_SECONDS, Bell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from aioinformer.testing.handlers import Handlers
-    from aioinformer.testing.outlet import Answer
+    from aioinformer.testing.serving.handlers import Handlers
+    from aioinformer.testing.showing.answers import Answer
 
 __all__ = ["DirectEndpoint", "MemoryOutlet"]
 

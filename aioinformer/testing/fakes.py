@@ -11,25 +11,25 @@ from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import PODS
-from aioinformer.testing import statuses
-from aioinformer.testing.bell import EARLY_SECONDS, Bell
-from aioinformer.testing.encoding import error_line
-from aioinformer.testing.feeds import Scope
-from aioinformer.testing.formats import Whole
-from aioinformer.testing.kinds import Kind, built_in_kinds
-from aioinformer.testing.lists import page_of
-from aioinformer.testing.queries import ListQuery, WatchQuery
-from aioinformer.testing.storage import Storage
-from aioinformer.testing.streams import open_feed
+from aioinformer.testing.reading.lists import page_of
+from aioinformer.testing.reading.streams import open_feed
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.requests.queries import ListQuery, WatchQuery
+from aioinformer.testing.requests.scopes import Scope
+from aioinformer.testing.showing.formats import Whole
+from aioinformer.testing.storing.bell import EARLY_SECONDS, Bell
+from aioinformer.testing.storing.encoding import error_line
+from aioinformer.testing.storing.kinds import Kind, built_in_kinds
+from aioinformer.testing.storing.storage import Storage
 from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.changes import Stored
-    from aioinformer.testing.feeds import Feed
-    from aioinformer.testing.lists import Page
+    from aioinformer.testing.reading.feeds import Feed
+    from aioinformer.testing.reading.lists import Page
+    from aioinformer.testing.storing.changes import Stored
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListOptions, WatchOptions
 

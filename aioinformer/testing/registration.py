@@ -11,11 +11,11 @@ from aioinformer.testing.definitions.versions import (
     name_of,
     with_version,
 )
-from aioinformer.testing.writes import WriteOptions
+from aioinformer.testing.requests.writes import WriteOptions
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.registry import Registry
+    from aioinformer.testing.writing.registry import Registry
 
 __all__ = ["register"]
 

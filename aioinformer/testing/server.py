@@ -15,14 +15,14 @@ import yaml
 from aioinformer._tasks import Supervisor
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from aioinformer.testing.access import Access
+from aioinformer.testing.access.gate import Access
+from aioinformer.testing.access.rbac import User, first_roles
 from aioinformer.testing.arrangement import Arrangement
 from aioinformer.testing.direct import DirectEndpoint
-from aioinformer.testing.edge import HTTPEdge
-from aioinformer.testing.handlers import HandlerOptions, Handlers
-from aioinformer.testing.rbac import User, first_roles
-from aioinformer.testing.registry import Registry
-from aioinformer.testing.storage import Storage
+from aioinformer.testing.serving.edge import HTTPEdge
+from aioinformer.testing.serving.handlers import HandlerOptions, Handlers
+from aioinformer.testing.storing.storage import Storage
+from aioinformer.testing.writing.registry import Registry
 
 if TYPE_CHECKING:
     from collections import deque
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aioinformer.client import Client, ListWatch
     from aioinformer.model.resource import Resource
     from aioinformer.testing.faults import Faults
-    from aioinformer.testing.routes import RequestRecord
-    from aioinformer.testing.storage import SavedState
+    from aioinformer.testing.requests.routes import RequestRecord
+    from aioinformer.testing.storing.storage import SavedState
 
 __all__ = ["APIServer", "User"]
 

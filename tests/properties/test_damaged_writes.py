@@ -17,17 +17,17 @@ from recorded_writes import definition_of_things, load, placed
 
 from aioinformer.errors import ApiError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer.testing.registry import Registry
-from aioinformer.testing.storage import Storage
-from aioinformer.testing.writes import WriteOptions
+from aioinformer.testing.requests.writes import WriteOptions
+from aioinformer.testing.storing.storage import Storage
+from aioinformer.testing.writing.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from recorded_writes import Write
 
-    from aioinformer.testing.storage import Collection
-    from aioinformer.testing.writes import PatchType
+    from aioinformer.client.verbs import PatchType
+    from aioinformer.testing.storing.storage import Collection
 
 NAMESPACE = "somewhere"
 WRITES = [

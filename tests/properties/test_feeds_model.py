@@ -11,16 +11,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.model.selectors import FieldSelector, LabelSelector
-from aioinformer.testing.feeds import Feed, Scope
-from aioinformer.testing.formats import Whole
-from aioinformer.testing.kinds import built_in_kinds
-from aioinformer.testing.lists import page_of
-from aioinformer.testing.queries import ListQuery, WatchQuery
-from aioinformer.testing.storage import Storage
-from aioinformer.testing.streams import open_feed
+from aioinformer.testing.reading.lists import page_of
+from aioinformer.testing.reading.streams import open_feed
+from aioinformer.testing.requests.queries import ListQuery, WatchQuery
+from aioinformer.testing.requests.scopes import Scope
+from aioinformer.testing.showing.formats import Whole
+from aioinformer.testing.storing.kinds import built_in_kinds
+from aioinformer.testing.storing.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aioinformer.testing.reading.feeds import Feed
 
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 COLORS = ("", "red", "blue")

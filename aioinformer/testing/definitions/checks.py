@@ -15,10 +15,10 @@ from aioinformer.testing.definitions.version_checks import (
     check_parts,
     shared_parts,
 )
-from aioinformer.testing.encoding import plain
-from aioinformer.testing.names import subdomain_problems
-from aioinformer.testing.problems import Problem
+from aioinformer.testing.refusals.names import subdomain_problems
+from aioinformer.testing.refusals.problems import Problem
 from aioinformer.testing.schema.findings import invalid, not_supported, required
+from aioinformer.testing.storing.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

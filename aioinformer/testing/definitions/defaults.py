@@ -13,7 +13,7 @@ from aioinformer.testing.schema.findings import NOWHERE, invalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["default_problems"]
 

@@ -9,7 +9,7 @@ from aioinformer.testing.schema.findings import invalid, not_supported, required
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["list_problems"]
 

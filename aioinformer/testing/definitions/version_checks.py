@@ -19,7 +19,7 @@ from aioinformer.testing.schema.findings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["SHARED_FIELDS", "check_parts", "shared_parts"]
 

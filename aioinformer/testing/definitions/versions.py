@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resource import Resource
 from aioinformer.testing.definitions.conditions import holds
-from aioinformer.testing.kinds import ScalePaths, custom_kind
 from aioinformer.testing.schema import Schema
-from aioinformer.testing.versions import version_order
+from aioinformer.testing.storing.kinds import ScalePaths, custom_kind
+from aioinformer.testing.storing.versions import version_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.testing.kinds import FieldRule, Kind
+    from aioinformer.testing.storing.kinds import FieldRule, Kind
 
 __all__ = ["definition_of", "kinds_of", "name_of", "with_version"]
 

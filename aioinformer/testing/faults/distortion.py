@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
-from aioinformer.testing import statuses
-from aioinformer.testing.encoding import error_line, event_line, plain
 from aioinformer.testing.faults.answers import Gone
 from aioinformer.testing.faults.connections import End
 from aioinformer.testing.faults.events import (
@@ -27,6 +25,8 @@ from aioinformer.testing.faults.events import (
     UnknownType,
     Unreadable,
 )
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.storing.encoding import error_line, event_line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,16 +6,15 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
-from aioinformer.testing import statuses
-from aioinformer.testing.answers import refusal
 from aioinformer.testing.faults.answers import Compact, Gone, Page, Refuse
 from aioinformer.testing.faults.connections import Delay
-from aioinformer.testing.outlet import Answer
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.showing.answers import Answer, refusal
 
 if TYPE_CHECKING:
-    from aioinformer.testing.bell import Bell
     from aioinformer.testing.faults.base import Fault
-    from aioinformer.testing.storage import Storage
+    from aioinformer.testing.storing.bell import Bell
+    from aioinformer.testing.storing.storage import Storage
 
 __all__ = ["preempt"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing import statuses
-from aioinformer.testing.patching.go_words import go_text
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.refusals.go_words import go_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from aioinformer.testing import statuses
-from aioinformer.testing.patching.go_words import json_type
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.refusals.go_words import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

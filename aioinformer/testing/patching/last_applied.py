@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aioinformer.testing.encoding import plain
 from aioinformer.testing.patching.comparison import compared
 from aioinformer.testing.patching.contents import fields_of
 from aioinformer.testing.patching.fieldsets import NOTHING
 from aioinformer.testing.patching.mistakes import mistakes_in
+from aioinformer.testing.storing.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,10 +25,10 @@ from aioinformer.testing.patching.grains import blank_of, is_same, schema_of_obj
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from aioinformer.testing.kinds import Kind
     from aioinformer.testing.patching.comparison import Comparison
     from aioinformer.testing.patching.entries import Entries
     from aioinformer.testing.schema.nodes import Schema
+    from aioinformer.testing.storing.kinds import Kind
 
 __all__ = [
     "NEVER_OWNED",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer.testing.patching.elements import element_text, field_element
-from aioinformer.testing.patching.go_words import go_text, go_type
 from aioinformer.testing.patching.grains import (
     Grain,
     child_of,
@@ -20,6 +19,7 @@ from aioinformer.testing.patching.grains import (
     grain_of,
     is_declared,
 )
+from aioinformer.testing.refusals.go_words import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

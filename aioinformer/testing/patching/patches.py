@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aioinformer.testing import statuses
-from aioinformer.testing.json_mistakes import json_mistake
-from aioinformer.testing.patching.go_words import json_type
 from aioinformer.testing.patching.merge import merge_patch
 from aioinformer.testing.patching.strategic import strategic_merge_patch
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.refusals.go_words import json_type
+from aioinformer.testing.refusals.json_mistakes import json_mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aioinformer.client.verbs import PatchType
     from aioinformer.errors import ApiError
     from aioinformer.testing.schema.nodes import Schema
-    from aioinformer.testing.writes import PatchType
 
 __all__ = ["applied_object", "decoded_patch", "patched"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing import statuses
 from aioinformer.testing.patching.comparison import compared
 from aioinformer.testing.patching.contents import fields_of
 from aioinformer.testing.patching.elements import path_text
@@ -36,6 +35,7 @@ from aioinformer.testing.patching.managed_fields import (
 from aioinformer.testing.patching.mistakes import mistakes_in
 from aioinformer.testing.patching.overlay import overlaid
 from aioinformer.testing.patching.retraction import retracted
+from aioinformer.testing.refusals import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing import statuses
 from aioinformer.testing.patching.element_order import (
     checked_order,
     ordered,
     without_marked,
 )
-from aioinformer.testing.patching.go_words import go_text, go_type
+from aioinformer.testing.refusals import statuses
+from aioinformer.testing.refusals.go_words import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

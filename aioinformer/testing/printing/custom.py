@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing.encoding import plain
 from aioinformer.testing.printing.cells import moment, name, number, since, text
 from aioinformer.testing.printing.columns import NAME, Column, Layout
 from aioinformer.testing.printing.jsonpath import JSONPathError, json_path
+from aioinformer.testing.storing.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.kinds import Kind
+    from aioinformer.testing.storing.kinds import Kind
 
 __all__ = ["layout_of"]
 

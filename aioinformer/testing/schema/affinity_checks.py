@@ -11,7 +11,7 @@ from aioinformer.testing.schema.field_checks import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["affinity_problems"]
 

@@ -16,7 +16,7 @@ from aioinformer.testing.schema.findings import NOWHERE, shown
 from aioinformer.testing.schema.list_checks import doubles
 
 if TYPE_CHECKING:
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
     from aioinformer.testing.schema.nodes import Schema
 
 __all__ = ["problems_of"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing import statuses
+from aioinformer.testing.refusals import statuses
 from aioinformer.testing.schema.places import Mismatch
 from aioinformer.testing.schema.pruning import METADATA, pruned
 from aioinformer.testing.schema.shapes import struct_of

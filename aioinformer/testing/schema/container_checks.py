@@ -14,7 +14,7 @@ from aioinformer.testing.schema.quantities import is_multiple, quantity
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["container_problems", "relative_path_problems"]
 

@@ -9,8 +9,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing import names
-from aioinformer.testing.problems import Problem
+from aioinformer.testing.refusals import names
+from aioinformer.testing.refusals.problems import Problem
 from aioinformer.testing.schema import findings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from aioinformer.testing.problems import Problem
+from aioinformer.testing.refusals.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

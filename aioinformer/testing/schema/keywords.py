@@ -18,7 +18,7 @@ from aioinformer.testing.schema.text_formats import fits_format
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
     from aioinformer.testing.schema.nodes import Schema
 
 __all__ = ["enum", "number", "size", "text", "type_"]

@@ -8,7 +8,7 @@ from aioinformer.testing.schema import findings
 from aioinformer.testing.schema.findings import shown
 
 if TYPE_CHECKING:
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
     from aioinformer.testing.schema.nodes import Schema
 
 __all__ = ["doubles"]

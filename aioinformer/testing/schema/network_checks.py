@@ -14,7 +14,7 @@ from aioinformer.testing.schema.findings import GoStruct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = [
     "endpoint_slice_problems",

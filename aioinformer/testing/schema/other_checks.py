@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.testing.names import STANDARD_FINALIZERS
+from aioinformer.testing.refusals.names import STANDARD_FINALIZERS
 from aioinformer.testing.schema import field_checks as fields
 from aioinformer.testing.schema import findings
 from aioinformer.testing.schema.field_checks import listed
@@ -16,7 +16,7 @@ from aioinformer.testing.schema.quantities import is_multiple, quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = [
     "binding_problems",

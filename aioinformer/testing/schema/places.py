@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from aioinformer.testing.statuses import quoted
+from aioinformer.testing.refusals.statuses import quoted
 
 __all__ = ["Mismatch", "Place", "mismatch", "path_of", "unknown_field"]
 

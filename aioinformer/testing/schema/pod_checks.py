@@ -14,7 +14,7 @@ from aioinformer.testing.schema.volume_checks import volume_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["pod_problems", "template_problems", "token_problems"]
 

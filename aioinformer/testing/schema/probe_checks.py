@@ -10,7 +10,7 @@ from aioinformer.testing.schema import findings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["handler_problems", "probe_problems"]
 

@@ -13,7 +13,7 @@ from aioinformer.testing.schema.volume_checks import host_path_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["claim_problems", "storage_class_problems", "volume_problems"]
 

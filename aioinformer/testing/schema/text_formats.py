@@ -13,7 +13,7 @@ import unicodedata
 from datetime import date
 from typing import TYPE_CHECKING
 
-from aioinformer.testing import names
+from aioinformer.testing.refusals import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from aioinformer.testing.schema.quantities import quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = ["host_path_problems", "volume_problems"]
 

@@ -15,7 +15,7 @@ from aioinformer.testing.schema.pod_checks import template_problems
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer.testing.problems import Problem
+    from aioinformer.testing.refusals.problems import Problem
 
 __all__ = [
     "autoscaler_problems",

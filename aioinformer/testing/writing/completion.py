@@ -1,0 +1,232 @@
+"""Completion: what the server adds to a body that it has understood. Pure.
+
+Apart from a uid, the time, and the managed fields, that is what the kind says: defaults,
+what an object is given once when it is created, and addresses.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.errors import ApiError
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, SERVICES
+from aioinformer.testing.definitions import states
+from aioinformer.testing.patching.managed_fields import reset_fields, tracked
+from aioinformer.testing.schema.addresses import with_addresses
+from aioinformer.testing.schema.births import carried_over, completed
+from aioinformer.testing.schema.conformity import conform
+from aioinformer.testing.schema.defaults import with_defaults
+from aioinformer.testing.writing import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aioinformer.testing.requests.writes import Part, WriteOptions
+    from aioinformer.testing.storing.changes import Stored
+    from aioinformer.testing.storing.kinds import Kind
+
+__all__ = ["SUBRESOURCES", "kept", "newborn", "read", "revised", "timestamp"]
+
+# Through which subresource each part is written.
+SUBRESOURCES: dict[Part, str] = {
+    "main": "",
+    "status": "status",
+    "finalize": "finalize",
+    "all": "",
+}
+# The types of services that take ports of nodes.
+_EXPOSED = frozenset({"LoadBalancer", "NodePort"})
+
+
+def newborn(
+    kind: Kind,
+    body: dict[str, Any],
+    options: WriteOptions,
+    *,
+    name: str,
+    namespace: str,
+    others: Iterable[Stored],
+    owned: bool,
+) -> dict[str, Any]:
+    """Return a new object as it is stored.
+
+    Args:
+        kind: Of the object.
+        body: As it was understood.
+        options: Of the write.
+        name: Its name, generated if need be.
+        namespace: Where it goes; empty for cluster-scoped kinds.
+        others: All objects of the kind.
+        owned: The managed fields are known, and in the body.
+    """
+    arranged, now = options.part == "all", timestamp()
+    wanted = body if arranged else _defaulted(kind, body)
+    new = rules.created(
+        kind,
+        wanted,
+        name=name,
+        namespace=namespace,
+        uid=str(uuid.uuid4()),
+        now=now,
+        keep_status=arranged or kind.resource == NODES,
+    )
+    new = _settled(kind, new, first=True)
+    if arranged:
+        return new
+
+    if not owned:
+        new = _managed(kind, None, wanted, new, options)
+
+    if kind.typed and kind.schema is not None:
+        new = completed(kind.resource, kind.schema, new, now=now)
+
+    return _addressed(new, None, others) if kind.resource == SERVICES else new
+
+
+def revised(
+    kind: Kind,
+    old: dict[str, Any],
+    body: dict[str, Any],
+    options: WriteOptions,
+    *,
+    others: Iterable[Stored],
+    owned: bool,
+) -> dict[str, Any]:
+    """Return the next state of an object, complete but for version and generation.
+
+    Args:
+        kind: Of the object.
+        old: As it is stored.
+        body: As it was understood.
+        options: Of the write.
+        others: All objects of the kind.
+        owned: The managed fields are known, and in the body.
+    """
+    part = options.part
+    wanted = body if part == "all" else _defaulted(kind, body)
+    new = rules.updated(kind, old, wanted, part)
+    if owned:
+        new = _with_managed(new, body["metadata"].get("managedFields"))
+    elif part != "all":
+        new = _managed(kind, old, wanted, new, options)
+
+    if part == "main" and kind.typed:
+        new = carried_over(kind.resource, old, new)
+
+    if part == "main" and kind.resource == SERVICES:
+        new = _addressed(new, old, others)
+
+    return _settled(kind, new, first=False) if part in {"main", "all"} else new
+
+
+def read(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored object as the server reads it: complete, also if it was arranged.
+
+    Without it, the next write of an arranged object would seem to change what it only
+    completes. What was written over HTTP, and so is complete, has managed fields.
+    """
+    schema = kind.schema
+    if schema is None or body["metadata"].get("managedFields"):
+        return body
+
+    try:
+        known = conform(schema, body, custom=not kind.typed).body
+    except ApiError:
+        return body  # It holds what nobody could have sent.
+
+    return _defaulted(kind, known)
+
+
+def kept(kind: Kind, body: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
+    """Return what can be kept of an object, if that is done in another version.
+
+    Args:
+        kind: Of the object, in the version in which it was written.
+        body: As it was found to be valid.
+        options: Of the write; what is arranged is kept whole.
+    """
+    schema = kind.storage_schema
+    if schema is None or options.part == "all":
+        return body
+
+    return with_defaults(schema, conform(schema, body, custom=True).body)
+
+
+def timestamp() -> str:
+    """Return the present time, as objects tell it."""
+    return datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Complete a body with the defaults of its kind."""
+    schema = kind.schema
+    if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+        body = states.defaulted(body)
+
+    return body if schema is None else with_defaults(schema, body)
+
+
+def _settled(kind: Kind, new: dict[str, Any], *, first: bool) -> dict[str, Any]:
+    """Complete what only the server can say about a definition of custom resources."""
+    if kind.resource != CUSTOM_RESOURCE_DEFINITIONS:
+        return new
+
+    return states.with_status(states.defaulted(new), new=first)
+
+
+def _addressed(
+    new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[Stored]
+) -> dict[str, Any]:
+    """Give a service addresses and ports that no other one has."""
+    uid = new["metadata"]["uid"]
+    others = [it for it in services if it.uid != uid]
+    bodies = (it.body() for it in others if it.fields["spec.type"] in _EXPOSED)
+    ports = (port for body in bodies for port in body["spec"].get("ports") or ())
+    return with_addresses(
+        new,
+        old=old,
+        taken={it.fields["spec.clusterIP"] for it in others},
+        taken_ports={it["nodePort"] for it in ports if it.get("nodePort")},
+    )
+
+
+def _managed(
+    kind: Kind,
+    old: Mapping[str, Any] | None,
+    wanted: Mapping[str, Any],
+    new: dict[str, Any],
+    options: WriteOptions,
+) -> dict[str, Any]:
+    """Say in an object who set what of it.
+
+    Args:
+        kind: Of the object.
+        old: As it is stored; None if it is created.
+        wanted: As the client wants it, with its defaults.
+        new: As it is to be stored.
+        options: Of the write.
+    """
+    subresource = SUBRESOURCES[options.part]
+    entries = tracked(
+        kind.schema,
+        old,
+        wanted,
+        manager=options.manager,
+        api_version=kind.resource.api_version,
+        now=timestamp(),
+        subresource=subresource,
+        reset=reset_fields(kind, subresource),
+        versions=kind.versions,
+    )
+    return _with_managed(new, entries)
+
+
+def _with_managed(body: dict[str, Any], entries: object) -> dict[str, Any]:
+    """Return a body with these managed fields; without any, if there are none."""
+    metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
+    if entries:
+        metadata["managedFields"] = entries
+
+    return {**body, "metadata": metadata}
