@@ -331,6 +331,7 @@ async def test_a_token_without_a_version_lists_the_rest_as_it_is_now(
     assert following["rv"] == version_of(found)
 
 
+@pytest.mark.alone
 async def test_an_expired_token_is_410_and_offers_another(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:

@@ -130,6 +130,7 @@ async def test_a_past_state_has_the_objects_of_its_time(
     assert found["items"] == [old]
 
 
+@pytest.mark.alone
 async def test_a_forgotten_version_is_410(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:

@@ -147,6 +147,7 @@ async def test_a_version_older_than_the_watch_cache_is_an_error_event(
     }
 
 
+@pytest.mark.alone
 async def test_a_compacted_version_is_an_error_event_in_other_words(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
@@ -165,6 +166,7 @@ async def test_a_compacted_version_is_an_error_event_in_other_words(
     )
 
 
+@pytest.mark.alone
 async def test_the_newest_version_survives_a_compaction(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
