@@ -17,8 +17,8 @@ and aiohttp and kubernetes_asyncio come when a client is entered.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # Type checkers take it for that of `typing`, which loads slowly.
 if TYPE_CHECKING:
     from aioinformer.cache import (
         DeltaFIFO,

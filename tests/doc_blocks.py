@@ -64,15 +64,9 @@ def said(block: Block) -> list[tuple[str, str]]:
 
 
 def broken_links(path: Path) -> list[str]:
-    """The links of a file that lead to no file, or to no heading of its own."""
-    text = path.read_text(encoding="utf-8")
-    anchors = {f"#{_anchor(it)}" for it in _HEADING.findall(_BLOCK.sub("", text))}
-    return [
-        link
-        for link in _LINK.findall(text)
-        if link not in anchors
-        and (link.startswith("#") or not (path.parent / link).exists())
-    ]
+    """The links of a file that lead to no file, or to no heading in it."""
+    links = _LINK.findall(path.read_text(encoding="utf-8"))
+    return [link for link in links if not _leads(path, link)]
 
 
 def run_as_tests(folder: Path, files: Mapping[str, str], *options: str) -> Outcome:
@@ -92,6 +86,17 @@ def run_as_tests(folder: Path, files: Mapping[str, str], *options: str) -> Outco
     )
     passed = re.findall(r"^PASSED ([^:]+)::", done.stdout, re.MULTILINE)
     return Outcome(done.stdout + done.stderr, {it: passed.count(it) for it in passed})
+
+
+def _leads(path: Path, link: str) -> bool:
+    """Whether a link of a file leads somewhere; without a name, within the file."""
+    name, _, anchor = link.partition("#")
+    file = path.parent / name if name else path
+    if not file.exists() or not anchor:
+        return file.exists()
+
+    text = _BLOCK.sub("", file.read_text(encoding="utf-8"))
+    return anchor in {_anchor(it) for it in _HEADING.findall(text)}
 
 
 def _anchor(heading: str) -> str:

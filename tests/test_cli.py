@@ -94,6 +94,51 @@ async def test_an_interrupt_while_it_is_imported_is_silent() -> None:
     assert (end.status, end.out, end.err) == (130, "", "")
 
 
+@pytest.mark.parametrize("word", ["click", "importlib.util", "signal"])
+async def test_an_interrupt_raised_by_an_import_is_silent(
+    tmp_path: Path, word: str
+) -> None:
+    script = f"""if True:
+        import sys
+
+        class Interrupting:
+            def find_spec(self, name, *_):
+                if name == {word!r}:
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupting())
+        sys.modules.pop({word!r}, None)
+    """
+    (tmp_path / "sitecustomize.py").write_text(script)
+    environment = {"PYTHONPATH": str(tmp_path)}
+    async with command("--help", environment=environment) as process:
+        end = await process.end()
+
+    assert (end.status, end.out, end.err) == (130, "", "")
+
+
+async def test_next_to_nothing_is_imported_before_an_interrupt_can_be_caught() -> None:
+    script = """if True:
+        import sys
+        before = set(sys.modules)
+        import aioinformer.cli.main
+        print(*sorted(set(sys.modules) - before))
+    """
+    async with start("-c", script) as process:
+        end = await process.end()
+
+    # Some Pythons have loaded the latter already when they begin.
+    found = {name.partition(".")[0] for name in end.out.split()}
+    assert found <= {
+        "aioinformer",
+        "__future__",
+        "_weakrefset",
+        "importlib",
+        "warnings",
+    }
+    assert "aioinformer.cli.running" not in end.out
+
+
 # ---------------------------------------------------------------- demo
 
 

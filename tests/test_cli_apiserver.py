@@ -99,6 +99,43 @@ async def test_creates_no_namespaces_by_itself(
             await client.create(PODS, body("a", "nowhere"))
 
 
+async def test_pods_are_on_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    url = await served(APIServerOptions(port=0, pods=40), capsys)
+
+    async with Client.from_url(url) as client:
+        nodes = {it.name for it in await client.list(resources.NODES)}
+        used = {it["spec"]["nodeName"] for it in await client.list(PODS)}
+
+    assert len(nodes) == 4
+    assert used <= nodes
+
+
+async def test_a_file_may_hold_a_namespace_that_the_pods_need(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(
+        f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACES[0]}}}}}"
+    )
+    options = APIServerOptions(port=0, pods=6, manifests=(str(file),), seconds=1)
+
+    assert await serve(options) == 0
+
+
+async def test_begins_with_what_files_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        text = f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}"
+        (tmp_path / name).write_text(text)
+
+    files = (str(tmp_path / "one"), str(tmp_path / "two"))
+    url = await served(APIServerOptions(port=0, manifests=files), capsys)
+
+    async with Client.from_url(url) as client:
+        found = [it.name for it in await client.list(resources.CONFIG_MAPS)]
+
+    assert found == ["one", "two"]
+
+
 async def test_changes_its_pods(capsys: pytest.CaptureFixture[str]) -> None:
     options = APIServerOptions(port=0, pods=30, changes_per_second=20)
     url = await served(options, capsys)
@@ -175,6 +212,21 @@ async def test_says_how_to_use_the_kubeconfig(
     await serve(APIServerOptions(port=0, kubeconfig=str(config), seconds=1))
 
     assert f"export KUBECONFIG='{config}'" in capsys.readouterr().out
+
+
+async def test_with_a_token_it_says_what_it_wrote_and_that_kubectl_sends_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    options = {"port": 0, "token": "right", "seconds": 1}
+    await serve(APIServerOptions(**options, kubeconfig=str(config)))  # type: ignore[arg-type]
+
+    said = capsys.readouterr().out
+    assert f"It is in the kubeconfig {config}, which was written" in said
+    assert f"aioinformer watch pods --kubeconfig {config}" in said
+    assert "kubectl sends none over plain HTTP" in said
+    assert "kubectl get" not in said
+    assert "right" not in said
 
 
 async def test_replaces_a_kubeconfig_of_its_own(tmp_path: Path) -> None:
@@ -266,6 +318,17 @@ def test_says_what_an_empty_token_may_mean() -> None:
     result = CliRunner().invoke(aioinformer, ["apiserver", "--token", ""])
 
     assert "leave --token out to ask for none" in result.output
+
+
+def test_files_are_named_by_an_option_that_may_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "good").write_text("")
+    arguments = ["--port", "0", "--for", "0.1", "--crd", str(tmp_path / "good")]
+    runner = CliRunner()
+
+    well = runner.invoke(aioinformer, ["apiserver", *arguments])
+    ill = runner.invoke(aioinformer, ["apiserver", *arguments, "--crd", "missing"])
+
+    assert (well.exit_code, ill.exit_code) == (0, 2)
 
 
 # ---------------------------------------------------------------- as a process

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aioinformer.cli.workload import NAMESPACES, Workload
-from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
 from aioinformer.testing import APIServer
 
 
@@ -47,6 +47,50 @@ def test_every_pod_belongs_to_an_app_of_its_namespace() -> None:
     assert {namespace for namespace, _ in apps} == set(NAMESPACES)
 
 
+@pytest.mark.parametrize(("objects", "nodes"), [(6, 1), (240, 20)])
+def test_every_pod_is_on_one_of_the_nodes(objects: int, nodes: int) -> None:
+    server, workload = populated(objects)
+    names = {body["metadata"]["name"] for body in server.objects(NODES)}
+    for _ in range(50):
+        workload.change()
+
+    used = {body["spec"]["nodeName"] for body in server.objects(PODS)}
+    assert len(names) == nodes
+    assert used <= names
+
+
+def restarts_of(server: APIServer) -> dict[str, int]:
+    return {
+        body["metadata"]["name"]: body["status"]["containerStatuses"][0]["restartCount"]
+        for body in server.objects(PODS)
+    }
+
+
+def test_pods_are_of_different_ages_and_most_have_never_been_restarted() -> None:
+    server, _ = populated(300)
+    pods = server.objects(PODS)
+    times = {body["metadata"]["creationTimestamp"] for body in pods}
+    phases = [body["status"]["phase"] for body in pods]
+    restarts = list(restarts_of(server).values())
+
+    assert len(times) > len(pods) / 2
+    assert phases.count("Running") > len(pods) * 0.8
+    assert restarts.count(0) > len(pods) / 2
+    assert 0 < max(restarts) <= 15
+
+
+def test_restarts_only_grow_and_slowly() -> None:
+    server, workload = populated(60)
+    before = restarts_of(server)
+    for _ in range(300):
+        workload.change()
+
+    after = restarts_of(server)
+    grown = [after[name] - before[name] for name in before.keys() & after.keys()]
+    assert min(grown) >= 0
+    assert max(grown) <= 5
+
+
 def test_pods_come_change_and_go() -> None:
     server, workload = populated(60)
     before = names_of(server)
@@ -77,8 +121,8 @@ def test_every_change_changes_the_version() -> None:
         workload.change()
         versions.add(server.resource_version)
 
-    # A pod may be given the phase and restarts that it has: that is no change.
-    assert len(versions) >= 40
+    # An app may be given the colour that it has: that is no change.
+    assert len(versions) >= 45
 
 
 def test_a_name_that_somebody_has_taken_is_left_to_them() -> None:

@@ -20,6 +20,7 @@ from aioinformer.errors import (
     SelectorSyntaxError,
 )
 from aioinformer.model import KubeObject
+from aioinformer.model.resource import Resource
 from aioinformer.model.resources import NODES, PODS, SECRETS
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ async def test_patch_has_the_content_type_of(
     server: CannedServer, kind: Any, content_type: str
 ) -> None:
     server.json(POD)
-    body: Any = {"spec": {}}
+    body: Any = {"kind": "Pod", "apiVersion": "v1", "spec": {}}
     if kind == "json":
         body = [{"op": "remove", "path": "/spec"}]
 
@@ -188,6 +189,7 @@ class _Model(pydantic.BaseModel):
 
 
 META = {"name": "a", "namespace": "x"}
+TYPE = {"apiVersion": "v1", "kind": "Pod"}
 
 
 @pytest.mark.parametrize(
@@ -210,9 +212,79 @@ async def test_takes_a_body_of_kind(server: CannedServer, body: object) -> None:
     async with Client.from_url(server.url) as client:
         await client.create(PODS, body)
 
-    assert orjson.loads(server.seen[0].body) == {"metadata": META}
+    assert orjson.loads(server.seen[0].body) == {**TYPE, "metadata": META}
     assert server.seen[0].headers["Content-Type"] == "application/json"
     assert server.seen[0].target == ALL
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        pytest.param({}, TYPE, id="missing"),
+        pytest.param({"kind": None, "apiVersion": ""}, TYPE, id="empty"),
+        pytest.param({"kind": "Pod"}, TYPE, id="half"),
+        pytest.param({"apiVersion": "v2", "kind": "Cat"}, None, id="others"),
+        pytest.param({"apiVersion": 5, "kind": ["x"]}, None, id="nonsense"),
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda it, body: it.create(PODS, body), id="create"),
+        pytest.param(lambda it, body: it.update(PODS, body), id="update"),
+        pytest.param(lambda it, body: it.update_status(PODS, body), id="status"),
+        pytest.param(
+            lambda it, body: it.patch(
+                PODS, "a", body, namespace="x", type="apply", field_manager="me"
+            ),
+            id="apply",
+        ),
+        pytest.param(
+            lambda it, body: it.patch_status(
+                PODS, "a", body, namespace="x", type="apply", field_manager="me"
+            ),
+            id="apply-status",
+        ),
+    ],
+)
+async def test_fills_in_the_type_that_is_missing_and_no_other(
+    server: CannedServer,
+    call: Callable[[Client, Any], Coroutine[Any, Any, object]],
+    given: dict[str, Any],
+    sent: dict[str, Any] | None,
+) -> None:
+    server.json(POD)
+
+    async with Client.from_url(server.url) as client:
+        await call(client, {**given, "metadata": META})
+
+    body = orjson.loads(server.seen[0].body)
+    assert body == {**(sent or given), "metadata": META}
+
+
+@pytest.mark.parametrize("kind", ["merge", "strategic", "apply"])
+async def test_what_is_of_another_kind_gets_no_type(
+    server: CannedServer, kind: Any
+) -> None:
+    server.json(POD)
+    where = {"subresource": "scale", "field_manager": "me"} if kind == "apply" else {}
+
+    async with Client.from_url(server.url) as client:
+        call = client.patch(PODS, "a", {}, namespace="x", type=kind, **where)  # type: ignore[arg-type]
+        await call
+
+    assert server.seen[0].body == b"{}"
+
+
+async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -> None:
+    server.json(POD)
+    widgets = Resource("example.com", "v1", "widgets")
+
+    async with Client.from_url(server.url) as client:
+        await client.create(widgets, {"metadata": META})
+
+    said = orjson.loads(server.seen[0].body)
+    assert said == {"apiVersion": "example.com/v1", "metadata": META}
 
 
 @pytest.mark.parametrize(

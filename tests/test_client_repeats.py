@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aioinformer.model import KubeObject
 
 BODY_OBJECT = {"metadata": {"name": "a", "namespace": "x"}}
-BODY = b'{"metadata":{"name":"a","namespace":"x"}}'
+BODY = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"x"}}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 # What becomes of a request.

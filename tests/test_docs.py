@@ -1,4 +1,4 @@
-"""What docs/testing.md says is true: its examples run, and its tables are complete."""
+"""What docs/ says about tests is true: its examples run, its tables are complete."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -26,18 +25,25 @@ from aioinformer.model.resources import (
     PODS,
     RESOURCE_QUOTAS,
 )
-from aioinformer.testing import APIServer, FakeListerWatcher, faults
+from aioinformer.testing import APIServer, FakeListerWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from aioinformer.testing.faults import Fault
-
 DOCS = ROOT / "docs"
-TEXT = (DOCS / "testing.md").read_text(encoding="utf-8")
+# docs/README.md is about the insides, and shows no code.
+TEXTS = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted(DOCS.glob("*.md"))
+    if path.name != "README.md"
+}
+TEXT = "\n".join(TEXTS.values())
 BLOCKS = blocks_of(TEXT)
-PROGRAMS = {f"test_line_{it.line}.py": it for it in BLOCKS if it.language == "python"}
+PROGRAMS = {
+    f"test_{page}_{it.line}.py": it
+    for page, text in TEXTS.items()
+    for it in blocks_of(text, "python")
+}
 CONSOLES = blocks_of(TEXT, "console")
 COMMAND = "from aioinformer.cli.main import main; main()"
 
@@ -60,17 +66,29 @@ def code(cell: str) -> str:
 
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
-    assert {it.language for it in BLOCKS} == {"toml", "python", "console"}
+    assert {it.language for it in BLOCKS} == {"toml", "yaml", "python", "console"}
     assert (len(CONSOLES), len(blocks_of(TEXT, "toml"))) == (2, 1)
+
+
+def test_the_introduction_can_be_read_at_once() -> None:
+    assert len(TEXTS["testing"].splitlines()) <= 350
+
+
+def test_virtual_time_is_installed_before_it_is_used() -> None:
+    for page, text in TEXTS.items():
+        used = text.find("pytest.mark.looptime")
+        told = text.find("pip install looptime")
+        assert used < 0 or 0 < told < used, page
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """All examples in one run, in the project that the page describes."""
     (configuration,) = blocks_of(TEXT, "toml")
+    (definition,) = blocks_of(TEXT, "yaml")
     files = {name: block.text for name, block in PROGRAMS.items()}
-    folder = tmp_path_factory.mktemp("project")
-    return run_as_tests(folder, {**files, "pyproject.toml": configuration.text})
+    files |= {"pyproject.toml": configuration.text, "crd.yaml": definition.text}
+    return run_as_tests(tmp_path_factory.mktemp("project"), files)
 
 
 @pytest.mark.realtime
@@ -117,110 +135,17 @@ def test_the_options_of_the_server_are_complete() -> None:
         assert is_none or float(parameters[name].default) == float(eval(default))
 
 
-def test_the_options_of_a_fault_are_complete() -> None:
-    # The second table of options, of which the pattern finds the first.
-    shown = re.findall(
-        r"^\| `(\w+)` \|", TEXT.partition("| option | which")[2], re.MULTILINE
-    )
-
-    assert set(shown[: len(fields(faults.Fault))]) == {
-        it.name for it in fields(faults.Fault)
-    }
-
-
-FAULTS = {code(name): code(example) for name, _, example in rows("fault")}
-
-
-def a_fault(name: str) -> Fault:
-    made: Fault = eval(FAULTS[name], {name: getattr(faults, name)})
-    assert type(made).__name__ == name
-    return made
-
-
-def test_the_faults_are_complete() -> None:
-    classes = [getattr(faults, name) for name in faults.__all__]
-    kinds = {it.__name__ for it in classes if issubclass(it, faults.Fault)}
-
-    assert set(FAULTS) == kinds - {"Fault", "EventFault"}
-
-
-def test_most_faults_strike_watches_unless_they_name_a_verb() -> None:
-    silent = [name for name, example in FAULTS.items() if "verb" not in example]
-    always = {name for name in silent if not a_fault(name).verb}
-
-    assert always <= {"Refuse", "Page", "Compact", "Delay"}
-    assert faults.Compact().verb == ""
-    assert {a_fault(name).verb for name in silent if name not in always} == {"watch"}
-
-
-@pytest.fixture
-async def http(apiserver: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
-    for number in range(4):
-        apiserver.create(CONFIG_MAPS, {"metadata": {"name": f"map-{number}"}})
-
-    timeout = aiohttp.ClientTimeout(total=200)
-    async with aiohttp.ClientSession(apiserver.url, timeout=timeout) as session:
-        yield session
-
-
-async def met(server: APIServer, http: aiohttp.ClientSession) -> list[object]:
-    """All that a client meets that lists two pages, and then watches for a while."""
-    backup = server.snapshot()
-    path, watch = "/api/v1/configmaps", "&sendInitialEvents=true&timeoutSeconds=5"
-    watch += "&watch=1&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
-    first = await answer(http, f"{path}?limit=2")
-    token = re.search(rb'"continue":"([^"]+)"', first[0])
-    page = f"{path}?limit=2&continue={token[1].decode()}" if token else path
-    # A token expires only if there is something newer.
-    server.create(PODS, {"metadata": {"name": "newer"}})
-    second, third = await answer(http, page), await answer(http, f"{path}?{watch}")
-    await server.restart(snapshot=backup)
-    return [*first, *second, *third]
-
-
-async def answer(http: aiohttp.ClientSession, path: str) -> tuple[bytes, str, int]:
-    """The body as far as it came, the status or the error, and the seconds."""
-    loop = asyncio.get_running_loop()
-    body, how, begun = b"", "", loop.time()
-    try:
-        async with http.get(path) as reply:
-            how = f"{reply.status} {reply.content_type} "
-            async for some in reply.content.iter_any():
-                body += some
-    except (aiohttp.ClientError, TimeoutError) as exc:
-        how += type(exc).__name__
-
-    return body, how, round(loop.time() - begun)
-
-
-async def test_without_a_fault_a_client_meets_the_same_again(
-    apiserver: APIServer, http: aiohttp.ClientSession
-) -> None:
-    assert await met(apiserver, http) == await met(apiserver, http)
-
-
-@pytest.mark.parametrize("name", FAULTS)
-async def test_a_fault_is_met_by_a_client(
-    apiserver: APIServer, http: aiohttp.ClientSession, name: str
-) -> None:
-    usual = await met(apiserver, http)
-    apiserver.faults.add(a_fault(name))
-
-    assert await met(apiserver, http) != usual
-    assert [it.fault for it in apiserver.faults.struck] == [a_fault(name)]
-
-
 # -------------------------------------------------------------------- its claims
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/api/v1/namespaces/default/pods/web/eviction"),
-        ("POST", "/api/v1/namespaces/default/pods/web/binding"),
+        ("GET", "/api/v1/namespaces/default/pods/web/proxy"),
+        ("PUT", "/api/v1/namespaces/default/pods/web/resize"),
+        ("GET", "/api/v1/namespaces/default/pods/web/ephemeralcontainers"),
         ("GET", "/api/v1/namespaces/default/pods/web/log"),
         ("POST", "/api/v1/namespaces/default/pods/web/exec"),
-        ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token"),
         ("GET", "/api/v1/namespaces/default/services/kubernetes"),
         (
             "GET",

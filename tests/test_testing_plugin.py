@@ -213,8 +213,12 @@ def test_it_lives_in_the_loop_of_the_test_whatever_its_scope(
     [
         ("(tokn='x')", "no options of an APIServer: tokn; there are resources, "),
         ("(['pods'])", "the marker takes options by name, not (['pods'],)"),
-        ("(watch_seconds=-1)", "the times of an APIServer must be positive"),
-        ("(resources=7)", "'int' object is not iterable"),
+        (
+            "(watch_seconds=-1)",
+            "watch_seconds is a number of seconds, more than 0, not",
+        ),
+        ("(resources=7)", "resources is a list of Resources, not 7"),
+        ("(users=['a'])", "users maps tokens to users, such as {'a-token': 'alice'}"),
     ],
 )
 def test_options_that_are_none_are_one_clear_error(
@@ -231,6 +235,29 @@ def test_options_that_are_none_are_one_clear_error(
     )
 
     assert f"\napiserver: {message}" in outcome.out
+    assert "Traceback" not in outcome.out
+    assert outcome.last == "1 error"
+
+
+@pytest.mark.parametrize("given", ["None", "[WIDGETS]"])
+def test_a_fixture_that_returns_no_options_is_one_clear_error(
+    run: Run, given: str
+) -> None:
+    outcome = run(
+        f"""
+        @pytest.fixture
+        def apiserver_options():
+            return {given}
+
+        async def test_one(apiserver):
+            pass
+        """,
+        *AUTO,
+        plugins=ASYNCIO,
+    )
+
+    said = "apiserver: the fixture apiserver_options returns a dictionary of options"
+    assert f"\n{said}" in outcome.out
     assert "Traceback" not in outcome.out
     assert outcome.last == "1 error"
 

@@ -147,13 +147,6 @@ async def test_survives_a_client_that_leaves_during_a_list(
     assert (code, len(found["items"])) == (200, 1)
 
 
-def test_times_must_be_positive() -> None:
-    with pytest.raises(OptionsError, match="positive"):
-        APIServer(bookmark_seconds=0)
-    with pytest.raises(OptionsError, match="positive"):
-        APIServer(watch_seconds=-1)
-
-
 async def test_writes_a_kubeconfig(tmp_path: Path) -> None:
     async with APIServer(token="secret") as server:
         path = server.kubeconfig(tmp_path / "config", namespace="shop")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import shlex
 from dataclasses import dataclass
@@ -12,8 +14,10 @@ from typing import Any
 import yaml
 
 from aioinformer.cli.explain import CommandError
+from aioinformer.cli.manifests import create_all
 from aioinformer.cli.running import pause
 from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
+from aioinformer.errors import AlreadyExists
 from aioinformer.model import resources
 from aioinformer.testing import APIServer
 
@@ -31,13 +35,17 @@ class APIServerOptions:
     """Of 127.0.0.1; 0 for any free one."""
 
     pods: int = 0
-    """Pods to begin with; there is a config map for every five of them."""
+    """Pods to begin with; there is a config map for every five of them, and a node for
+    every ten."""
 
     changes_per_second: float = 0.0
     """Changes of pods and config maps."""
 
     token: str | None = None
     """What requests must bear; None if they need nothing."""
+
+    manifests: tuple[str, ...] = ()
+    """YAML files of definitions and objects to begin with."""
 
     kubeconfig: str | None = None
     """A file to write; None for none."""
@@ -51,7 +59,8 @@ async def serve(options: APIServerOptions) -> int:
 
     Raises:
         CommandError: If the port is taken, if the kubeconfig cannot be written or is
-            another cluster's, or if there are no pods that could be changed.
+            another cluster's, if there are no pods that could be changed, or if a file
+            holds what cannot be created.
 
     Cancellation:
         The way to stop it, where it has no end: it then tells what it has done. Open
@@ -64,6 +73,9 @@ async def serve(options: APIServerOptions) -> int:
         await asyncio.to_thread(_check_ours, Path(options.kubeconfig))
 
     server = APIServer(port=options.port, token=options.token)
+    for path in options.manifests:
+        await asyncio.to_thread(create_all, server, path)
+
     await _listen(server, options.port)
     try:
         return await _play(server, options)
@@ -115,9 +127,14 @@ async def _play(server: APIServer, options: APIServerOptions) -> int:
 
 def _populate(server: APIServer, workload: Workload) -> None:
     for name in NAMESPACES:
-        server.create(resources.NAMESPACES, {"metadata": {"name": name}})
+        # A file may have created it.
+        with contextlib.suppress(AlreadyExists):
+            server.create(resources.NAMESPACES, {"metadata": {"name": name}})
 
     workload.populate()
+    # It stays, mostly: each full collection would look through all of it for nothing.
+    gc.collect()
+    gc.freeze()
 
 
 # ---------------------------------------------------------------- kubeconfigs
@@ -166,6 +183,10 @@ def _write_kubeconfig(server: APIServer, path: Path) -> None:
 
 def _greeting(url: str, options: APIServerOptions) -> str:
     """What it is, and how to talk to it: several lines."""
+    path = ""
+    if options.kubeconfig is not None:
+        path = shlex.quote(str(Path(options.kubeconfig).absolute()))
+
     filled = f"{options.pods} pods, {options.changes_per_second:g} changes/s"
     lines = [f"A Kubernetes API server for tests, {url}: {filled}."]
     if options.token is not None:
@@ -173,8 +194,12 @@ def _greeting(url: str, options: APIServerOptions) -> str:
             "Requests must bear the token. kubectl sends none over plain HTTP; try",
             f"  aioinformer watch pods --server {url} --token ...",
         ]
-    elif options.kubeconfig is not None:
-        path = shlex.quote(str(Path(options.kubeconfig).absolute()))
+        if path:
+            lines += [
+                f"It is in the kubeconfig {path}, which was written:",
+                f"  aioinformer watch pods --kubeconfig {path}",
+            ]
+    elif path:
         lines += [f"  export KUBECONFIG={path}", "  kubectl get pods -A"]
     else:
         lines += [f"  kubectl --server {url} get pods -A"]

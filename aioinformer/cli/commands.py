@@ -210,7 +210,7 @@ def watch(
     type=click.IntRange(0, 20_000),
     default=0,
     show_default=True,
-    help="Pods to begin with, of apps in four namespaces.",
+    help="Pods to begin with, of apps in four namespaces; a node for every ten.",
 )
 @click.option(
     "--churn",
@@ -232,6 +232,13 @@ def watch(
     callback=_given,
     help="What requests must bear. kubectl sends no token over plain HTTP.",
 )
+@click.option(
+    "--crd",
+    "manifests",
+    multiple=True,
+    metavar="FILE",
+    help="YAML of definitions, and objects, to begin with; may be repeated.",
+)
 @_for
 @_verbose
 def apiserver(
@@ -241,6 +248,7 @@ def apiserver(
     churn: float,
     kubeconfig: str | None,
     token: str | None,
+    manifests: tuple[str, ...],
     seconds: float | None,
     verbose: int,
 ) -> None:
@@ -263,6 +271,7 @@ def apiserver(
             pods=pods,
             changes_per_second=churn,
             token=token,
+            manifests=manifests,
             kubeconfig=kubeconfig,
             seconds=seconds,
         )

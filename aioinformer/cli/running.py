@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer._tasks import leaf_of
 from aioinformer.cli.explain import CommandError, explain
+from aioinformer.cli.statuses import FAILED_CHECK, INTERRUPTED, TROUBLE
 from aioinformer.errors import AioInformerError, InformerStopped, InternalError
 
 if TYPE_CHECKING:
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["FAILED_CHECK", "INTERRUPTED", "TROUBLE", "pause", "reason_of", "run"]
-
-FAILED_CHECK = 1
-"""The command found that something is not as it should be, with us."""
-
-TROUBLE = 2
-"""The input, the cluster, or the way to it; one line on stderr has said what."""
-
-INTERRUPTED = 128 + signal.SIGINT
-"""Ctrl-C, or SIGTERM: the number is what shells give to the former."""
 
 
 def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:

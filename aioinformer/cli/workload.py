@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError, NotFound
-from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
 
 if TYPE_CHECKING:
     from aioinformer.testing import APIServer
@@ -18,6 +19,18 @@ NAMESPACES = ("billing", "media", "search", "shop")
 
 # Of the objects one in six is the config map of an app, the others are its pods.
 OBJECTS_PER_APP = 6
+
+# A node for so many pods; there is one at least.
+PODS_PER_NODE = 10
+
+# Nothing that is there in the beginning is older, and nodes are as old as that.
+OLDEST = timedelta(days=30)
+
+# Of all phases, how common each is.
+PHASES = {"Running": 18, "Pending": 1, "Failed": 1}
+
+# How often a pod that changes has been restarted.
+RESTARTING = 0.05
 
 # Changes come in bundles at this distance: finer than a screen can show.
 TICK_SECONDS = 0.02
@@ -32,6 +45,7 @@ _STATES: dict[str, dict[str, Any]] = {
     "Running": {"running": {}},
     "Failed": {"terminated": {"exitCode": 1, "reason": "Error"}},
 }
+_KUBELET = "v1.36.0"
 
 # The number of pods stays within this part of what it was in the beginning.
 SWING = 0.1
@@ -50,9 +64,11 @@ def objects_for(*, pods: int) -> int:
 class Workload:
     """Apps on a server: a config map for each, and pods that come, change and go.
 
+    The pods are on nodes, which stay as they are.
+
     Args:
         server: Where; the `NAMESPACES` are there, or it creates them by itself.
-        objects: How many objects there are in the beginning.
+        objects: How many objects there are in the beginning, besides the nodes.
         changes_per_second: How many of them change; 0 for none.
         seed: Of all randomness.
     """
@@ -74,7 +90,12 @@ class Workload:
             for number in range(app_count)
         ]
         self._target = objects - app_count
+        self._nodes = [
+            f"node-{number + 1}"
+            for number in range(max(1, self._target // PODS_PER_NODE))
+        ]
         self._pods: list[tuple[str, str]] = []
+        self._restarts: dict[tuple[str, str], int] = {}
         self._made = 0
 
         self.changes = 0
@@ -82,12 +103,16 @@ class Workload:
 
     def populate(self) -> None:
         """Create the objects of the beginning."""
+        for number, name in enumerate(self._nodes):
+            self._server.create(NODES, _node(name, number))
+
         for namespace, app in self._apps:
             body = {"metadata": {"name": app}, "data": {"colour": "green"}}
             self._server.create(CONFIG_MAPS, body, namespace=namespace)
 
         for _ in range(self._target):
-            self._create_pod()
+            # Most are young: what is old has been replaced by now.
+            self._create_pod(age=OLDEST * self._rng.random() ** 3)
 
     async def run(self) -> None:
         """Change things at the rate that was asked for, until cancelled.
@@ -135,12 +160,25 @@ class Workload:
         else:
             self._change_app()
 
-    def _create_pod(self) -> None:
+    def _create_pod(self, *, age: timedelta | None = None) -> None:
         namespace, app = self._rng.choice(self._apps)
         self._made += 1
         name = f"{app}-{self._made:05}"
-        self._server.create(PODS, _pod(name, app), namespace=namespace)
+        body = _pod(name, app, self._rng.choice(self._nodes))
+        restarts = 0
+        if age is not None:
+            # Some have been restarted every other day, and most of them never.
+            often = self._rng.random() < 0.2
+            restarts = self._rng.randrange(age.days // 2 + 1) if often else 0
+            body["metadata"]["creationTimestamp"] = _before(age)
+            body["status"] = _status(self._phase(), restarts=restarts)
+
+        self._server.create(PODS, body, namespace=namespace)
         self._pods.append((namespace, name))
+        self._restarts[namespace, name] = restarts
+
+    def _phase(self) -> str:
+        return self._rng.choices(list(PHASES), list(PHASES.values()))[0]
 
     def _delete_pod(self) -> None:
         namespace, name = self._forget(self._rng.randrange(len(self._pods)))
@@ -148,13 +186,20 @@ class Workload:
 
     def _forget(self, number: int) -> tuple[str, str]:
         self._pods[number], self._pods[-1] = self._pods[-1], self._pods[number]
-        return self._pods.pop()
+        gone = self._pods.pop()
+        del self._restarts[gone]
+        return gone
 
     def _change_pod(self) -> None:
         number = self._rng.randrange(len(self._pods))
         namespace, name = self._pods[number]
-        phase = self._rng.choices(("Running", "Pending", "Failed"), (8, 1, 1))[0]
-        patch = {"status": _status(phase, restarts=self._rng.randrange(100))}
+        self._restarts[namespace, name] += self._rng.random() < RESTARTING
+        restarts = self._restarts[namespace, name]
+        patch = {
+            # Else a pod that goes on as it was would not have changed.
+            "metadata": {"annotations": {"example.com/change": str(self.changes)}},
+            "status": _status(self._phase(), restarts=restarts),
+        }
         try:
             self._server.patch(PODS, name, patch, namespace=namespace)
         except NotFound:
@@ -168,11 +213,32 @@ class Workload:
         self._server.patch(CONFIG_MAPS, app, patch, namespace=namespace)
 
 
-def _pod(name: str, app: str) -> dict[str, Any]:
+def _before(age: timedelta) -> str:
+    return (datetime.now(UTC) - age).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _node(name: str, number: int) -> dict[str, Any]:
+    address = f"10.0.{number // 250}.{number % 250 + 1}"
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name},
+            "creationTimestamp": _before(OLDEST),
+        },
+        "spec": {},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": _KUBELET},
+        },
+    }
+
+
+def _pod(name: str, app: str, node: str) -> dict[str, Any]:
     container = {"name": "main", "image": f"example.com/{app}:1"}
     return {
         "metadata": {"name": name, "labels": {"app": app}},
-        "spec": {"containers": [container]},
+        "spec": {"containers": [container], "nodeName": node},
         "status": _status("Pending", restarts=0),
     }
 

@@ -47,8 +47,10 @@ class Client(Endpoint):
         WrongLoop: If it was entered in another event loop.
 
     Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
-    and without None) or kubernetes_asyncio models, also inside of dicts. `dry_run=True` lets the server do everything but keep it;
-    `field_manager` is the name under which it remembers who set a field.
+    and without None) or kubernetes_asyncio models, also inside of dicts. `apiVersion` and
+    `kind` may be missing from what is created, updated or applied if the `Resource` knows
+    them. `dry_run=True` lets the server do everything but keep it; `field_manager` is the
+    name under which it remembers who set a field.
 
     Args:
         source: The configuration, or a function that reads it, in a thread, each time

@@ -46,6 +46,9 @@ _PATCHES: dict[str, str] = {
     "apply": "application/apply-patch+yaml",
 }
 
+# Where an object of the resource's own kind is sent: a scale, say, is of another one.
+_WHOLE = frozenset({"", "status"})
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -84,12 +87,12 @@ def create(
     dry_run: bool = False,
     field_manager: str | None = None,
 ) -> Request:
-    """Build the request that creates an object.
+    """Build the request that creates an object; its type is filled in if it lacks it.
 
     Raises:
         OptionsError: If the namespace is missing or the body cannot be sent.
     """
-    content = encode(body)
+    content = _typed(resource, encode(body))
     namespace = namespace or _identity(content).namespace or None
     if resource.namespaced and not namespace:
         raise OptionsError(
@@ -111,10 +114,15 @@ def update(
 ) -> Request:
     """Build the request that replaces the object which the body names.
 
+    Its type is filled in if it lacks it.
+
     Raises:
         OptionsError: If name or namespace are missing or the body cannot be sent.
     """
     content = encode(body)
+    if subresource in _WHOLE:
+        content = _typed(resource, content)
+
     identity = _identity(content)
     if not identity.name:
         raise OptionsError("the body has no metadata.name: what should it replace?")
@@ -138,6 +146,8 @@ def patch(
 ) -> Request:
     """Build the request that changes parts of an object.
 
+    The type of what is applied is filled in if it lacks it.
+
     Raises:
         OptionsError: If the options contradict each other or the body cannot be sent.
     """
@@ -153,7 +163,11 @@ def patch(
     named(resource, name)
     params = _writing(dry_run, field_manager) | ({"force": "true"} if force else {})
     path = resource.path(namespace, name, subresource or "")
-    return Request("PATCH", path, params, encode(body), _PATCHES[type])
+    content = encode(body)
+    if type == "apply" and (subresource or "") in _WHOLE:
+        content = _typed(resource, content)
+
+    return Request("PATCH", path, params, content, _PATCHES[type])
 
 
 def delete(
@@ -239,11 +253,41 @@ class _Metadata(msgspec.Struct):
 
 class _Named(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    # Whatever they are: the server says what they should be.
+    apiVersion: Any = None  # noqa: N815 - the name in JSON
+    kind: Any = None
+
+
+def _typed(resource: Resource, content: bytes) -> bytes:
+    """Say of which kind an object is, where it does not and the resource knows.
+
+    A server knows by itself for its built-in kinds, not for custom resources; and what
+    comes out of one's lists does not say it.
+
+    Raises:
+        OptionsError: If it is no object.
+    """
+    given = _read(content)
+    known = {"apiVersion": resource.api_version, "kind": resource.kind}
+    missing = {
+        key: text
+        for key, text in known.items()
+        if text and getattr(given, key) in (None, "")
+    }
+    if not missing:
+        return content
+
+    # They stand first, where a reader looks for them.
+    return orjson.dumps(missing | orjson.loads(content) | missing)
 
 
 def _identity(content: bytes) -> _Metadata:
+    return _read(content).metadata
+
+
+def _read(content: bytes) -> _Named:
     try:
-        return msgspec.json.decode(content, type=_Named).metadata
+        return msgspec.json.decode(content, type=_Named)
     except msgspec.DecodeError as exc:
         raise OptionsError(f"the body is no Kubernetes object: {exc}") from exc
 

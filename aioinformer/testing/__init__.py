@@ -9,6 +9,7 @@ only from those below it:
 
     server, plugin, fakes   `APIServer`, the fixture `apiserver`, `FakeListerWatcher`
     arrangement, direct     objects without requests; requests without a network
+    registration, arguments custom resources of tests; what tests hand over, checked
     serving/                HTTP in and out, and what is done about each request
     faults/                 scripted misbehaviour
     documents/              discovery, OpenAPI, health

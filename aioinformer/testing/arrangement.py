@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.errors import OptionsError
+from aioinformer.testing.arguments import (
+    body_of,
+    name_of,
+    namespace_of,
+    resource_of,
+)
 from aioinformer.testing.registration import register
 from aioinformer.testing.requests.writes import DeleteOptions, WriteOptions
+from aioinformer.testing.schema.conformity import conform_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.model.resource import Resource
     from aioinformer.testing.storing.changes import Stored
+    from aioinformer.testing.storing.storage import Collection
     from aioinformer.testing.writing.registry import Registry
 
 __all__ = ["Arrangement"]
@@ -27,6 +36,10 @@ class Arrangement:
     could do: they store a `status` with the rest, check no schema and fill in nothing,
     delete a pod without waiting for its end, and put what names no namespace into
     `default`.
+
+    Errors of every method:
+        OptionsError: If an argument is none of its kind, such as a body that JSON cannot
+            hold, or if the resource is not served, or has no namespaces.
 
     Args:
         registry: Where objects are read and written.
@@ -46,7 +59,7 @@ class Arrangement:
             OptionsError: If no definition can be made of it, as it names no kind, or its
                 group is no domain.
         """
-        register(self._registry, resource)
+        register(self._registry, resource_of("what is registered", resource))
 
     def unregister(self, resource: Resource) -> None:
         """Delete all objects of a resource, end its watches, and answer 404 from now on.
@@ -56,7 +69,7 @@ class Arrangement:
         Raises:
             OptionsError: If it is not served.
         """
-        self._storage.collection(resource)
+        self._collection(resource)
         self._registry.custom_resources.remove(resource)
 
     def create(
@@ -66,16 +79,17 @@ class Arrangement:
 
         Args:
             resource: Of which resource.
-            body: `apiVersion` and `kind` may be missing.
+            body: `apiVersion` and `kind` may be missing; a `creationTimestamp` is kept,
+                for what must be old.
             namespace: Where; otherwise the one in the body, or `default`.
 
         Raises:
             ApiError: As a client would get it, such as `AlreadyExists`.
             OptionsError: If the resource is not served.
         """
-        collection = self._storage.collection(resource)
-        full = _typed(collection.kind.resource, body)
-        place = _place(collection.kind.resource, namespace, body)
+        collection = self._collection(resource)
+        full = _typed(collection, body)
+        place = _place(collection, namespace, full)
         made = self._registry.create(collection, place, full, _ARRANGED)
         return made.stored.body()
 
@@ -88,21 +102,27 @@ class Arrangement:
             NotFound: If it does not exist.
             OptionsError: If the resource is not served.
         """
-        return self._find(resource, name, namespace).body()
+        collection = self._collection(resource)
+        return self._find(collection, name, _place(collection, namespace)).body()
 
     def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
         """Replace an object with its status; without a version, whatever it was.
 
         Raises:
             ApiError: As a client would get it, such as `Conflict`.
-            OptionsError: If the resource is not served.
+            OptionsError: If the resource is not served, or the body names nothing.
         """
-        collection = self._storage.collection(resource)
-        metadata = dict(body.get("metadata") or {})
-        name, place = metadata.get("name") or "", _place(resource, "", body)
-        stored = self._find(resource, name, place)
+        collection = self._collection(resource)
+        full = _typed(collection, body)
+        metadata = conform_metadata(full.get("metadata"))
+        name = metadata.get("name")
+        if not name:
+            raise OptionsError("the body has no metadata.name: what should it replace?")
+
+        place = _place(collection, "", full)
+        stored = self._find(collection, name, place)
         metadata.setdefault("resourceVersion", str(stored.version))
-        full = {**_typed(collection.kind.resource, body), "metadata": metadata}
+        full["metadata"] = metadata
         written = self._registry.update(collection, place, name, full, _ARRANGED)
         return written.stored.body()
 
@@ -120,9 +140,9 @@ class Arrangement:
             ApiError: As a client would get it, such as `NotFound`.
             OptionsError: If the resource is not served.
         """
-        collection = self._storage.collection(resource)
-        place = _place(resource, namespace)
-        change = dict(patch)
+        collection = self._collection(resource)
+        name, place = name_of(resource, name), _place(collection, namespace)
+        change = body_of("a merge patch", patch)
         written = self._registry.patch(collection, place, name, change, _ARRANGED)
         return written.stored.body()
 
@@ -133,8 +153,8 @@ class Arrangement:
             NotFound: If it does not exist.
             OptionsError: If the resource is not served.
         """
-        collection = self._storage.collection(resource)
-        place = _place(resource, namespace)
+        collection = self._collection(resource)
+        name, place = name_of(resource, name), _place(collection, namespace)
         self._registry.delete(collection, place, name, _REMOVED)
 
     def objects(
@@ -149,24 +169,37 @@ class Arrangement:
         Raises:
             OptionsError: If the resource is not served.
         """
-        found = self._storage.collection(resource).snapshot()
-        return [it.body() for it in found if namespace in {"", it.namespace}]
+        collection = self._collection(resource)
+        wanted = namespace_of(resource, namespace)
+        found = collection.snapshot()
+        return [it.body() for it in found if wanted in {"", it.namespace}]
 
-    def _find(self, resource: Resource, name: str, namespace: str) -> Stored:
-        collection = self._storage.collection(resource)
-        return self._registry.require(collection, _place(resource, namespace), name)
+    def _collection(self, resource: Resource) -> Collection:
+        return self._storage.collection(resource_of("what is arranged", resource))
+
+    def _find(self, collection: Collection, name: str, place: str) -> Stored:
+        name = name_of(collection.kind.resource, name)
+        return self._registry.require(collection, place, name)
 
 
 def _place(
-    resource: Resource, namespace: str, body: Mapping[str, Any] | None = None
+    collection: Collection, namespace: str, body: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the namespace that is meant; empty for cluster-scoped kinds."""
+    """Return the namespace that is meant; empty for cluster-scoped kinds.
+
+    Raises:
+        ApiError: 400, if the metadata of the body is none.
+    """
+    resource = collection.kind.resource
+    given = namespace_of(resource, namespace)
+    metadata = conform_metadata((body or {}).get("metadata"))
     if not resource.namespaced:
         return ""
 
-    metadata = (body or {}).get("metadata") or {}
-    return namespace or metadata.get("namespace") or "default"
+    return given or metadata.get("namespace") or "default"
 
 
-def _typed(resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+def _typed(collection: Collection, body: object) -> dict[str, Any]:
+    resource = collection.kind.resource
+    given = body_of("a body", body)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **given}

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
-from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import PODS
+from aioinformer.testing.arguments import (
+    body_of,
+    instance_of,
+    resource_of,
+    text_of,
+    whole_of,
+)
 from aioinformer.testing.reading.lists import page_of
 from aioinformer.testing.reading.streams import open_feed
 from aioinformer.testing.refusals import statuses
@@ -26,6 +32,7 @@ from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
+    from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.testing.reading.feeds import Feed
     from aioinformer.testing.reading.lists import Page
@@ -66,7 +73,7 @@ class FakeListerWatcher:
         self, *objects: Mapping[str, Any] | KubeObject, resource: Resource = PODS
     ) -> None:
         self.requests: list[ListOptions | WatchOptions] = []
-        self._resource = resource
+        self._resource = resource_of("resource", resource)
         self._storage = Storage()
         self._collection = self._storage.serve(_kind_of(resource))
         self._uids = 0
@@ -145,7 +152,12 @@ class FakeListerWatcher:
             watch.bookmark(self._storage.version)
 
     def error(self, error: ApiError) -> None:
-        """End all watches with an ERROR event."""
+        """End all watches with an ERROR event.
+
+        Raises:
+            OptionsError: If it is no ApiError: nothing else can be told so.
+        """
+        instance_of("error", error, ApiError, "an ApiError")
         for watch in self._open():
             watch.finish(line=error_line(error))
 
@@ -170,7 +182,16 @@ class FakeListerWatcher:
         Args:
             error: What is raised.
             times: How many requests get it.
+
+        Raises:
+            OptionsError: If the error is none of these, or the times are less than one.
         """
+        if not isinstance(error, ApiError):
+            instance_of(
+                "error", error, TransportError, "an ApiError or a TransportError"
+            )
+
+        whole_of("times", times, least=1)
         self._refusals += [error] * times
 
     # ---------------------------------------------------------------- ListerWatcher
@@ -247,7 +268,7 @@ class FakeListerWatcher:
         self, obj: Mapping[str, Any] | KubeObject
     ) -> tuple[dict[str, Any], str]:
         """Return a full body that is nobody else's, and its key."""
-        given = obj.to_dict() if isinstance(obj, KubeObject) else obj
+        given = body_of("an object", obj)
         resource = self._resource
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **given}
         if (body["apiVersion"], body["kind"]) != (resource.api_version, resource.kind):
@@ -256,15 +277,15 @@ class FakeListerWatcher:
                 "the objects are by resource="
             )
 
-        metadata = body["metadata"] = dict(body.get("metadata") or {})
-        name = metadata.get("name")
-        if not name:
-            raise OptionsError(f"an object without metadata.name: {given}")
-
+        metadata = body["metadata"] = body_of("metadata", body.get("metadata") or {})
+        name = text_of("metadata.name", metadata.get("name"))
         if not resource.namespaced:
             return body, name
 
-        return body, f"{metadata.setdefault('namespace', 'default')}/{name}"
+        place = text_of(
+            "metadata.namespace", metadata.setdefault("namespace", "default")
+        )
+        return body, f"{place}/{name}"
 
 
 class FakeListPage:

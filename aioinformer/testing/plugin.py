@@ -169,6 +169,12 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
     from aioinformer.errors import OptionsError
     from aioinformer.testing.server import APIServer
 
+    if not isinstance(common, dict):
+        raise _refusal(
+            "the fixture apiserver_options returns a dictionary of options, such as "
+            f"{{'token': 'secret'}}, not {common!r}"
+        )
+
     options = dict(common)
     for marker in reversed(list(request.node.iter_markers("apiserver"))):
         if marker.args:

@@ -37,8 +37,11 @@ def register(registry: Registry, resource: Resource) -> None:
             group is no domain.
     """
     definitions = registry.storage.collection(CUSTOM_RESOURCE_DEFINITIONS)
-    if registry.storage.find(resource.group, resource.version, resource.plural):
+    found = registry.storage.find(resource.group, resource.version, resource.plural)
+    if found is not None:
         return
+
+    _check(resource)
 
     stored = definitions.get(name_of(resource))
     try:
@@ -50,3 +53,18 @@ def register(registry: Registry, resource: Resource) -> None:
             registry.update(definitions, "", stored.name, body, _ARRANGED)
     except ApiError as exc:
         raise OptionsError(f"{resource!r} cannot be served: {exc}") from exc
+
+
+def _check(resource: Resource) -> None:
+    """Say in a few words what a definition would be refused for at length."""
+    if not resource.kind:
+        raise OptionsError(
+            f"{resource} names no kind, so it cannot be served: give one, such as "
+            "kind='Widget', where the Resource is made"
+        )
+
+    if "." not in resource.group:
+        raise OptionsError(
+            f"{resource} cannot be served: the group of a custom resource is a domain "
+            f"such as 'example.com', not {resource.group!r}"
+        )

@@ -6,36 +6,53 @@ written stays as it is written. What it does answer, it answers as a kube-apiser
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from inspect import iscoroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import yaml
 
 from aioinformer._tasks import Supervisor
-from aioinformer.errors import OptionsError
+from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from aioinformer.testing.access.gate import Access
 from aioinformer.testing.access.rbac import User, first_roles
+from aioinformer.testing.arguments import (
+    flag_of,
+    instance_of,
+    resources_of,
+    seconds_of,
+    text_of,
+    token_of,
+    tokens_of,
+    whole_of,
+)
 from aioinformer.testing.arrangement import Arrangement
 from aioinformer.testing.direct import DirectEndpoint
 from aioinformer.testing.serving.edge import HTTPEdge
 from aioinformer.testing.serving.handlers import HandlerOptions, Handlers
-from aioinformer.testing.storing.storage import Storage
+from aioinformer.testing.storing.bell import EARLY_SECONDS, Bell
+from aioinformer.testing.storing.storage import SavedState, Storage
 from aioinformer.testing.writing.registry import Registry
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from aioinformer.client import Client, ListWatch
     from aioinformer.model.resource import Resource
     from aioinformer.testing.faults import Faults
     from aioinformer.testing.requests.routes import RequestRecord
-    from aioinformer.testing.storing.storage import SavedState
 
 __all__ = ["APIServer", "User"]
+
+_T = TypeVar("_T")
+
+# How often `until()` looks for what no write announces, such as a request.
+_LOOK_SECONDS = 0.05
 
 
 class APIServer(Arrangement):
@@ -63,8 +80,9 @@ class APIServer(Arrangement):
         fresh_seconds: How long a request waits for a version that lies in the future.
 
     Raises:
-        OptionsError: If a time is not positive, a custom resource names no kind, or a
-            token is empty or given twice.
+        OptionsError: If an option cannot be what is given; the message names it. A time
+            is positive (`fresh_seconds` may be 0), a custom resource names its kind and
+            a domain as its group, and nobody's token is another one's.
 
     Lifetime:
         One task, and one for each open connection; none is left after the stop.
@@ -90,21 +108,20 @@ class APIServer(Arrangement):
         watch_seconds: float = 1800.0,
         fresh_seconds: float = 3.0,
     ) -> None:
-        if min(bookmark_seconds, watch_seconds) <= 0 or fresh_seconds < 0:
-            raise OptionsError("the times of an APIServer must be positive")
-
-        storage = Storage(history=history)
-        super().__init__(Registry(storage, auto_namespaces=auto_namespaces))
         options = HandlerOptions(
-            bookmark_seconds=bookmark_seconds,
-            watch_seconds=watch_seconds,
-            fresh_seconds=fresh_seconds,
+            bookmark_seconds=seconds_of("bookmark_seconds", bookmark_seconds),
+            watch_seconds=seconds_of("watch_seconds", watch_seconds),
+            fresh_seconds=seconds_of("fresh_seconds", fresh_seconds, zero=True),
         )
-        tokens = [*(users or {}), *(() if token is None else (token,))]
-        if "" in tokens or len(set(tokens)) < len(tokens):
-            raise OptionsError("a token of an APIServer is empty, or given twice")
+        whole_of("port", port, least=0, most=65535)
+        flag_of("auto_namespaces", auto_namespaces)
+        resources = resources_of("resources", resources)
+        named = _users_of({} if users is None else users)
+        _check_token(token, named)
 
-        self._access = Access(storage, token=token, users=_users_of(users or {}))
+        storage = Storage(history=whole_of("history", history, least=0))
+        super().__init__(Registry(storage, auto_namespaces=auto_namespaces))
+        self._access = Access(storage, token=token, users=named)
         self._handlers = Handlers(self._registry, self._access, options)
         self._edge = HTTPEdge(self._handlers, port=port)
         self._supervisor = Supervisor(self._edge.run, "aioinformer-apiserver")
@@ -167,12 +184,16 @@ class APIServer(Arrangement):
                 objects: other uids, and versions that begin anew.
 
         Raises:
-            OptionsError: If both are given.
+            OptionsError: If both are given, or the snapshot is none.
             OSError: If another program has taken the port meanwhile.
 
         Cancellation:
             Leaves it stopped, or running.
         """
+        flag_of("new_history", new_history)
+        if snapshot is not None:
+            instance_of("snapshot", snapshot, SavedState, "what snapshot() returned")
+
         if snapshot is not None and new_history:
             raise OptionsError("a server has one history: snapshot or new_history")
 
@@ -200,11 +221,16 @@ class APIServer(Arrangement):
 
     @property
     def token(self) -> str | None:
-        """The administrator's token; may be changed at any time."""
+        """The administrator's token; may be changed at any time.
+
+        Raises:
+            OptionsError: If it is set to what is no token, or a user's.
+        """
         return self._access.token
 
     @token.setter
     def token(self, token: str | None) -> None:
+        _check_token(token, self._access.users)
         self._access.token = token
 
     def client(self, *, token: str | None = None) -> Client:
@@ -290,6 +316,44 @@ class APIServer(Arrangement):
         """The newest version: that of the last write to whatever resource."""
         return str(self._storage.version)
 
+    async def until(self, condition: Callable[[], _T], *, timeout: float = 5.0) -> _T:
+        """Wait until a condition holds: until the program under test has done something.
+
+        Looks at once, after each write, and 20 times a second besides, so that it may
+        be about anything: objects, `requests`, what the program has put down. States
+        that follow each other within one turn of the loop may be passed over.
+
+        Args:
+            condition: A plain function; any true value is what is waited for. What it
+                reads need not exist yet: `NotFound` and `LookupError` mean "not yet".
+            timeout: Seconds until it gives up.
+
+        Returns:
+            What the condition returned.
+
+        Raises:
+            TimeoutError: If it does not hold in time; says what it gave last.
+            OptionsError: If the condition is a coroutine function.
+
+        Cancellation:
+            Safe: nothing is left behind.
+        """
+        loop, bell = asyncio.get_running_loop(), Bell()
+        end = loop.time() + timeout
+        leave = self._storage.subscribe(bell.ring)
+        try:
+            while True:
+                found, gave = _look(condition)
+                if found:
+                    return found
+
+                if loop.time() + EARLY_SECONDS >= end:
+                    raise TimeoutError(f"not within {timeout:g} s; at last: {gave}")
+
+                await bell.wait(min(end, loop.time() + _LOOK_SECONDS))
+        finally:
+            leave()
+
     def snapshot(self) -> SavedState:
         """Return what a backup would hold now; `restart()` goes back to it."""
         return self._storage.save()
@@ -303,8 +367,33 @@ class APIServer(Arrangement):
             self.create(CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES, body)
 
 
-def _users_of(users: Mapping[str, str | User]) -> dict[str, User]:
+def _users_of(users: object) -> dict[str, User]:
     return {
-        token: User(user) if isinstance(user, str) else user
-        for token, user in users.items()
+        token: user
+        if isinstance(user, User)
+        else User(text_of("each of users is a User, or a name, which", user))
+        for token, user in tokens_of("users", users).items()
     }
+
+
+def _check_token(token: str | None, users: Mapping[str, User]) -> None:
+    if token is not None and token_of("token", token) in users:
+        raise OptionsError("token is given twice: it is that of one of users, too")
+
+
+def _look(condition: Callable[[], _T]) -> tuple[_T | None, str]:
+    """Return what a condition gives, None if it is not there yet; and how to show it.
+
+    Raises:
+        OptionsError: If the condition is a coroutine function, which is always true.
+    """
+    try:
+        found = condition()
+    except (NotFound, LookupError) as exc:
+        return None, f"{type(exc).__name__}: {exc}"
+
+    if iscoroutine(found):
+        found.close()
+        raise OptionsError("the condition is a coroutine function; use a plain one")
+
+    return found, repr(found)

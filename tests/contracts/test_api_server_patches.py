@@ -407,3 +407,23 @@ async def test_numbers_are_tested_as_they_are_written(
     ]
 
     assert found == [200, 422, 422, 422]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({"data": [1]}, "cannot restore map from slice"),
+        ({"data": "x"}, "cannot restore map from string"),
+        ({"data": {"a": 1}}, "cannot convert int64 to string"),
+        ({"data": {"a": [1]}}, "unrecognized type: string"),
+        ({"immutable": "x"}, "unrecognized type: bool"),
+        ({"metadata": {"finalizers": "x"}}, "cannot restore slice from string"),
+    ],
+)
+async def test_a_strategic_patch_of_the_wrong_type_is_told_in_other_words(
+    http: aiohttp.ClientSession, one: str, content: dict[str, Any], why: str
+) -> None:
+    code, status = await ask(http, "PATCH", one, content, content_type=STRATEGIC)
+
+    assert code == 422
+    assert status["message"].endswith(f": {why}")

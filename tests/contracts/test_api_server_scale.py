@@ -332,3 +332,28 @@ async def test_a_custom_resource_is_checked_when_it_is_scaled(
 
     assert code == 422
     assert text in status["message"]
+
+
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        (-1, "Invalid value: -1: should be a non-negative integer"),
+        (
+            "many",
+            "Invalid value: 0: .spec.size accessor error: many is of the type string",
+        ),
+    ],
+)
+async def test_what_is_scaled_must_tell_a_number_in_any_write(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    gadgets: str,
+    size: object,
+    why: str,
+) -> None:
+    code, status = await ask(http, "POST", gadgets, gadget(target, spec={"size": size}))
+
+    assert code == 422
+    found = [it for it in status["details"]["causes"] if it["field"] == ".spec.size"]
+    assert [it["reason"] for it in found] == ["FieldValueInvalid"]
+    assert found[0]["message"].startswith(why)

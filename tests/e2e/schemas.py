@@ -1,7 +1,7 @@
 """Write down what a real API server knows about its built-in kinds.
 
     python tests/e2e/schemas.py https://127.0.0.1:6443 --token T --ca ca.crt \\
-        --modules tests/e2e/apiserver > aioinformer/testing/schema/kubernetes.json
+        --modules tests/e2e/modules/kube-apiserver > aioinformer/testing/schema/kubernetes.json
 
 Run by hand, when the imitated version of Kubernetes changes. Two sources are read:
 
@@ -34,18 +34,25 @@ from typing import Any
 
 from aioinformer.model import resources
 
-# Spoken by the server about, or instead of, the kinds it serves.
+# Spoken by the server about, or instead of, the kinds it serves; and these in the
+# versions that it converts them to.
 EXTRAS = [
     "authentication.k8s.io/v1/SelfSubjectReview",
+    "authentication.k8s.io/v1/TokenRequest",
     "authentication.k8s.io/v1/TokenReview",
     "authorization.k8s.io/v1/LocalSubjectAccessReview",
     "authorization.k8s.io/v1/SelfSubjectAccessReview",
     "authorization.k8s.io/v1/SelfSubjectRulesReview",
     "authorization.k8s.io/v1/SubjectAccessReview",
+    "autoscaling/v1/HorizontalPodAutoscaler",
+    "autoscaling/v1/HorizontalPodAutoscalerList",
     "autoscaling/v1/Scale",
+    "events.k8s.io/v1/Event",
+    "events.k8s.io/v1/EventList",
     "meta.k8s.io/v1/DeleteOptions",
     "meta.k8s.io/v1/Status",
     "policy/v1/Eviction",
+    "v1/Binding",
     "v1/Status",
 ]
 # Whose documents describe those of them that no served kind refers to.
@@ -53,6 +60,7 @@ EXTRA_VERSIONS = [
     "authentication.k8s.io/v1",
     "authorization.k8s.io/v1",
     "autoscaling/v1",
+    "events.k8s.io/v1",
     "policy/v1",
 ]
 

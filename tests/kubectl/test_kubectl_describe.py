@@ -58,13 +58,20 @@ def filled(kubectl_servers: Pair) -> Pair:
         ("pod/web-1", "The image is here."),
         ("deploy/web", "example.com/side:1"),
         ("svc/web", "Selector:"),
-        ("cm/settings", "green"),
         ("secret/hidden", "1 bytes"),
         ("job/once", "Parallelism:"),
     ],
 )
 def test_describes(filled: Pair, what: str, word: str) -> None:
     assert word in filled("describe", what)
+
+
+def test_describes_a_config_map(filled: Pair) -> None:
+    ours, real = filled.each("describe", "cm/settings")
+
+    # kubectl tells data in an order of chance.
+    assert sorted(ours.all.splitlines()) == sorted(real.all.splitlines())
+    assert "green" in ours.out
 
 
 def test_describes_a_namespace(filled: Pair) -> None:

@@ -13,6 +13,7 @@ from aioinformer.testing.access.rbac import (
     Rulebook,
     User,
 )
+from aioinformer.testing.access.service_tokens import ServiceTokens
 from aioinformer.testing.refusals import statuses
 from aioinformer.testing.requests.routes import Attributes
 
@@ -48,12 +49,14 @@ class Access:
     ) -> None:
         self.token = token
         self.rulebook = Rulebook(storage)
-        self._users = dict(users)
+        self.service_tokens = ServiceTokens(storage)
+        self.users = dict(users)
 
     def user_of(self, call: Call, asked: Attributes) -> User:
         """Find out who asks, or whom they impersonate.
 
-        A server without tokens takes everyone for an administrator. One with tokens
+        A server without tokens takes everyone for an administrator who is no service
+        account. One with tokens
         takes who has none for anonymous, as a kube-apiserver does by default.
 
         Raises:
@@ -83,7 +86,7 @@ class Access:
         if token and token == self.token:
             return _ADMIN
 
-        user = self._users.get(token)
+        user = self.users.get(token) or self.service_tokens.holder_of(token)
         if user is None or AUTHENTICATED in user.groups:
             return user
 
@@ -106,10 +109,10 @@ class Access:
         raise _denied(user, asked, problem)
 
     def _bearer(self, call: Call) -> User:
-        if self.token is None and not self._users:
-            return _ADMIN
-
         scheme, token, *_ = [*call.headers.get("Authorization", "").split(" "), "", ""]
+        if self.token is None and not self.users:
+            return self.service_tokens.holder_of(token) or _ADMIN
+
         if scheme.lower() != "bearer" or not token:
             return _ANONYMOUS
 

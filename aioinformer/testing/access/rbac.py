@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.errors import OptionsError
 from aioinformer.model.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -47,10 +48,29 @@ class User:
     Attributes:
         name: As bindings name them.
         groups: The groups they are in; whoever is in `system:masters` may do everything.
+
+    Raises:
+        OptionsError: If the name is no text, or the groups are not several: one text
+            would be a group for each of its letters.
     """
 
     name: str
     groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise OptionsError(f"the name of a User is a text, not {self.name!r}")
+
+        # Whatever the annotation says, a list is written easily.
+        given: object = self.groups
+        if not isinstance(given, tuple | list) or not all(
+            isinstance(it, str) and it for it in given
+        ):
+            raise OptionsError(
+                f"the groups of a User are a tuple such as ('support',), not {given!r}"
+            )
+
+        object.__setattr__(self, "groups", tuple(given))
 
     @property
     def is_master(self) -> bool:

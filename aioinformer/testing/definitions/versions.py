@@ -14,7 +14,8 @@ from aioinformer.testing.storing.versions import version_order
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.testing.storing.kinds import FieldRule, Kind
+    from aioinformer.testing.storing.kinds import Kind
+    from aioinformer.testing.storing.selectable import FieldRule
 
 __all__ = ["definition_of", "kinds_of", "name_of", "with_version"]
 

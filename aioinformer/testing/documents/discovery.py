@@ -27,6 +27,7 @@ from aioinformer.testing.showing.negotiation import (
 )
 from aioinformer.testing.showing.writers import writer_of
 from aioinformer.testing.storing.encoding import plain
+from aioinformer.testing.storing.kinds import SUBRESOURCE_KINDS
 from aioinformer.testing.storing.versions import version_order
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ _AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 # custom resources follow, by name.
 _GROUPS = (
     "apps",
+    "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
     "autoscaling",
@@ -234,14 +236,22 @@ def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
         }
     )
     for name, verbs in entry.subresources.items():
-        scaled = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
         yield {
             "name": f"{resource.plural}/{name}",
             "singularName": "",
             "namespaced": resource.namespaced,
-            **(scaled if name == "scale" else {"kind": resource.kind}),
+            **_sent_through(entry, name),
             "verbs": list(verbs),
         }
+
+
+def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
+    """Name the kind of a subresource, with its version if that is another one."""
+    sent = SUBRESOURCE_KINDS.get(subresource, entry.resource)
+    if sent.api_version == entry.resource.api_version:
+        return {"kind": sent.kind}
+
+    return {"group": sent.group, "version": sent.version, "kind": sent.kind}
 
 
 def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
@@ -276,11 +286,10 @@ def _discovered(entry: _Entry) -> dict[str, Any]:
     """Tell one resource and its subresources, as the aggregated document does."""
     resource = entry.resource
     kind = _kind_of(entry)
-    scale = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     subresources = [
         {
             "subresource": name,
-            "responseKind": scale if name == "scale" else kind,
+            "responseKind": {**kind, **_sent_through(entry, name)},
             "verbs": list(verbs),
         }
         for name, verbs in entry.subresources.items()
@@ -327,7 +336,7 @@ def _entries_of(storage: Storage) -> list[_Entry]:
     ]
     entries += [
         _Entry(resource=it, verbs=("create",), singular=it.kind.lower())
-        for it in REVIEWS
+        for it in (*REVIEWS, SUBRESOURCE_KINDS["binding"])
     ]
     return sorted(entries, key=lambda it: it.resource.plural)
 

@@ -22,9 +22,10 @@ from aioinformer.testing.documents.operations import (
     definition_name,
     paths_of,
 )
-from aioinformer.testing.schema.builtin import definitions
+from aioinformer.testing.schema.builtin import definitions, schema_of
 from aioinformer.testing.showing.negotiation import accepted
 from aioinformer.testing.storing.encoding import plain
+from aioinformer.testing.storing.kinds import SUBRESOURCE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +47,6 @@ _PROTOBUF = (
 _VARIES = {"Vary": "Accept"}
 _NOT_ACCEPTABLE = Document(body=b"", headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_SCALE = "io.k8s.api.autoscaling.v1.Scale"
 # What a real server lets clients keep for ever, as its address changes with it.
 _KEPT = {"Cache-Control": "public, immutable"}
 
@@ -94,7 +94,10 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
     wanted = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
     wanted.append(_META + "ListMeta")
     for kind in kinds:
-        wanted += [_SCALE] if kind.scale else []
+        for name in kind.subresources.keys() & SUBRESOURCE_KINDS.keys():
+            sent = schema_of(SUBRESOURCE_KINDS[name])
+            wanted += [] if sent is None else [sent.name]
+
         if kind.typed:
             wanted += [definition_name(kind), definition_name(kind, listed=True)]
         else:

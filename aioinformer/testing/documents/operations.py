@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.testing.schema.builtin import schema_of
+from aioinformer.testing.storing.kinds import SUBRESOURCE_KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -16,7 +19,6 @@ __all__ = ["REFERENCE", "definition_name", "paths_of"]
 REFERENCE = "#/components/schemas/"
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_SCALE = "io.k8s.api.autoscaling.v1.Scale"
 _FORMATS = ("application/json", "application/yaml")
 _STRATEGIC = ("application/strategic-merge-patch+json",)
 _PATCHES = (
@@ -98,7 +100,7 @@ def paths_of(kind: Kind) -> dict[str, Any]:
     for name, verbs in kind.subresources.items():
         path = f"{collection}/{{name}}/{name}"
         actions = [_VERBS.get(verb, verb) for verb in verbs]
-        on_part = [it for it in ("get", "put", "patch") if it in actions]
+        on_part = [it for it in ("get", "put", "post", "patch") if it in actions]
         found[path] = _item(kind, on_part, ("name", *scope), name)
 
     return found
@@ -123,8 +125,9 @@ def _operation(
         "version": resource.version,
         "kind": resource.kind,
     }
-    if subresource == "scale" and kind.typed:
-        named = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    sent = SUBRESOURCE_KINDS.get(subresource)
+    if sent is not None and kind.typed:
+        named = {"group": sent.group, "version": sent.version, "kind": sent.kind}
 
     found: dict[str, Any] = {
         "tags": [_tag(kind)],
@@ -181,7 +184,9 @@ def _responses(kind: Kind, action: str, subresource: str) -> dict[str, Any]:
 
 
 def _subject(kind: Kind, subresource: str) -> str:
-    return _SCALE if subresource == "scale" else definition_name(kind)
+    sent = SUBRESOURCE_KINDS.get(subresource)
+    schema = None if sent is None else schema_of(sent)
+    return definition_name(kind) if schema is None else schema.name
 
 
 def _refer(name: str) -> dict[str, Any]:

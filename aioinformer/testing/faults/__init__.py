@@ -3,13 +3,13 @@
     server.faults.add(Gone(after_events=3), Cut(after_bytes=100, verb="list"))
 
 Each request about a resource that is let in takes the first fault that matches it by
-verb, resource, namespace and parameter, and uses it up once, also where it then finds
-nothing to strike. Those for the server itself, such as health or discovery, take none.
+verb, resource, namespace and parameter, and uses it up once. Those for the server itself,
+such as health or discovery, take none.
 
 Verbs are those of Kubernetes permissions: get, list, watch, create, update, patch, delete
-and deletecollection. Faults of the connection act on answers of every verb, those of
-events and items on watches and lists in JSON. `Refuse`, `Page`, `Compact` and `Delay`
-strike any verb unless told; all others strike watches unless told.
+and deletecollection. Each class says by its default of `verb` which it strikes unless
+told, and by `acts_on` on which it can have an effect. What could never strike is refused
+when it is made.
 
 ===================  ===================================================================
 fault                what the client meets
@@ -35,8 +35,9 @@ fault                what the client meets
 `NoBookmarks`        no bookmarks, or no end of the initial events
 ===================  ===================================================================
 
-`Chaos` draws from all of them by a seed, `server.faults.struck` tells what struck which
-request, and `APIServer.restart()` brings a server back with an older history.
+`Chaos` draws from all of them by a seed. `server.faults.struck` tells what has changed
+what is answered to which request, and `server.faults.check()` fails if a fault has changed
+nothing. `APIServer.restart()` brings a server back with an older history.
 """
 
 from aioinformer.testing.faults.answers import Compact, Gone, Page, Refuse

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import ClassVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.testing.faults.base import Fault, check_not_negative
+from aioinformer.testing.faults.base import Fault
+from aioinformer.testing.faults.checks import check_number, check_status
 
 __all__ = ["Compact", "Gone", "Page", "Refuse"]
 
@@ -40,12 +42,12 @@ class Refuse(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_not_negative(self, "retry_after")
-        if not 400 <= self.status <= 599:
-            raise OptionsError(f"a refusal with status {self.status}")
+        check_status(repr(self), self.status, range(400, 600))
+        if self.retry_after is not None:
+            check_number(repr(self), "retry_after", self.retry_after)
 
         if self.retry_date and self.retry_after is None:
-            raise OptionsError("retry_date needs retry_after, in seconds")
+            raise OptionsError(f"{self}: retry_date needs retry_after, in seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -63,7 +65,7 @@ class Gone(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_not_negative(self, "after_events")
+        check_number(repr(self), "after_events", self.after_events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -78,8 +80,7 @@ class Page(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        if not 200 <= self.status <= 599:
-            raise OptionsError(f"a page with status {self.status}")
+        check_status(repr(self), self.status, range(200, 600))
 
     def html(self) -> str:
         """Return the page."""
@@ -91,5 +92,8 @@ class Page(Fault):
 class Compact(Fault):
     """Forgets all history before the request is answered, as `APIServer.compact()` does.
 
-    With `parameter="continue"` it is the token of a list that has expired meanwhile.
+    With `parameter="continue"` it is the token of a list that has expired meanwhile. It
+    changes an answer only if there is something newer than what is asked for.
     """
+
+    acts_on: ClassVar[tuple[str, ...]] = ("list", "watch")

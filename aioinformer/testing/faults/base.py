@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from aioinformer.errors import OptionsError
+from aioinformer.testing.faults.checks import (
+    check_name,
+    check_number,
+    check_plural,
+    check_verb,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Fault", "Occasion", "check_not_negative"]
+__all__ = ["Fault", "Occasion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +42,17 @@ class Occasion:
 class Fault:
     """What all faults have in common: which requests they strike.
 
+    Attributes:
+        acts_on: The verbs on which such a fault can have an effect; empty for every one.
+
     Raises:
         OptionsError: If it could never strike, or a number makes no sense.
     """
 
+    acts_on: ClassVar[tuple[str, ...]] = ()
+
     verb: str = ""
-    """Which verb; empty for every one."""
+    """Which verb; empty for every one on which it can have an effect."""
 
     resource: str = ""
     """Which resource, by its plural; empty for every one."""
@@ -60,8 +71,24 @@ class Fault:
     before it has taken."""
 
     def __post_init__(self) -> None:
-        if self.skip < 0 or (self.times is not None and self.times < 1):
-            raise OptionsError(f"a fault that never strikes: {self}")
+        shown = repr(self)
+        if self.verb != "":
+            check_verb(shown, self.verb)
+
+        if self.resource != "":
+            check_plural(shown, self.resource)
+
+        if self.namespace not in {None, ""}:
+            check_name(shown, "namespace", self.namespace)
+
+        check_number(shown, "skip", self.skip)
+        if self.times is not None:
+            check_number(shown, "times", self.times, least=1)
+
+        if self.verb and self.acts_on and self.verb not in self.acts_on:
+            verbs = " and ".join(self.acts_on)
+            name = type(self).__name__
+            raise OptionsError(f"{shown} would change nothing: {name} is for {verbs}")
 
     def __repr__(self) -> str:
         """Show what was given, and nothing that goes without saying."""
@@ -76,19 +103,8 @@ class Fault:
         """Say whether it is meant for such a request."""
         return (
             self.verb in {"", occasion.verb}
+            and (not self.acts_on or occasion.verb in self.acts_on)
             and self.resource in {"", occasion.resource}
             and self.namespace in {None, occasion.namespace}
             and (not self.parameter or bool(occasion.query.get(self.parameter)))
         )
-
-
-def check_not_negative(fault: Fault, *names: str) -> None:
-    """Check numbers of a fault that count something.
-
-    Raises:
-        OptionsError: If one is negative.
-    """
-    for name in names:
-        value = getattr(fault, name)
-        if value is not None and not value >= 0:  # As NaN is not.
-            raise OptionsError(f"{name} of a {type(fault).__name__} cannot be {value}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
 from aioinformer.testing.faults.answers import Compact, Gone, Page, Refuse
+from aioinformer.testing.faults.checks import check_number, check_verb
 from aioinformer.testing.faults.connections import Cut, Delay, End, Slow, Stall
 from aioinformer.testing.faults.events import (
     BlankBookmarks,
@@ -47,13 +48,13 @@ class Chaos:
     Args:
         seed: Any number; a failing test names it.
         rate: The share of requests that are struck, from 0 to 1.
-        verbs: Which requests count.
-        limit: How many it strikes at most; None for no end.
+        verbs: Which requests count; one verb, or several.
+        limit: How many take a fault at most; None for no end.
         lies: Draw as well what no client can notice before it lists again: events left
             out or unreadable, and objects of another kind.
 
     Raises:
-        OptionsError: If rate or limit make no sense.
+        OptionsError: If it could never strike, or rate or limit make no sense.
 
     Attributes:
         drawn: What it has drawn, oldest first.
@@ -64,17 +65,20 @@ class Chaos:
         *,
         seed: int,
         rate: float = 0.1,
-        verbs: Collection[str] = ("list", "watch"),
+        verbs: str | Collection[str] = ("list", "watch"),
         limit: int | None = None,
         lies: bool = False,
     ) -> None:
-        if not 0 < rate <= 1 or (limit is not None and limit < 1):
-            raise OptionsError(f"chaos that never strikes: rate={rate} limit={limit}")
+        if not 0 < rate <= 1:  # As NaN is not.
+            raise OptionsError(f"Chaos: rate must be above 0 and at most 1, not {rate}")
+
+        if limit is not None:
+            check_number("Chaos", "limit", limit, least=1)
 
         self.drawn: list[Fault] = []
         self._seed = seed
         self._rate = rate
-        self._verbs = frozenset(verbs)
+        self._verbs = _checked(verbs)
         self._limit = limit
         self._lies = lies
         self._requests = 0
@@ -97,6 +101,17 @@ class Chaos:
         fault = rng.choice(makers)(occasion.verb, rng)
         self.drawn.append(fault)
         return fault
+
+
+def _checked(verbs: str | Collection[str]) -> frozenset[str]:
+    found = [verbs] if isinstance(verbs, str) else list(verbs)
+    if not found:
+        raise OptionsError("Chaos: verbs must name one at least, such as 'list'")
+
+    for verb in found:
+        check_verb("Chaos", verb)
+
+    return frozenset(found)
 
 
 def _makers_for(verb: str, *, lies: bool) -> list[Callable[[str, Random], Fault]]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
-from aioinformer.testing.faults.base import Fault, check_not_negative
+from aioinformer.testing.faults.base import Fault
+from aioinformer.testing.faults.checks import check_number
+
+if TYPE_CHECKING:
+    from aioinformer.testing.faults.base import Occasion
 
 __all__ = ["Cut", "Delay", "End", "Slow", "Stall"]
 
@@ -21,11 +26,12 @@ class Cut(Fault):
 
     verb: str = "watch"
 
-    after_bytes: int
-    """How many bytes of the body are delivered; 0 delivers the head alone."""
+    after_bytes: int | None = None
+    """How many bytes of the body are delivered; 0 delivers the head alone. It has to be
+    given unless the head is not delivered either."""
 
     head: bool = True
-    """False breaks before anything is answered at all (`after_bytes` has no effect)."""
+    """False breaks before anything is answered at all, whatever `after_bytes` is."""
 
     reset: bool = False
     """Break with a TCP reset (a crashed host, a load balancer) instead of a FIN."""
@@ -33,7 +39,10 @@ class Cut(Fault):
     def __post_init__(self) -> None:
         # Not super(): the class that a slotted dataclass replaces is not its base.
         Fault.__post_init__(self)
-        check_not_negative(self, "after_bytes")
+        if self.after_bytes is not None:
+            check_number(repr(self), "after_bytes", self.after_bytes)
+        elif self.head:
+            raise OptionsError(f"{self}: give after_bytes, or head=False")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -54,9 +63,26 @@ class End(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_not_negative(self, "after_events", "after_bytes")
         if (self.after_events is None) == (self.after_bytes is None):
-            raise OptionsError("an End comes after_events or after_bytes: give one")
+            raise OptionsError(f"{self}: give either after_events or after_bytes")
+
+        if self.after_bytes is not None:
+            check_number(repr(self), "after_bytes", self.after_bytes)
+            return
+
+        check_number(repr(self), "after_events", self.after_events)
+        if self.verb not in {"", "watch"}:
+            raise OptionsError(
+                f"{self} would change nothing: after_events is for watch; give "
+                "after_bytes"
+            )
+
+    def matches(self, occasion: Occasion) -> bool:
+        """Say whether it is meant for such a request."""
+        has_events = occasion.verb == "watch"
+        return Fault.matches(self, occasion) and (
+            self.after_events is None or has_events
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -76,7 +102,9 @@ class Stall(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_not_negative(self, "after_bytes", "seconds")
+        check_number(repr(self), "after_bytes", self.after_bytes)
+        if self.seconds is not None:
+            check_number(repr(self), "seconds", self.seconds, whole=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -90,8 +118,8 @@ class Slow(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        if not self.bytes_per_second > 0:
-            raise OptionsError(f"{self.bytes_per_second} bytes a second never arrive")
+        rate = self.bytes_per_second
+        check_number(repr(self), "bytes_per_second", rate, whole=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -107,4 +135,4 @@ class Delay(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_not_negative(self, "seconds")
+        check_number(repr(self), "seconds", self.seconds, whole=False)

@@ -49,10 +49,12 @@ class Distortion:
 
     Attributes:
         over: True if a watch has to end, cleanly, behind what was returned last.
+        altered: True if what was returned so far differs from what was given.
     """
 
     def __init__(self, fault: Distorting) -> None:
         self.over = False
+        self.altered = False
         self._fault = fault
         self._events = 0
 
@@ -79,14 +81,18 @@ class Distortion:
                 continue
 
             if line.startswith(_BOOKMARK):
-                sent += self._bookmark(line)
+                sent += self._noted(line, self._bookmark(line))
                 continue
 
-            sent += self._event(line)
+            sent += self._noted(line, self._event(line))
             self._events += 1
             sent += self._ending()
 
         return sent
+
+    def _noted(self, line: bytes, instead: list[bytes]) -> list[bytes]:
+        self.altered |= instead != [line]
+        return instead
 
     def _ending(self) -> list[bytes]:
         """End the watch, if it is time, and say why."""
@@ -102,12 +108,12 @@ class Distortion:
                     fault.status, reason=fault.reason, message=fault.message
                 )
             case End():
-                self.over = True
+                self.over = self.altered = True
                 return []
             case _:
                 return []
 
-        self.over = True
+        self.over = self.altered = True
         return [error_line(error)]
 
     def _event(self, line: bytes) -> list[bytes]:
@@ -155,6 +161,11 @@ class Distortion:
 
         Only a list that has a victim is altered.
         """
+        instead = self._instead(body)
+        self.altered |= instead != body
+        return instead
+
+    def _instead(self, body: bytes) -> bytes:
         fault, listed = self._fault, _list_in(body)
         if listed is None or not isinstance(fault, _OF_LISTS):
             return body

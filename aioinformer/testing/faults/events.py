@@ -7,9 +7,10 @@ bookmarks do not count. A watch or list without a victim arrives unharmed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from aioinformer.errors import OptionsError
-from aioinformer.testing.faults.base import Fault, check_not_negative
+from aioinformer.testing.faults.base import Fault
+from aioinformer.testing.faults.checks import check_number, check_status
 
 __all__ = [
     "BlankBookmarks",
@@ -30,6 +31,8 @@ __all__ = [
 class EventFault(Fault):
     """What the faults of events and items have in common."""
 
+    acts_on: ClassVar[tuple[str, ...]] = ("list", "watch")
+
     verb: str = "watch"
 
     after_events: int = 0
@@ -37,12 +40,14 @@ class EventFault(Fault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_not_negative(self, "after_events")
+        check_number(repr(self), "after_events", self.after_events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ErrorEvent(EventFault):
     """Ends a watch with an ERROR event, also before its first event."""
+
+    acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     status: int
     """The code of the Status, 400 or above."""
@@ -55,8 +60,7 @@ class ErrorEvent(EventFault):
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
-        if not 400 <= self.status <= 599:
-            raise OptionsError(f"an error with status {self.status}")
+        check_status(repr(self), self.status, range(400, 600))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -73,8 +77,7 @@ class Duplicate(EventFault):
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
-        if self.copies < 1:
-            raise OptionsError(f"a Duplicate with {self.copies} copies")
+        check_number(repr(self), "copies", self.copies, least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -86,8 +89,7 @@ class Drop(EventFault):
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
-        if self.events < 1:
-            raise OptionsError(f"a Drop of {self.events} events")
+        check_number(repr(self), "events", self.events, least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -99,8 +101,7 @@ class StepBack(EventFault):
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
-        if self.versions < 1:
-            raise OptionsError(f"a step back by {self.versions} versions")
+        check_number(repr(self), "versions", self.versions, least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -115,6 +116,8 @@ class Foreign(EventFault):
 class UnknownType(EventFault):
     """Sends an event of another type in front of the victim, with the same object."""
 
+    acts_on: ClassVar[tuple[str, ...]] = ("watch",)
+
     type: str = "RENAMED"
     """Its type."""
 
@@ -128,10 +131,14 @@ class Unreadable(EventFault):
 class BlankBookmarks(EventFault):
     """Sends bookmarks without a version, behind so many events."""
 
+    acts_on: ClassVar[tuple[str, ...]] = ("watch",)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoBookmarks(EventFault):
     """Sends no bookmarks behind so many events, though they were asked for."""
+
+    acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     initial_events_end: bool = False
     """True holds back only the one that says that the initial events are complete."""

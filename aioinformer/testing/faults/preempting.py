@@ -13,20 +13,18 @@ from aioinformer.testing.showing.answers import Answer, refusal
 
 if TYPE_CHECKING:
     from aioinformer.testing.faults.base import Fault
+    from aioinformer.testing.faults.script import Strike
     from aioinformer.testing.storing.bell import Bell
     from aioinformer.testing.storing.storage import Storage
 
 __all__ = ["preempt"]
 
 
-async def preempt(
-    fault: Fault | None, verb: str, storage: Storage, bell: Bell
-) -> Answer | None:
+async def preempt(strike: Strike | None, storage: Storage, bell: Bell) -> Answer | None:
     """Let a fault do what comes before the answer.
 
     Args:
-        fault: The one that strikes the request.
-        verb: Of the request.
+        strike: What strikes the request.
         storage: What may be compacted.
         bell: Ends a delay early when the server stops.
 
@@ -36,11 +34,27 @@ async def preempt(
     Cancellation:
         Safe: a delay ends.
     """
-    match fault:
+    if strike is None:
+        return None
+
+    match strike.fault:
         case Compact():
             storage.compact()
-        case Delay():
-            await bell.pause(fault.seconds)
+        case Delay(seconds=seconds):
+            strike.land()
+            await bell.pause(seconds)
+        case fault:
+            answer = _instead(fault, strike.occasion.verb)
+            if answer is not None:
+                strike.land()
+
+            return answer
+
+    return None
+
+
+def _instead(fault: Fault, verb: str) -> Answer | None:
+    match fault:
         case Gone() if verb != "watch" or not fault.after_events:
             return refusal(statuses.of_code(410))
         case Refuse():
@@ -49,9 +63,7 @@ async def preempt(
             body = [fault.html().encode()]
             return Answer(status=fault.status, body=body, content_type="text/html")
         case _:
-            pass
-
-    return None
+            return None
 
 
 def _refused(fault: Refuse) -> Answer:

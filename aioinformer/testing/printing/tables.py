@@ -5,6 +5,7 @@ A server makes the table, so that a client can show kinds that it knows nothing 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.testing.printing.cells import name, text
@@ -43,7 +44,15 @@ def layout_of(kind: Kind) -> Layout:
     if not kind.typed:
         return custom_layout(kind.columns)
 
-    return _LAYOUTS.get(kind.resource, _PLAIN)
+    layout = _LAYOUTS.get(kind.stored, _PLAIN)
+    if kind.stored_as is None:
+        return layout
+
+    return replace(layout, cells=lambda it, now: layout.cells(_kept(kind, it), now))
+
+
+def _kept(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    return kind.to_storage(dict(body))
 
 
 def _plain_cells(body: Mapping[str, Any], now: datetime) -> list[Any]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 
-__all__ = ["VERSION_STRUCT", "go_text", "go_type", "json_type"]
+__all__ = ["VERSION_STRUCT", "go_text", "go_type", "json_type", "restored_wrongly"]
 
 # What Go reads from a body first of all.
 VERSION_STRUCT = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
     r'Kind string "json:\"kind,omitempty\"" }'
 )
+
+_UNDECODED = re.compile(
+    r"json: cannot unmarshal (\w+)(?: (\S+))? into Go .* type (\S+)$"
+)
+_GO_KINDS = {"array": "slice", "object": "map", "number": "int64"}
 
 
 def json_type(value: object) -> str:
@@ -63,3 +69,33 @@ def go_text(value: object) -> str:
             return "<nil>"
         case _:
             return json.dumps(value)
+
+
+def restored_wrongly(mistake: str) -> str:
+    """Say of a value of the wrong type what Go says where it decodes no text.
+
+    Args:
+        mistake: What it says where it does; whatever else it is, it is returned.
+    """
+    found = _UNDECODED.match(mistake)
+    if found is None:
+        return mistake
+
+    word, number, expected = found.groups()
+    kind = _GO_KINDS.get(word, word)
+    if number is not None and not number.lstrip("-").isdecimal():
+        kind = "float64"
+
+    if expected.startswith("map["):
+        return f"cannot restore map from {kind}"
+
+    if expected.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+
+    if "." in expected:
+        return f"cannot restore struct from: {kind}"
+
+    if word == "number" and expected == "string":
+        return f"cannot convert {kind} to string"
+
+    return f"unrecognized type: {expected}"

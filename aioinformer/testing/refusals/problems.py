@@ -58,7 +58,7 @@ def refusal(
         problems: At least one.
         said_kind: What it is called, if not by its kind; None if so.
     """
-    resource = kind.resource
+    resource = kind.stored
     causes = [
         {"reason": it.reason, "message": it.message, "field": it.field}
         for it in problems

@@ -34,6 +34,7 @@ __all__ = [
     "quoted",
     "too_large_version",
     "unauthorized",
+    "unsupported_by_route",
     "unsupported_media_type",
 ]
 
@@ -140,6 +141,11 @@ def unsupported_media_type(*accepted: str) -> ApiError:
     message = "the body of the request was in an unknown format - accepted media "
     message += f"types include: {', '.join(accepted)}"
     return failure(415, "UnsupportedMediaType", message)
+
+
+def unsupported_by_route() -> ApiError:
+    """The body is of a type with which nobody asks for this; the router says so."""
+    return failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:

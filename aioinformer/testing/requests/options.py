@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     )
     from aioinformer.testing.storing.kinds import Kind
 
-__all__ = ["delete_options_of", "patch_type_of", "write_options_of"]
+__all__ = [
+    "delete_options_from",
+    "delete_options_of",
+    "patch_type_of",
+    "write_options_of",
+]
 
 _PATCH_TYPES: dict[str, PatchType] = {
     "application/json-patch+json": "json",
@@ -100,6 +105,9 @@ def patch_type_of(call: Call, kind: Kind) -> PatchType:
     """
     accepted = [it for it in _PATCH_TYPES if kind.typed or "strategic" not in it]
     if call.content_type not in accepted:
+        if kind.typed:
+            raise statuses.unsupported_by_route()
+
         raise statuses.unsupported_media_type(*accepted)
 
     return _PATCH_TYPES[call.content_type]
@@ -112,6 +120,19 @@ def delete_options_of(call: Call) -> DeleteOptions:
         ApiError: 400 or 422, if options have values that they cannot have.
     """
     options = _delete_body(call) if call.body else _options_in_url(call.query)
+    return delete_options_from(options, call)
+
+
+def delete_options_from(options: Mapping[str, Any], call: Call) -> DeleteOptions:
+    """Read how something is deleted from a body that says so.
+
+    Args:
+        options: Decoded, of kind DeleteOptions.
+        call: The request, which may ask for a dry run itself.
+
+    Raises:
+        ApiError: 422, if options have values that they cannot have.
+    """
     propagation, causes = _propagation(options)
     dry_run = _dry_run(call, options)
     causes += _wrong_dry_run(dry_run)

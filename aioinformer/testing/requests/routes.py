@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model.resources import NODES, PODS, SERVICES
 from aioinformer.model.selectors import FieldSelector
 from aioinformer.testing.refusals import statuses
 from aioinformer.testing.requests.queries import flag
 
 if TYPE_CHECKING:
+    from aioinformer.errors import ApiError
     from aioinformer.testing.requests.calls import Call
     from aioinformer.testing.storing.kinds import Kind
     from aioinformer.testing.storing.storage import Collection, Storage
@@ -32,6 +34,19 @@ _OBJECT_VERBS = {
 _COLLECTION_VERBS = {**_OBJECT_VERBS, "GET": "list", "DELETE": "deletecollection"}
 # "namespaces/x/pods" is in a namespace, "namespaces/x/status" is about it.
 _OF_NAMESPACES = frozenset({"status", "finalize"})
+# Subresources that a real server has, which first looks for the object; and their verbs.
+_ALL = tuple(_OBJECT_VERBS.values())
+_PLAYED_BY_KUBELETS = {
+    (NODES, "proxy"): _ALL,
+    (PODS, "attach"): ("get", "create"),
+    (PODS, "ephemeralcontainers"): ("get", "patch", "update"),
+    (PODS, "exec"): ("get", "create"),
+    (PODS, "log"): ("get",),
+    (PODS, "portforward"): ("get", "create"),
+    (PODS, "proxy"): _ALL,
+    (PODS, "resize"): ("get", "patch", "update"),
+    (SERVICES, "proxy"): _ALL,
+}
 # These may be of one object, which a field selector names.
 _SELECTING_VERBS = frozenset({"list", "watch"})
 
@@ -93,7 +108,8 @@ class Target:
         verb: What to do, as permissions name it.
         namespace: Where; empty for all, and for cluster-scoped kinds.
         name: Which object; empty for the collection.
-        subresource: `"status"`, `"scale"`, `"finalize"` or empty.
+        subresource: Such as `"status"`; mostly empty. A `"binding"` may go without the
+            name of its object.
     """
 
     collection: Collection
@@ -149,6 +165,9 @@ def target_of(storage: Storage, asked: Attributes) -> Target:
     Raises:
         ApiError: 404 if nothing is served there, 405 if not with this method.
     """
+    if (asked.group, asked.version, asked.plural) == ("", "v1", "bindings"):
+        return _target_of_binding(storage, asked)
+
     collection = storage.find(asked.group, asked.version, asked.plural)
     if collection is None:
         raise statuses.no_such_path()
@@ -223,13 +242,51 @@ def _check_place(collection: Collection, asked: Attributes, name: str) -> None:
 
     known = asked.subresource in kind.subresources and asked.verb != "watch"
     if asked.subresource and not known:
+        raise _not_known(collection, asked, name)
+
+
+def _target_of_binding(storage: Storage, asked: Attributes) -> Target:
+    """Find what a binding is about that does not say so in its path: some pod.
+
+    Raises:
+        ApiError: 404 if its path goes on, or has no namespace; 405 if it is not created.
+    """
+    if asked.names_one or not asked.namespace:
         raise statuses.no_such_path()
+
+    if asked.verb != "create":
+        raise statuses.method_not_allowed()
+
+    return Target(storage.collection(PODS), "create", asked.namespace, "", "binding")
+
+
+def _not_known(collection: Collection, asked: Attributes, name: str) -> ApiError:
+    """Say that a subresource is not there: because the object is not, or never."""
+    resource, part = collection.kind.resource, asked.subresource
+    verbs = _PLAYED_BY_KUBELETS.get((resource, part.partition("/")[0]), ())
+    if not collection.kind.typed:
+        verbs = _ALL
+    elif "/" in part and not part.startswith("proxy/"):
+        verbs = ()
+
+    if verbs and asked.verb not in verbs:
+        return statuses.method_not_allowed()
+
+    key = f"{asked.namespace}/{name}" if resource.namespaced else name
+    if verbs and collection.get(key) is None:
+        return statuses.not_found(resource, name)
+
+    return statuses.no_such_path()
 
 
 def _allowed(kind: Kind, asked: Attributes) -> bool:
     namespaced = kind.resource.namespaced
     if asked.subresource:
         return asked.verb in kind.subresources[asked.subresource]
+
+    # A definition that is being deleted has words of its own for it.
+    if asked.verb not in kind.verbs and not kind.terminating:
+        return False
 
     if asked.verb == "create":
         return not asked.name and (bool(asked.namespace) or not namespaced)

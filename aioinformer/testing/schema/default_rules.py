@@ -45,6 +45,7 @@ CONSTANTS: dict[str, Object] = {
     "apiextensions.v1.CustomResourceDefinitionSpec": {
         "conversion": {"strategy": "None"}
     },
+    "autoscaling.v1.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
     "autoscaling.v2.HorizontalPodAutoscalerSpec": {
         "minReplicas": 1,
         "metrics": [

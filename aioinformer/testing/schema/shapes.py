@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioinformer.testing.schema import scalars
 from aioinformer.testing.schema.builtin import definition, go_fields
-from aioinformer.testing.schema.places import Place, mismatch, unknown_field
+from aioinformer.testing.schema.places import Mismatch, Place, mismatch, unknown_field
 
 if TYPE_CHECKING:
     from aioinformer.testing.schema.nodes import Schema
     from aioinformer.testing.schema.scalars import Reader
 
-__all__ = ["Struct", "struct_of"]
+__all__ = ["Struct", "filled", "struct_of"]
 
 # Plain values that need no reading: of this class, they are what is stored.
 _PLAIN = {"string": str, "boolean": bool}
@@ -137,6 +137,19 @@ class Struct:
 def struct_of(name: str) -> Struct:
     """Return the shape of a definition."""
     return Struct(name)
+
+
+def filled(name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the fields that are written even if missing, and no others.
+
+    Args:
+        name: The definition.
+        body: The object; one that holds what it cannot hold is returned as it is.
+    """
+    try:
+        return struct_of(name)(body, None, [])
+    except Mismatch:
+        return body
 
 
 def _reader(schema: Schema, go_type: str) -> Reader:

@@ -5,18 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.testing.requests.options import (
+    delete_options_from,
     delete_options_of,
     patch_type_of,
     write_options_of,
 )
 from aioinformer.testing.requests.queries import scope_of
-from aioinformer.testing.showing.answers import Answer, deletion, showing
+from aioinformer.testing.showing.answers import (
+    Answer,
+    deletion,
+    document,
+    showing,
+)
 from aioinformer.testing.storing.changes import Stored
+from aioinformer.testing.writing.bindings import bind
+from aioinformer.testing.writing.evictions import evict, eviction_of
 from aioinformer.testing.writing.scale import SCALE, Scales
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from aioinformer.testing.access.service_tokens import ServiceTokens
     from aioinformer.testing.requests.calls import Call
     from aioinformer.testing.requests.routes import Target
     from aioinformer.testing.requests.writes import Part, Written
@@ -26,6 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Actions", "shown_kind"]
 
+_CREATED = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
 # What a write through a subresource may change.
 _PARTS: dict[str, Part] = {"": "main", "finalize": "finalize", "status": "status"}
 
@@ -40,10 +56,12 @@ class Actions:
 
     Args:
         registry: Where objects are read and written.
+        tokens: Of service accounts.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, tokens: ServiceTokens) -> None:
         self._registry = registry
+        self._tokens = tokens
         self._scales = Scales(registry)
 
     def perform(self, call: Call, target: Target, shown: Format) -> Answer:
@@ -62,6 +80,8 @@ class Actions:
                 return showing(shown, stored)
             case "update" | "patch" if scales:
                 return self._write_scale(call, target, shown)
+            case "create" if target.subresource:
+                return self._errand(call, target)
             case "create" | "update" | "patch":
                 written = self._write(call, target)
                 code = 201 if written.created else 200
@@ -89,6 +109,23 @@ class Actions:
         return registry.patch(
             collection, namespace, name, call.patch(), options, patch_type=patch_type
         )
+
+    def _errand(self, call: Call, target: Target) -> Answer:
+        """Do what is asked by creating what nobody stores."""
+        collection, namespace, name = target.collection, target.namespace, target.name
+        options, body = write_options_of(call, "main"), call.content()
+        match target.subresource:
+            case "token":
+                got = self._tokens.answer_to(namespace, name, body, options)
+                return document(got, call, status=201)
+            case "binding":
+                bind(self._registry, collection, namespace, name, body, options)
+            case _:
+                eviction = eviction_of(namespace, name, body, options)
+                how = delete_options_from(eviction.get("deleteOptions") or {}, call)
+                evict(self._registry, collection, namespace, name, how)
+
+        return document(_CREATED, call, status=201)
 
     def _delete_all(self, call: Call, target: Target, shown: Format) -> Answer:
         collection = target.collection

@@ -82,7 +82,7 @@ class Handlers:
     ) -> None:
         self.faults = Faults()
         self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
-        self._actions = Actions(registry)
+        self._actions = Actions(registry, access.service_tokens)
         self._storage = registry.storage
         self._access = access
         self._options = options
@@ -172,15 +172,15 @@ class Handlers:
         self, call: Call, asked: Attributes, outlet: Outlet, bell: Bell
     ) -> Answer | None:
         """Let the fault that is due strike; returns what is answered instead."""
-        fault = self.faults.take(
+        strike = self.faults.take(
             asked.verb,
             asked.plural,
             namespace=asked.namespace,
             query=call.query,
             path=call.path,
         )
-        outlet.arm(fault)
-        return await preempt(fault, asked.verb, self._storage, bell)
+        outlet.arm(strike)
+        return await preempt(strike, self._storage, bell)
 
     def _user(self, call: Call, asked: Attributes) -> User:
         """Find out who asks, and let in only who may."""

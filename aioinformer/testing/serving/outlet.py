@@ -13,19 +13,20 @@ import socket
 import struct
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from aioinformer.testing.faults import Cut, End, Slow, Stall
+from aioinformer.testing.faults import Compact, Cut, End, Slow, Stall
 from aioinformer.testing.faults.distortion import Distortion
 from aioinformer.testing.refusals.statuses import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.testing.faults import Fault
+    from aioinformer.testing.faults import Strike
     from aioinformer.testing.showing.answers import Answer
     from aioinformer.testing.storing.bell import Bell
 
@@ -53,16 +54,20 @@ class Outlet(ABC):
     def __init__(self, bell: Bell) -> None:
         self.broken = False
         self._bell = bell
+        self._taken: Strike | None = None
+        self._is_watch = True
         self._fault: Cut | Stall | End | None = None
         self._left = 0
         self._bytes_per_second = math.inf
         self._distortion: Distortion | None = None
 
-    def arm(self, fault: Fault | None) -> None:
+    def arm(self, strike: Strike | None) -> None:
         """Let a fault strike this answer; those that do not concern it do nothing."""
+        self._taken = strike
+        fault = None if strike is None else strike.fault
         match fault:
-            case Slow():
-                self._bytes_per_second = fault.bytes_per_second
+            case Slow(bytes_per_second=rate):
+                self._bytes_per_second = rate
             case End(after_bytes=None):
                 self._distortion = Distortion(fault)
             case Cut() | Stall() | End():
@@ -71,6 +76,17 @@ class Outlet(ABC):
                 self._distortion = Distortion(fault)
             case _:
                 pass
+
+    def _land(self) -> None:
+        """Tell that the fault has changed something."""
+        if self._taken is not None:
+            self._taken.land()
+
+    def _land_if_expired(self, *, expired: bool) -> None:
+        """Tell that a history that was forgotten on purpose is missed."""
+        taken = self._taken
+        if expired and taken is not None and isinstance(taken.fault, Compact):
+            taken.land()
 
     @property
     def free(self) -> bool:
@@ -93,8 +109,13 @@ class Outlet(ABC):
         Cancellation:
             Leaves the answer unfinished, which breaks the connection.
         """
+        self._is_watch = False
+        self._land_if_expired(expired=answer.status == HTTPStatus.GONE)
         if self._distortion is not None:
             whole = self._distortion.whole(b"".join(answer.body))
+            if self._distortion.altered:
+                self._land()
+
             answer, self._distortion = replace(answer, body=[whole]), None
 
         pieces = iter(answer.body)
@@ -156,6 +177,7 @@ class Outlet(ABC):
         Cancellation:
             Breaks the connection.
         """
+        self._land_if_expired(expired=self._is_watch and _is_expiry(data))
         if self._distortion is not None:
             lines = self._distortion.lines(data.splitlines(keepends=True))
             await self._emit(lines)
@@ -167,8 +189,10 @@ class Outlet(ABC):
         if lines:
             await self._write(b"".join(lines))
 
-        if self._distortion is not None and self._distortion.over:
-            self.broken = True
+        if self._distortion is not None:
+            self.broken |= self._distortion.over
+            if self._distortion.altered:
+                self._land()
 
     async def _write(self, data: bytes) -> None:
         if self._fault is not None:
@@ -180,7 +204,9 @@ class Outlet(ABC):
             else:
                 self._left -= len(data)
 
-        if data and not self.broken:
+        if data and self.broken:
+            self._land()
+        elif data:
             await self._write_in_time(data)
 
     async def _write_in_time(self, data: bytes) -> None:
@@ -189,6 +215,7 @@ class Outlet(ABC):
             await self._put(data)
             return
 
+        self._land()
         size = max(1, round(rate / _SLOW_PIECES))
         for start in range(0, len(data), size):
             piece = data[start : start + size]
@@ -206,15 +233,20 @@ class Outlet(ABC):
         fault, self._fault = self._fault, None
         match fault:
             case Cut():
+                self._land()
                 await self._break_off(reset=fault.reset)
             case Stall():
+                self._land()
                 # Only the server's end or the client's leaving (a cancellation) ends
                 # one without a time.
                 seconds = math.inf if fault.seconds is None else fault.seconds
                 if not await self._bell.pause(seconds):
                     await self._break_off(reset=False)
             case End():
+                # A whole answer may be complete: that is known when more is to come.
                 self.broken = True
+                if self._is_watch:
+                    self._land()
             case _:
                 pass
 
@@ -324,6 +356,10 @@ class HTTPOutlet(Outlet):
 
     def _takes_gzip(self) -> bool:
         return "gzip" in self._request.headers.get("Accept-Encoding", "")
+
+
+def _is_expiry(data: bytes) -> bool:
+    return data.startswith(b'{"type":"ERROR"') and b'"code":410' in data
 
 
 def _headers_of(answer: Answer) -> CIMultiDict[str]:

@@ -129,8 +129,7 @@ def check_document_route(headers: Mapping[str, str], *, json_only: bool) -> None
     types = (JSON,) if json_only else _TYPES
     sent = headers.get("Content-Type") or ""
     if sent and _named(sent).isdisjoint(types):
-        message = "415: Unsupported Media Type"
-        raise statuses.failure(415, "UnsupportedMediaType", message)
+        raise statuses.unsupported_by_route()
 
     _check_named(headers.get("Accept") or "", types)
 

@@ -7,21 +7,30 @@ keys, whether list items say what they are, whether a PUT must name a version.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
+from aioinformer.model.resource import Resource
 from aioinformer.testing.schema.builtin import schema_of
+from aioinformer.testing.storing import autoscaler_versions, event_versions
+from aioinformer.testing.storing.selectable import FIELDS, NEWER_EVENTS, text_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from aioinformer.model.resource import Resource
     from aioinformer.testing.schema import Schema
+    from aioinformer.testing.storing.selectable import FieldRule
 
-__all__ = ["Kind", "ScalePaths", "built_in_kinds", "custom_kind"]
+__all__ = [
+    "SUBRESOURCE_KINDS",
+    "Kind",
+    "ScalePaths",
+    "built_in_kinds",
+    "custom_kind",
+]
 
 # Which part of an object counts its `metadata.generation` up when it changes.
 # "once": none does, it stays 1.
@@ -52,10 +61,25 @@ _CUSTOM_VERBS = (
     "watch",
 )
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
+# What is sent through a subresource, where that is no object of the kind itself.
+SUBRESOURCE_KINDS: Mapping[str, Resource] = {
+    "binding": Resource("", "v1", "bindings", "Binding"),
+    "eviction": Resource("policy", "v1", "evictions", "Eviction"),
+    "scale": Resource("autoscaling", "v1", "scales", "Scale"),
+    "token": Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest"),
+}
+# Those with one verb of their own.
+_ONE_VERB = {
+    "binding": ("create",),
+    "eviction": ("create",),
+    "finalize": ("update",),
+    "token": ("create",),
+}
 _FINAL_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 
-# A selectable field: where its value is, and what a missing one counts as.
-FieldRule = tuple[tuple[str, ...], str]
+
+def _unchanged(body: dict[str, Any]) -> dict[str, Any]:
+    return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +148,22 @@ class Kind:
     """What custom resources look like in the version in which they are kept, if that is
     another one: nothing else can be kept of them."""
 
+    stored_as: Resource | None = None
+    """In which version its objects are kept, if that is another one with other fields.
+    What is right and how it is printed is decided about that one."""
+
+    to_storage: Callable[[dict[str, Any]], dict[str, Any]] = _unchanged
+    """Makes a body of this version one of the version that is kept. Pure."""
+
+    from_storage: Callable[[dict[str, Any]], dict[str, Any]] = _unchanged
+    """Makes a body of the version that is kept one of this version. Pure."""
+
     warning: str = ""
     """What everyone who uses it is told, as its version is deprecated."""
 
     versions: tuple[str, ...] = ()
-    """All API versions in which the same objects are served; empty for the one."""
+    """All API versions of its group in which the same objects are served; empty for the
+    one. Who manages fields in another group's is forgotten."""
 
     served: bool = True
     """False for a version in which objects are only kept."""
@@ -145,6 +180,11 @@ class Kind:
         object.__setattr__(self, "list_kind", self.list_kind or f"{name}List")
 
     @property
+    def stored(self) -> Resource:
+        """In which version its objects are kept, so far as that matters to their form."""
+        return self.stored_as or self.resource
+
+    @property
     def schema(self) -> Schema | None:
         """What its objects look like; None if that is not known."""
         return schema_of(self.resource) if self.typed else self.custom_schema
@@ -153,16 +193,16 @@ class Kind:
     def subresources(self) -> dict[str, tuple[str, ...]]:
         """Those that every object has, with their verbs, in the order of discovery."""
         held = {
+            "binding": self.resource == resources.PODS,
+            "eviction": self.resource == resources.PODS,
             "finalize": self.resource == resources.NAMESPACES,
             "scale": self.scale is not None,
             "status": self.has_status,
+            "token": self.resource == resources.SERVICE_ACCOUNTS,
         }
         found = [name for name, is_held in held.items() if is_held]
         ordered = found if self.typed else found[::-1]
-        return {
-            name: ("update",) if name == "finalize" else _SUBRESOURCE_VERBS
-            for name in ordered
-        }
+        return {name: _ONE_VERB.get(name, _SUBRESOURCE_VERBS) for name in ordered}
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -184,7 +224,7 @@ class Kind:
     def field_values(self, body: Mapping[str, Any]) -> dict[str, str]:
         """Read the values of all selectable fields of an object."""
         values = {
-            name: _text_at(body, path, default)
+            name: text_at(body, path, default)
             for name, (path, default) in self.fields.items()
         }
         if self.typed and values.get("source") == "":
@@ -198,7 +238,8 @@ class Kind:
 def built_in_kinds() -> tuple[Kind, ...]:
     """Return every kind that a plain server serves: the same ones each time."""
     names = [name for name in resources.__all__ if name.isupper()]
-    return tuple(_built_in(getattr(resources, name)) for name in names)
+    found = [_built_in(getattr(resources, name)) for name in names]
+    return *found, *(_other_version(found, it) for it in _OTHER_VERSIONS)
 
 
 def custom_kind(resource: Resource) -> Kind:
@@ -227,68 +268,41 @@ def _built_in(resource: Resource) -> Kind:
         first_status=_FIRST_STATUS.get(resource),
         unconditional=resource not in _CONDITIONAL,
         created_by_update=resource in _CREATED_BY_UPDATE,
-        fields=_FIELDS.get(resource, {}),
+        fields=FIELDS.get(resource, {}),
         short_names=_SHORT_NAMES.get(resource.plural, ()),
         categories=_CATEGORIES.get(resource, ()),
         scale=ScalePaths() if resource in _SCALED else None,
+        versions=_VERSIONS.get(resource, ()),
     )
 
 
-def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
-    value: Any = body if path else None
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-
-    if value is None:
-        return default
-
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _fields(**defaults: str) -> dict[str, FieldRule]:
-    """Make rules for `spec__nodeName=""`: a field whose name is its path."""
-    paths = ((tuple(name.split("__")), default) for name, default in defaults.items())
-    return {".".join(path): (path, default) for path, default in paths}
+def _other_version(found: list[Kind], resource: Resource) -> Kind:
+    """Describe a built-in kind as it is served in one more version."""
+    stored, to_storage, from_storage = _OTHER_VERSIONS[resource]
+    kept = next(it for it in found if it.resource == stored)
+    return replace(
+        kept,
+        resource=resource,
+        stored_as=stored,
+        to_storage=to_storage,
+        from_storage=from_storage,
+        fields=FIELDS.get(resource, {}),
+    )
 
 
-_FIELDS: dict[Resource, dict[str, FieldRule]] = {
-    resources.PODS: {
-        **_fields(
-            spec__nodeName="",
-            spec__restartPolicy="Always",
-            spec__schedulerName="default-scheduler",
-            spec__serviceAccountName="",
-            spec__hostNetwork="false",
-            status__phase="",
-            status__podIP="",
-            status__nominatedNodeName="",
-        ),
-        # May be asked for, but has no value that a selector could find.
-        "status.podIPs": ((), ""),
-    },
-    resources.EVENTS: {
-        **_fields(
-            involvedObject__kind="",
-            involvedObject__namespace="",
-            involvedObject__name="",
-            involvedObject__uid="",
-            involvedObject__apiVersion="",
-            involvedObject__resourceVersion="",
-            involvedObject__fieldPath="",
-            reason="",
-            reportingComponent="",
-            type="",
-        ),
-        "source": (("source", "component"), ""),
-    },
-    resources.NAMESPACES: _fields(status__phase=""),
-    resources.NODES: _fields(spec__unschedulable="false"),
-    resources.SECRETS: _fields(type="Opaque"),
-    resources.SERVICES: _fields(spec__clusterIP="", spec__type="ClusterIP"),
-    resources.JOBS: {"status.successful": (("status", "succeeded"), "0")},
-    resources.REPLICATION_CONTROLLERS: _fields(status__replicas="0"),
+_AUTOSCALERS = Resource(
+    "autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
+)
+# Versions in which kinds are served besides: which is kept, and how to get there and back.
+_OTHER_VERSIONS = {
+    _AUTOSCALERS: (
+        resources.HORIZONTAL_POD_AUTOSCALERS,
+        autoscaler_versions.to_second,
+        autoscaler_versions.to_first,
+    ),
+    NEWER_EVENTS: (resources.EVENTS, event_versions.to_core, event_versions.from_core),
 }
-
+_VERSIONS = {resources.HORIZONTAL_POD_AUTOSCALERS: ("autoscaling/v1", "autoscaling/v2")}
 # The kinds with a status subresource, and the status that a new object is given.
 _FIRST_STATUS: dict[Resource, dict[str, Any]] = {
     resources.PODS: {"phase": "Pending"},

@@ -278,7 +278,13 @@ class Storage:
         self._collections[path] = new
         if beside is not None:
             new.begin_anew(
-                [Stored.of(kind, it.body(), it.version) for it in beside], self.version
+                [
+                    Stored.of(
+                        kind, _converted(beside.kind, kind, it.body()), it.version
+                    )
+                    for it in beside
+                ],
+                self.version,
             )
             _relate((*beside.siblings, new))
 
@@ -333,7 +339,8 @@ class Storage:
         collection.record(self.version, new.key, new)
         for sibling in collection.siblings:
             if sibling is not collection:
-                shown = Stored.of(sibling.kind, body, self.version)
+                other = _converted(collection.kind, sibling.kind, body)
+                shown = Stored.of(sibling.kind, other, self.version)
                 sibling.record(self.version, new.key, shown)
 
         self._wake()
@@ -371,7 +378,7 @@ class Storage:
             collection = self.serve(kind)
             collection.kind = kind
             collection.begin_anew(objects, self.version)
-            name = kind.resource.group, kind.resource.plural
+            name = kind.stored.group, kind.stored.plural
             related[name] = (*related.get(name, ()), collection)
 
         for collections in related.values():
@@ -398,7 +405,8 @@ class Storage:
             body["metadata"]["uid"] = make_uid()
             self.version += 1
             for sibling in collection.siblings:
-                new = Stored.of(sibling.kind, body, self.version)
+                other = _converted(collection.kind, sibling.kind, body)
+                new = Stored.of(sibling.kind, other, self.version)
                 renewed.setdefault(sibling, []).append(new)
 
         if self.version == before:
@@ -424,6 +432,11 @@ class Storage:
 def _relate(collections: tuple[Collection, ...]) -> None:
     for collection in collections:
         collection.siblings = collections
+
+
+def _converted(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of one version as it is in another version of its resource."""
+    return other.from_storage(kind.to_storage(body))
 
 
 def _path_of(resource: Resource) -> tuple[str, str, str]:

@@ -126,7 +126,7 @@ def with_finalizers(
     given = list(body["metadata"].get("finalizers") or ())
     policy = options.propagation or _policy_of(kind, given)
     wanted = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
-    if kind.resource == resources.EVENTS:
+    if kind.stored == resources.EVENTS:
         wanted = []  # They never have dependents, whatever is asked.
 
     kept = [it for it in given if it not in {_ORPHAN, _FOREGROUND}]

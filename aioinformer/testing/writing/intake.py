@@ -13,7 +13,7 @@ import orjson
 from aioinformer.errors import ApiError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing.refusals import statuses
-from aioinformer.testing.refusals.go_words import go_text
+from aioinformer.testing.refusals.go_words import go_text, restored_wrongly
 from aioinformer.testing.refusals.problems import Problem
 from aioinformer.testing.refusals.statuses import quoted
 from aioinformer.testing.schema import Schema
@@ -98,7 +98,11 @@ def received_patched(
         why = exc.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[
             2
         ]
-        raise _patch_refused(shown, why or exc.message) from exc
+        why = why or exc.message
+        if patch_type == "strategic":
+            why = restored_wrongly(why)
+
+        raise _patch_refused(shown, why) from exc
 
 
 def _conformed(

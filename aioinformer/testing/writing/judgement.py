@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing.definitions.checks import problems_of as definition_problems
+from aioinformer.testing.refusals.go_words import go_text, go_type
 from aioinformer.testing.refusals.names import STANDARD_FINALIZERS
-from aioinformer.testing.refusals.problems import refusal
+from aioinformer.testing.refusals.problems import Problem, refusal
 from aioinformer.testing.schema import builtin_checks
 from aioinformer.testing.schema.checks import problems_of
+from aioinformer.testing.schema.event_checks import event_problems
 from aioinformer.testing.writing.validation import (
     creation_problems,
     type_problems,
@@ -21,14 +23,14 @@ from aioinformer.testing.writing.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from aioinformer.testing.refusals.problems import Problem
     from aioinformer.testing.requests.writes import WriteOptions
     from aioinformer.testing.storing.kinds import Kind
 
 __all__ = ["check_created", "check_updated"]
 
+_INT32_MAX = 2**31 - 1
 _FINALIZER_WARNING = (
     'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
     "accidental conflicts with other finalizer writers"
@@ -96,16 +98,50 @@ def _problems_of_type(
     """
     new = dict(body)
     if kind.typed:
-        if old is None:
-            return [*builtin_checks.check_created(kind.resource, new)]
-
-        return [*builtin_checks.check_updated(kind.resource, dict(old), new)]
+        before = None if old is None else kind.to_storage(dict(old))
+        return _problems_of_stored(kind, kind.to_storage(new), before)
 
     found: list[Problem] = [*type_problems(kind, body)]
     if kind.schema is not None:
         found += problems_of(kind.schema, new, None if old is None else dict(old))
 
-    return found
+    return [*found, *_problems_of_scale(kind, body)]
+
+
+def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
+    """Find what keeps a custom resource from telling how many replicas it wants."""
+    if kind.scale is None:
+        return
+
+    value: Any = body
+    for part in kind.scale.replicas:
+        value = value.get(part) if isinstance(value, dict) else None
+
+    path = "." + ".".join(kind.scale.replicas)
+    if value is None:
+        return
+
+    if isinstance(value, bool) or not isinstance(value, int):
+        why = f"{path} accessor error: {go_text(value)} is of the type "
+        yield Problem.invalid(path, 0, f"{why}{go_type(value)}, expected int64")
+    elif value < 0:
+        yield Problem.invalid(path, value, "should be a non-negative integer")
+    elif value > _INT32_MAX:
+        why = f"should be less than or equal to {_INT32_MAX}"
+        yield Problem.invalid(path, value, why)
+
+
+def _problems_of_stored(
+    kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
+) -> list[Problem]:
+    """Find what a built-in kind does not allow, in the version in which it is kept."""
+    if old is None:
+        found = [*builtin_checks.check_created(kind.stored, new)]
+    else:
+        found = [*builtin_checks.check_updated(kind.stored, old, new)]
+
+    is_newer_event = kind.stored.group != kind.resource.group
+    return [*event_problems(new, old)] if is_newer_event else found
 
 
 def _warn_of_finalizers(

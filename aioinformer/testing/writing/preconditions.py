@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_applied",
+    "check_bound",
     "check_deletion",
     "check_new",
     "check_served",
@@ -71,15 +72,20 @@ def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
     """
     uid = metadata.get("uid") or stored.uid
     if uid != stored.uid:
-        resource = kind.resource
-        place = _STORED_AS.get(resource, resource.plural)
-        if not kind.typed:
-            place = f"{resource.group}/{resource.plural}"
+        raise _other_object(kind, stored, _failed("UID", uid, stored.uid))
 
-        why = "StorageError: invalid object, Code: 4, "
-        why += f"Key: /registry/{place}/{stored.key}, ResourceVersion: 0, "
-        why += f"AdditionalErrorMsg: {_failed('UID', uid, stored.uid)}"
-        raise statuses.conflict(resource, stored.name, why)
+
+def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+    """Check that what is about an object means the one that is stored, as it is.
+
+    Raises:
+        ApiError: 409, if it states another uid or version.
+    """
+    check_uid(kind, stored, metadata)
+    wanted, found = metadata.get("resourceVersion") or "", str(stored.version)
+    if wanted not in {"", found}:
+        failed = _failed("ResourceVersion", wanted, found)
+        raise _other_object(kind, stored, failed)
 
 
 def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
@@ -151,6 +157,18 @@ def check_applied(
     elif uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing "
         raise statuses.conflict(kind.resource, name, f"{why}object was found")
+
+
+def _other_object(kind: Kind, stored: Stored, failed: str) -> ApiError:
+    resource = kind.resource
+    place = _STORED_AS.get(resource, resource.plural)
+    if not kind.typed:
+        place = f"{resource.group}/{resource.plural}"
+
+    why = "StorageError: invalid object, Code: 4, "
+    why += f"Key: /registry/{place}/{stored.key}, ResourceVersion: 0, "
+    why += f"AdditionalErrorMsg: {failed}"
+    return statuses.conflict(resource, stored.name, why)
 
 
 def _failed(what: str, wanted: str, found: str) -> str:

@@ -70,7 +70,8 @@ class Registry:
         self.storage = storage
         self._auto_namespaces = auto_namespaces
         for kind in built_in_kinds():
-            storage.serve(kind)
+            beside = storage.collection(kind.stored_as) if kind.stored_as else None
+            storage.serve(kind, beside=beside)
 
         self._namespaces = Namespaces(storage)
         self._removal = Removal(storage, self._namespaces, self._changed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.resource import Resource
 from aioinformer.testing.patching.managed_fields import tracked
 from aioinformer.testing.patching.patches import applied_object, decoded_patch, patched
 from aioinformer.testing.patching.scale_fields import (
@@ -19,7 +18,7 @@ from aioinformer.testing.patching.scale_fields import (
 from aioinformer.testing.patching.server_side import apply
 from aioinformer.testing.refusals import statuses
 from aioinformer.testing.refusals.problems import Problem, refusal
-from aioinformer.testing.storing.kinds import Kind
+from aioinformer.testing.storing.kinds import SUBRESOURCE_KINDS, Kind
 from aioinformer.testing.writing import preconditions, validation
 from aioinformer.testing.writing.completion import timestamp
 from aioinformer.testing.writing.intake import received, received_patched
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Scales", "scale_of", "selector_text"]
 
-SCALE = Kind(resource=Resource("autoscaling", "v1", "scales", "Scale"))
+SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
 
 # What a Scale tells of its owner's metadata.
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -235,15 +234,10 @@ def _term(rule: Mapping[str, Any]) -> str:
 
 
 def _check(kind: Kind, name: str, replicas: int) -> None:
-    if replicas >= 0:
-        return
-
-    if kind.typed:
+    """Refuse what no built-in kind takes; a custom object is checked as a whole."""
+    if replicas < 0 and kind.typed:
         why = "must be greater than or equal to 0"
         raise refusal(SCALE, name, [Problem.invalid("spec.replicas", replicas, why)])
-
-    where, why = _dotted(_paths(kind).replicas), "should be a non-negative integer"
-    raise refusal(kind, name, [Problem.invalid(where, replicas, why)])
 
 
 def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:

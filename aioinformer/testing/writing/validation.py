@@ -225,13 +225,13 @@ def creation_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
     prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
     found = [
         Problem.invalid("metadata.generateName", prefix, why)
-        for why in names.name_problems(kind.resource, prefix, prefix=True)
+        for why in names.name_problems(kind.stored, prefix, prefix=True)
         if prefix
     ]
     if name:
         found += [
             Problem.invalid("metadata.name", name, why)
-            for why in names.name_problems(kind.resource, name)
+            for why in names.name_problems(kind.stored, name)
         ]
     else:
         why = "Required value: name or generateName is required"
@@ -358,7 +358,7 @@ def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
 
 def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
     """Say which finalizers of a built-in kind should have a domain."""
-    if not kind.typed or kind.resource in _ANY_FINALIZERS:
+    if not kind.typed or kind.stored in _ANY_FINALIZERS:
         return []
 
     why = "name is neither a standard finalizer name nor is it fully qualified"

@@ -1,0 +1,97 @@
+"""What is not there: subresources that others play, and patches of no known type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from api_calls import WIDGETS_GROUP, ask
+
+if TYPE_CHECKING:
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+
+@pytest.mark.parametrize(
+    ("method", "subresource"),
+    [
+        ("GET", "pods/nope/log"),
+        ("POST", "pods/nope/exec"),
+        ("GET", "pods/nope/attach"),
+        ("POST", "pods/nope/portforward"),
+        ("DELETE", "pods/nope/proxy"),
+        ("GET", "services/nope/proxy/some/path"),
+        ("GET", "pods/nope/ephemeralcontainers"),
+        ("GET", "pods/nope/resize"),
+    ],
+)
+async def test_a_missing_object_is_named(
+    target: ServerUnderTest, http: aiohttp.ClientSession, method: str, subresource: str
+) -> None:
+    plural, _, rest = subresource.partition("/")
+
+    code, answer = await ask(http, method, f"{target.path(plural)}/{rest}", {})
+
+    assert (code, answer["message"]) == (404, f'{plural} "nope" not found')
+    assert answer["details"] == {"name": "nope", "kind": plural}
+
+
+async def test_a_missing_custom_object_is_named_whatever_is_asked_of_it(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = f"{target.path('widgets', WIDGETS_GROUP)}/nope/anything"
+
+    code, answer = await ask(http, "GET", path)
+
+    assert (code, answer["message"]) == (404, 'widgets.example.com "nope" not found')
+
+
+@pytest.mark.parametrize(
+    ("method", "subresource", "code"),
+    [
+        ("GET", "pods/nope/anything", 404),
+        ("GET", "pods/nope/log/more", 404),
+        ("GET", "configmaps/nope/status", 404),
+        ("DELETE", "pods/nope/log", 405),
+        ("DELETE", "pods/nope/status", 405),
+    ],
+)
+async def test_nothing_is_named_where_nothing_could_be(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    method: str,
+    subresource: str,
+    code: int,
+) -> None:
+    plural, _, rest = subresource.partition("/")
+
+    got, answer = await ask(http, method, f"{target.path(plural)}/{rest}")
+
+    assert (got, answer["details"]) == (code, {})
+
+
+@pytest.mark.parametrize("name", ["nope", "nope/status"])
+@pytest.mark.parametrize("media", ["application/json", "text/plain"])
+async def test_a_patch_of_no_known_type_is_refused_by_the_route(
+    target: ServerUnderTest, http: aiohttp.ClientSession, name: str, media: str
+) -> None:
+    path = f"{target.path('pods')}/{name}"
+
+    code, answer = await ask(http, "PATCH", path, {}, content_type=media)
+
+    assert (code, answer["message"]) == (415, "415: Unsupported Media Type")
+    assert (answer["reason"], answer["details"]) == ("UnsupportedMediaType", {})
+
+
+async def test_a_patch_of_a_custom_object_is_told_which_types_there_are(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = f"{target.path('widgets', WIDGETS_GROUP)}/nope"
+
+    code, answer = await ask(http, "PATCH", path, {})
+
+    assert code == 415
+    assert answer["message"].endswith(
+        "application/json-patch+json, application/merge-patch+json, "
+        "application/apply-patch+yaml"
+    )

@@ -1,0 +1,335 @@
+"""What tests hand over is checked at once: one line that names it and what is right."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer.errors import ApiError, Invalid, OptionsError, TransportError
+from aioinformer.model import KubeObject
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import NODES, PODS
+from aioinformer.testing import APIServer, FakeListerWatcher, User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+WEB: dict[str, Any] = {"metadata": {"name": "web"}}
+NAN = math.nan
+CYCLE: dict[str, Any] = {}
+CYCLE["again"] = CYCLE
+
+
+@pytest.fixture
+def server() -> APIServer:
+    made = APIServer()
+    made.create(PODS, WEB)
+    return made
+
+
+def refusal_of(call: Callable[[], object]) -> str:
+    with pytest.raises(OptionsError) as raised:
+        call()
+
+    text = str(raised.value)
+    assert "\n" not in text
+    return text
+
+
+# ---------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"resources": WIDGETS}, "resources is a list of Resources, not Resource("),
+        ({"resources": "pods"}, "resources is a list of Resources, not 'pods'"),
+        ({"resources": None}, "resources is a list of Resources, not None"),
+        ({"resources": ["pods"]}, "each of resources is a Resource, such as "),
+        ({"history": "10"}, "history is a whole number of 0 or more, not '10'"),
+        ({"history": 1.5}, "history is a whole number of 0 or more, not 1.5"),
+        ({"history": True}, "history is a whole number of 0 or more, not True"),
+        ({"history": -1}, "history is a whole number of 0 or more, not -1"),
+        ({"users": ["a"]}, "users maps tokens to users, such as "),
+        ({"users": {"a": 5}}, "each of users is a User, or a name, which is a text"),
+        ({"users": {"a": ""}}, "each of users is a User, or a name, which is a text"),
+        ({"users": {"": "x"}}, "a token of users is a text of ASCII letters, "),
+        ({"users": {"a": "x"}, "token": "a"}, "token is given twice"),
+        ({"token": ""}, "token is a text of ASCII letters, "),
+        ({"token": 5}, "token is a text of ASCII letters, "),
+        ({"token": "a\nb"}, "token is a text of ASCII letters, "),
+        ({"token": "a b"}, "token is a text of ASCII letters, "),
+        ({"port": -1}, "port is a whole number from 0 to 65535, not -1"),
+        ({"port": 70000}, "port is a whole number from 0 to 65535, not 70000"),
+        ({"port": "8"}, "port is a whole number from 0 to 65535, not '8'"),
+        ({"bookmark_seconds": 0}, "bookmark_seconds is a number of seconds, more than"),
+        ({"bookmark_seconds": NAN}, "bookmark_seconds is a number of seconds, more"),
+        ({"watch_seconds": NAN}, "watch_seconds is a number of seconds, more than 0"),
+        ({"watch_seconds": "5"}, "watch_seconds is a number of seconds, more than 0"),
+        ({"fresh_seconds": NAN}, "fresh_seconds is a number of seconds, 0 or more"),
+        ({"fresh_seconds": -1}, "fresh_seconds is a number of seconds, 0 or more"),
+        ({"auto_namespaces": "yes"}, "auto_namespaces is True or False, not 'yes'"),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_is_named(
+    options: dict[str, Any], message: str
+) -> None:
+    assert refusal_of(lambda: APIServer(**options)).startswith(message)
+
+
+def test_least_and_most_are_accepted() -> None:
+    server = APIServer(
+        resources=iter([WIDGETS]),
+        history=0,
+        users={"a": "alice"},
+        token="!~",
+        port=65535,
+        fresh_seconds=0,
+        bookmark_seconds=1,
+    )
+
+    assert server.objects(WIDGETS) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "message"),
+    [
+        (Resource("example.com", "v1", "widgets"), "widgets.example.com names no kind"),
+        (Resource("example", "v1", "widgets", "Widget"), "is a domain such as 'exam"),
+        (Resource("", "v1", "widgets", "Widget"), "is a domain such as 'example.com'"),
+    ],
+)
+def test_what_no_definition_can_be_made_of_is_told_in_a_few_words(
+    resource: Resource, message: str
+) -> None:
+    text = refusal_of(lambda: APIServer(resources=[resource]))
+
+    assert message in text
+    assert "CustomResourceDefinition" not in text
+
+
+def test_a_built_in_kind_is_served_already() -> None:
+    APIServer(resources=[PODS, NODES])
+
+
+@pytest.mark.parametrize("token", ["", "a b", "user"])
+def test_a_token_cannot_become_what_it_could_not_be(token: str) -> None:
+    server = APIServer(token="first", users={"user": "alice"})
+
+    refusal_of(lambda: setattr(server, "token", token))
+    assert server.token == "first"
+
+
+@pytest.mark.parametrize("groups", ["support", ("",), (5,), None, {"support"}])
+def test_groups_are_a_tuple_of_texts(groups: Any) -> None:
+    text = refusal_of(lambda: User("bob", groups))
+
+    assert text.startswith("the groups of a User are a tuple such as ('support',), not")
+
+
+def test_groups_may_be_written_as_a_list() -> None:
+    given: Any = ["support"]
+
+    assert User("bob", given) == User("bob", ("support",))
+
+
+def test_the_name_of_a_user_is_a_text() -> None:
+    name: Any = 5
+
+    assert "the name of a User is a text, not 5" in refusal_of(lambda: User(name))
+
+
+# ---------------------------------------------------------------- arranging
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x", "is a dictionary, not 'x'"),
+        (None, "is a dictionary, not None"),
+        ([], "is a dictionary, not []"),
+        (
+            {**WEB, "spec": {"at": [datetime.date(2026, 1, 2)]}},
+            "spec.at[0] is datetime",
+        ),
+        ({**WEB, "spec": {"x": NAN}}, "spec.x is nan"),
+        ({**WEB, "spec": {"x": {1, 2}}}, "spec.x is {1, 2}"),
+        ({**WEB, "spec": {"x": 2**70}}, "spec.x is 1180591620717411303424"),
+        ({"spec": {5: 1}}, "the key 5 in spec is no text"),
+        ({5: 1}, "the key 5 is no text"),
+        ({**WEB, "spec": "\ud800"}, "spec is '\\ud800'"),
+        ({**WEB, "spec": CYCLE}, "is nested too deeply"),
+    ],
+    ids=lambda it: it if isinstance(it, str) else "",
+)
+def test_a_body_is_what_json_can_hold(
+    server: APIServer, body: Any, message: str
+) -> None:
+    source = FakeListerWatcher()
+    before = server.resource_version
+
+    for call in (
+        lambda: server.create(PODS, body),
+        lambda: server.update(PODS, body),
+        lambda: server.patch(PODS, "web", body),
+        lambda: source.add(body),
+        lambda: source.modify(body),
+        lambda: source.delete(body),
+    ):
+        assert message in refusal_of(call)
+
+    assert server.resource_version == before
+
+
+def test_a_time_is_to_be_written_as_text(server: APIServer) -> None:
+    body = {"spec": {"at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)}}
+
+    assert "write times as text" in refusal_of(lambda: server.patch(PODS, "web", body))
+
+
+class Phase(StrEnum):
+    RUNNING = "Running"
+
+
+def test_a_body_may_be_of_whatever_mappings_and_sequences(server: APIServer) -> None:
+    seen = KubeObject.of(server.get(PODS, "web"))
+    spec = {"nodeName": None, "priority": 5, "x": (1.5, True), "of": seen["metadata"]}
+
+    server.update(PODS, seen)
+    got = server.patch(PODS, "web", {"spec": spec, "status": {"phase": Phase.RUNNING}})
+
+    assert got["spec"] == {"priority": 5, "x": [1.5, True], "of": seen["metadata"]}
+    assert got["status"] == {"phase": "Running"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field"),
+    [
+        ("x", "metadata"),
+        ({"name": 1}, "name"),
+        ({"name": "web", "labels": 1}, "labels"),
+    ],
+)
+def test_metadata_is_refused_as_a_client_would_hear_it(
+    server: APIServer, metadata: Any, field: str
+) -> None:
+    body = {"metadata": metadata}
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: server.create(PODS, body),
+        lambda: server.update(PODS, body),
+        lambda: server.patch(PODS, "web", body),
+    )
+    for call in calls:
+        with pytest.raises(Invalid, match=f"400 .*cannot unmarshal .*{field} of type"):
+            call()
+
+
+def test_a_replacement_must_say_of_what(server: APIServer) -> None:
+    assert "no metadata.name" in refusal_of(lambda: server.update(PODS, {"spec": {}}))
+
+
+def test_a_resource_is_no_text(server: APIServer) -> None:
+    pods: Any = "pods"
+
+    for call in (
+        lambda: server.create(pods, WEB),
+        lambda: server.update(pods, WEB),
+        lambda: server.patch(pods, "web", {}),
+        lambda: server.delete(pods, "web"),
+        lambda: server.get(pods, "web"),
+        lambda: server.objects(pods),
+        lambda: server.register(pods),
+        lambda: server.unregister(pods),
+        lambda: FakeListerWatcher(resource=pods),
+    ):
+        text = refusal_of(call)
+        assert "is a Resource, such as aioinformer.model.resources.PODS, not" in text
+
+
+@pytest.mark.parametrize("name", [1, None, ""])
+def test_a_name_is_a_text(server: APIServer, name: Any) -> None:
+    for call in (
+        lambda: server.get(PODS, name),
+        lambda: server.delete(PODS, name),
+        lambda: server.patch(PODS, name, {}),
+    ):
+        assert "the name of one of pods is a text" in refusal_of(call)
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace", "message"),
+    [
+        (NODES, "shop", "nodes is cluster-scoped and has no namespaces"),
+        (PODS, None, "a namespace is a text, not None"),
+        (PODS, 5, "a namespace is a text, not 5"),
+    ],
+)
+def test_a_namespace_is_one_of_a_kind_that_has_them(
+    server: APIServer, resource: Resource, namespace: Any, message: str
+) -> None:
+    for call in (
+        lambda: server.create(resource, WEB, namespace=namespace),
+        lambda: server.get(resource, "web", namespace=namespace),
+        lambda: server.patch(resource, "web", {}, namespace=namespace),
+        lambda: server.delete(resource, "web", namespace=namespace),
+        lambda: server.objects(resource, namespace=namespace),
+    ):
+        assert refusal_of(call) == message
+
+
+def test_what_is_arranged_may_be_old(server: APIServer) -> None:
+    time = "2020-01-02T03:04:05Z"
+    made = server.create(PODS, {"metadata": {"name": "a", "creationTimestamp": time}})
+
+    assert made["metadata"]["creationTimestamp"] == time
+
+
+async def test_a_restart_goes_back_to_what_is_a_snapshot(server: APIServer) -> None:
+    for name, options in {
+        "snapshot": {"snapshot": "x"},
+        "new_history": {"new_history": "x"},
+    }.items():
+        given: Any = options
+        with pytest.raises(OptionsError, match=f"^{name} is .*, not 'x'"):
+            await server.restart(**given)
+
+    assert "stopped" in repr(server)
+
+
+# ---------------------------------------------------------------- the fake source
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda it: it.refuse("x"),
+            "error is an ApiError or a TransportError, not 'x'",
+        ),
+        (lambda it: it.refuse(ValueError()), "not ValueError()"),
+        (
+            lambda it: it.refuse(ApiError),
+            "error is an ApiError or a TransportError, not",
+        ),
+        (lambda it: it.refuse(ApiError("no"), times=0), "times is a whole number of 1"),
+        (lambda it: it.refuse(TransportError("no"), times="2"), "times is a whole "),
+        (lambda it: it.error(ValueError()), "error is an ApiError, not ValueError()"),
+        (lambda it: it.add({"metadata": "x"}), "metadata is a dictionary, not 'x'"),
+        (lambda it: it.add({"metadata": {"name": 1}}), "metadata.name is a text"),
+        (lambda it: it.add({}), "metadata.name is a text that is not empty, not None"),
+        (
+            lambda it: it.add({"metadata": {"name": "a", "namespace": 1}}),
+            "metadata.namespace is a text",
+        ),
+    ],
+)
+def test_the_fake_source_refuses_what_cannot_be(
+    call: Callable[[FakeListerWatcher], object], message: str
+) -> None:
+    assert message in refusal_of(lambda: call(FakeListerWatcher()))

@@ -1,0 +1,148 @@
+"""`APIServer.until()`: a test waits for what the program does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from api_calls import PODS_PATH, named
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def later(seconds: float, call: Callable[[], object]) -> None:
+    """Let something happen in a while; time is virtual."""
+    asyncio.get_running_loop().call_later(seconds, call)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_returns_what_the_condition_found_already() -> None:
+    server, start = APIServer(), now()
+    server.create(PODS, named("web"))
+
+    pods = await server.until(lambda: server.objects(PODS))
+
+    assert [pod["metadata"]["name"] for pod in pods] == ["web"]
+    assert now() == start
+
+
+async def test_wakes_at_the_write_that_is_waited_for() -> None:
+    server, start = APIServer(), now()
+    later(2.02, lambda: server.create(PODS, named("web")))
+    later(1.01, lambda: server.create(CONFIG_MAPS, named("settings")))
+
+    await server.until(lambda: server.objects(PODS))
+
+    # Between two looks: it was the write that woke it.
+    assert now() - start == pytest.approx(2.02, abs=0.002)
+
+
+async def test_what_is_not_there_is_waited_for() -> None:
+    server = APIServer()
+    later(1, lambda: server.create(CONFIG_MAPS, named("settings")))
+    later(2, lambda: server.patch(CONFIG_MAPS, "settings", {"data": {"a": "1"}}))
+
+    # NotFound before the first of them, KeyError before the second.
+    found = await server.until(lambda: server.get(CONFIG_MAPS, "settings")["data"])
+
+    assert found == {"a": "1"}
+
+
+async def test_a_request_is_noticed_though_it_writes_nothing() -> None:
+    async with APIServer() as server, aiohttp.ClientSession(server.url) as http:
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(server.until(lambda: len(server.requests)))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            async with http.get(PODS_PATH):
+                pass
+
+        assert waiting.result() == 1
+
+
+async def test_what_the_test_itself_notes_down_is_noticed() -> None:
+    server, record = APIServer(), list[str]()
+    later(3, lambda: record.append("done"))
+
+    assert await server.until(lambda: record) == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        pytest.param("data", "at last: {}", id="false"),
+        pytest.param("nothing", "at last: KeyError: 'nothing'", id="missing"),
+    ],
+)
+async def test_gives_up_in_time_and_says_what_there_was(
+    path: str, message: str
+) -> None:
+    server, start = APIServer(), now()
+    server.create(CONFIG_MAPS, named("settings", data={}))
+
+    with pytest.raises(TimeoutError) as raised:
+        await server.until(lambda: server.get(CONFIG_MAPS, "settings")[path], timeout=7)
+
+    assert str(raised.value) == f"not within 7 s; {message}"
+    assert now() - start == pytest.approx(7, abs=0.002)
+
+
+async def test_names_what_does_not_exist() -> None:
+    server = APIServer()
+
+    with pytest.raises(TimeoutError, match=r'NotFound: .*pods "web" not found'):
+        await server.until(lambda: server.get(PODS, "web"), timeout=0)
+
+
+async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
+    server, start = APIServer(), now()
+
+    with pytest.raises(ZeroDivisionError):
+        await server.until(lambda: 1 / 0)
+
+    assert now() == start
+
+
+async def test_a_coroutine_function_is_no_condition() -> None:
+    server = APIServer()
+
+    async def condition() -> bool:
+        return False
+
+    with pytest.raises(OptionsError, match="a coroutine function; use a plain one"):
+        await server.until(condition)  # type: ignore[unused-coroutine]
+
+
+@pytest.mark.parametrize("end", ["found", "cancelled"])
+async def test_leaves_nothing_behind(end: str) -> None:
+    server = APIServer()
+    looks = list[float]()
+
+    def condition() -> bool:
+        looks.append(now())
+        return bool(server.objects(PODS))
+
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(server.until(condition))
+        await asyncio.sleep(1)
+        if end == "cancelled":
+            waiting.cancel()
+        else:
+            server.create(PODS, named("web"))
+
+    seen = len(looks)
+    server.create(PODS, named("later"))
+    await asyncio.sleep(1)
+
+    assert len(looks) == seen
+    assert waiting.cancelled() == (end == "cancelled")
