@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from api_calls import ask, named, patch
@@ -93,3 +94,9 @@ def owned(body: dict[str, Any]) -> dict[str, Any]:
         found[name] = entry["fieldsV1"]
 
     return found
+
+
+def same_time(one: str, other: str) -> bool:
+    """Say whether two times are of one write, in which a second may have begun."""
+    between = datetime.fromisoformat(one) - datetime.fromisoformat(other)
+    return abs(between) <= timedelta(seconds=1)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, named, widget
-from apply_calls import applied, apply, changed, config_map, deployment, made, owned
+from apply_calls import (
+    applied,
+    apply,
+    changed,
+    config_map,
+    deployment,
+    made,
+    owned,
+    same_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -110,7 +119,7 @@ async def test_apply_makes_what_does_not_exist(
     (entry,) = found["metadata"]["managedFields"]
     assert code == 201
     assert found["data"] == {"x": "1"}
-    assert entry["time"] == found["metadata"]["creationTimestamp"]
+    assert same_time(entry["time"], found["metadata"]["creationTimestamp"])
     assert owned(found) == {"one!": {"f:data": {"f:x": {}}}}
 
 

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, named, widget
-from apply_calls import applied, changed, config_map, deployment, made, owned
+from apply_calls import (
+    applied,
+    changed,
+    config_map,
+    deployment,
+    made,
+    owned,
+    same_time,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -35,7 +43,7 @@ async def test_a_creator_owns_what_it_sets(
     found = await made(http, maps, body)
 
     (entry,) = found["metadata"]["managedFields"]
-    assert entry.pop("time") == found["metadata"]["creationTimestamp"]
+    assert same_time(entry.pop("time"), found["metadata"]["creationTimestamp"])
     assert entry == {
         "manager": "maker",
         "operation": "Update",
