@@ -25,6 +25,7 @@ EXTRAS = [
     "authorization.k8s.io/v1/SelfSubjectAccessReview",
     "authorization.k8s.io/v1/SelfSubjectRulesReview",
     "authorization.k8s.io/v1/SubjectAccessReview",
+    "autoscaling/v1/HorizontalPodAutoscaler",
     "autoscaling/v1/Scale",
     "events.k8s.io/v1/Event",
     "policy/v1/Eviction",

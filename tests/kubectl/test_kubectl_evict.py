@@ -10,6 +10,7 @@ from kubectl_objects import DEPLOYMENT
 if TYPE_CHECKING:
     from kubectl_pair import Pair
 
+pytest_plugins = ["kubectl_pair"]
 pytestmark = pytest.mark.e2e
 
 
