@@ -1,7 +1,8 @@
 """The API server: a Kubernetes API over real HTTP on the loopback interface.
 
-It has no controllers, no garbage collector, no scheduler and no kubelets: what is
-written stays as it is written. What it does answer, it answers as a kube-apiserver.
+It has no controllers, no garbage collector and no scheduler; of the rest of a cluster it
+plays only those who end a deleted pod, and empty a deleted namespace. What it does answer,
+it answers as a kube-apiserver.
 """
 
 from __future__ import annotations
