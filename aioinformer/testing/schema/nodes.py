@@ -75,14 +75,6 @@ class Schema:
         )
 
     @cached_property
-    def keeps_unknown(self) -> bool:
-        """Fields without a schema are kept; elsewhere they are pruned."""
-        return bool(
-            self._text.get("x-kubernetes-preserve-unknown-fields")
-            or (self.type in {"", "object"} and not self._describes_fields)
-        )
-
-    @cached_property
     def embedded(self) -> bool:
         """The value is an object of Kubernetes itself, with a kind and metadata."""
         return bool(self._text.get("x-kubernetes-embedded-resource"))
@@ -96,12 +88,6 @@ class Schema:
     def default(self) -> Any:
         """What a missing value becomes; `msgspec.UNSET` if it stays missing."""
         return self._text.get("default", msgspec.UNSET)
-
-    @property
-    def _describes_fields(self) -> bool:
-        return bool(self.text_of("properties")) or (
-            self._text.get("additionalProperties") not in (None, True)
-        )
 
     # ---------------------------------------------------------------- its children
 

@@ -17,7 +17,6 @@ from aioinformer.testing.storing.kinds import SUBRESOURCE_KINDS, Kind
 from aioinformer.testing.writing import preconditions, validation
 from aioinformer.testing.writing.completion import timestamp
 from aioinformer.testing.writing.intake import received
-from aioinformer.testing.writing.scale import selector_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,7 +106,7 @@ def _selects(budget: Stored, pod: Stored) -> bool:
     if selector is None or budget.namespace != pod.namespace:
         return False
 
-    return LabelSelector.parse(selector_text(selector)).matches(pod.labels)
+    return LabelSelector.of(selector).matches(pod.labels)
 
 
 def _may_go_anyway(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing.definitions.checks import problems_of as definition_problems
+from aioinformer.testing.printing import cells
 from aioinformer.testing.refusals.go_words import go_text, go_type
 from aioinformer.testing.refusals.names import STANDARD_FINALIZERS
 from aioinformer.testing.refusals.problems import Problem, refusal
@@ -113,10 +114,7 @@ def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]
     if kind.scale is None:
         return
 
-    value: Any = body
-    for part in kind.scale.replicas:
-        value = value.get(part) if isinstance(value, dict) else None
-
+    value = cells.at(body, *kind.scale.replicas)
     path = "." + ".".join(kind.scale.replicas)
     if value is None:
         return

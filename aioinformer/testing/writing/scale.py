@@ -16,6 +16,7 @@ from aioinformer.testing.patching.scale_fields import (
     to_scale,
 )
 from aioinformer.testing.patching.server_side import apply
+from aioinformer.testing.printing import cells
 from aioinformer.testing.refusals import statuses
 from aioinformer.testing.refusals.problems import Problem, refusal
 from aioinformer.testing.storing.kinds import SUBRESOURCE_KINDS, Kind
@@ -60,7 +61,7 @@ class Scales:
         kind = collection.kind
         owner = self._registry.require(collection, namespace, name).body()
         path = _paths(kind).replicas
-        if not kind.typed and _value_at(owner, path) is None:
+        if not kind.typed and cells.at(owner, *path) is None:
             why = f'the spec replicas field "{_dotted(path)}" does not exist'
             causes = {"causes": [{"message": why}]}
             message = f"Internal error occurred: {why}"
@@ -187,9 +188,9 @@ def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
         owner: The object.
     """
     paths, metadata = _paths(kind), owner["metadata"]
-    replicas = _value_at(owner, paths.replicas)
-    status: dict[str, Any] = {"replicas": _value_at(owner, paths.current) or 0}
-    selector = _value_at(owner, paths.selector) if paths.selector else None
+    replicas = cells.at(owner, *paths.replicas)
+    status: dict[str, Any] = {"replicas": cells.at(owner, *paths.current) or 0}
+    selector = cells.at(owner, *paths.selector) if paths.selector else None
     if selector:
         status["selector"] = selector_text(selector)
 
@@ -212,25 +213,7 @@ def selector_text(selector: object) -> str:
         return str(selector)
 
     known = selector.keys() & {"matchLabels", "matchExpressions"}
-    labels = selector.get("matchLabels") or {} if known else selector
-    terms = [(key, f"{key}={value}") for key, value in labels.items()]
-    rules = selector.get("matchExpressions") or () if known else ()
-    terms += [(rule["key"], _term(rule)) for rule in rules]
-    return ",".join(text for _, text in sorted(terms, key=lambda it: it[0]))
-
-
-def _term(rule: Mapping[str, Any]) -> str:
-    """Write one expression of a selector."""
-    key, values = str(rule["key"]), ",".join(sorted(rule.get("values") or ()))
-    match rule["operator"]:
-        case "In":
-            return f"{key} in ({values})"
-        case "NotIn":
-            return f"{key} notin ({values})"
-        case "DoesNotExist":
-            return f"!{key}"
-        case _:
-            return key
+    return cells.selector_text(selector if known else {"matchLabels": selector})
 
 
 def _check(kind: Kind, name: str, replicas: int) -> None:
@@ -286,14 +269,6 @@ def _paths(kind: Kind) -> ScalePaths:
 
 def _dotted(path: Sequence[str]) -> str:
     return "".join(f".{part}" for part in path)
-
-
-def _value_at(body: Mapping[str, Any], path: Sequence[str]) -> Any:
-    value: Any = body
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-
-    return value
 
 
 def _put_at(
