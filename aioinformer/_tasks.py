@@ -11,14 +11,23 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aioinformer.errors import AioInformerError, OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Bell", "Supervisor", "finish", "leaf_of", "together"]
+__all__ = [
+    "Bell",
+    "Held",
+    "Supervisor",
+    "cancel_and_wait",
+    "finish",
+    "leaf_of",
+    "together",
+]
 
 T = TypeVar("T")
 
@@ -78,6 +87,18 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
     return task.result()
 
 
+async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait until it is over, however it ends.
+
+    Cancellation:
+        Deferred until it is over.
+    """
+    task.cancel()
+    interrupted = await _outlast(task)
+    if interrupted is not None:
+        raise interrupted
+
+
 async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
     """Run coroutines at the same time; the first failure ends the others.
 
@@ -134,6 +155,73 @@ class Bell:
     async def wait(self) -> None:
         """Wait for the next ring. Cancellation: safe."""
         await self._next.wait()
+
+
+class Held(Generic[T]):
+    """An async context that is entered, held open and left by a task of its own.
+
+    For what is begun ahead by somebody who does other things meanwhile. Entering begins
+    when it is made; who makes it must `leave()` it.
+    """
+
+    def __init__(self, context: AbstractAsyncContextManager[T], name: str) -> None:
+        self._value: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._enough = asyncio.Event()
+        self._dropped = False
+        self._task = asyncio.create_task(self._hold(context), name=name)
+        # If nobody asks for its value any more, nobody wants its error either.
+        self._task.add_done_callback(_note_failure)
+
+    @property
+    def left(self) -> bool:
+        """True once it was left, or could not be entered."""
+        return self._task.done()
+
+    async def value(self) -> T:
+        """Wait until it is entered; what it gave.
+
+        Raises:
+            BaseException: What the entering failed with.
+
+        Cancellation:
+            Safe: it goes on, call again, or `leave()`.
+        """
+        either: set[asyncio.Future[Any]] = {self._task, self._value}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not self._value.done():
+            self._task.result()  # raises
+
+        return self._value.result()
+
+    def drop(self) -> None:
+        """Ask for its end, at once if it is not entered yet. Idempotent."""
+        if not self._dropped:
+            self._dropped = True
+            self._enough.set()
+            if not self._value.done():
+                self._task.cancel()
+
+    async def leave(self) -> None:
+        """Leave the context, or give up entering it, and wait for that. Idempotent.
+
+        Raises:
+            BaseException: What the leaving failed with.
+
+        Cancellation:
+            Deferred until it is left.
+        """
+        self.drop()
+        interrupted = await _outlast(self._task)
+        if interrupted is not None:
+            raise interrupted
+
+        if self._value.done():
+            self._task.result()
+
+    async def _hold(self, context: AbstractAsyncContextManager[T]) -> None:
+        async with context as value:
+            self._value.set_result(value)
+            await self._enough.wait()
 
 
 # Whose lives the running code is part of: tasks inherit it from those that start them.
@@ -262,6 +350,12 @@ class Supervisor:
         self._task = None
         failure = None if task.cancelled() else task.exception()
         return leaf_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
+
+
+def _note_failure(task: asyncio.Task[Any]) -> None:
+    """Look at how it ended, so that asyncio does not report that nobody did."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _outlast(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:

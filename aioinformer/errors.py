@@ -17,9 +17,11 @@ The tree::
     ├─ DecodeError                  what the server sent cannot be read
     ├─ SelectorSyntaxError          the caller's mistake, raised at once (a ValueError)
     ├─ OptionsError                 the caller's mistake, raised at once (a ValueError)
+    │  └─ NoKey                     an object that has no key cannot be kept
     ├─ NotSynced                    too early: the first complete list is not here yet
     ├─ InformerStopped              too late: the informer has ended
-    ├─ Stale                        the last contact is older than the caller accepts
+    ├─ WatchClosed                  a watch ended before what was waited for
+    ├─ Stale                        the cache is older than the caller accepts
     ├─ HistoryReset                 the server's versions went backwards
     ├─ WrongLoop                    called from another event loop or thread
     ├─ QueueShutDown                the queue is closed and empty
@@ -49,6 +51,7 @@ __all__ = [
     "InternalError",
     "Invalid",
     "LeadershipLost",
+    "NoKey",
     "NotFound",
     "NotSynced",
     "OptionsError",
@@ -61,6 +64,7 @@ __all__ = [
     "TooManyRequests",
     "TransportError",
     "Unauthorized",
+    "WatchClosed",
     "WrongLoop",
 ]
 
@@ -238,6 +242,21 @@ class OptionsError(AioInformerError, ValueError):
     """Options that cannot work, or that contradict earlier ones; the text says which."""
 
 
+class NoKey(OptionsError):
+    """An object without a key: its key function failed, or answered no string.
+
+    client-go calls it a KeyError. `__cause__` is what the key function raised.
+
+    Attributes:
+        obj: The object.
+    """
+
+    def __init__(self, obj: object, reason: str) -> None:
+        # Not the object itself: it may be a secret.
+        super().__init__(f"this {type(obj).__name__} has no key: {reason}")
+        self.obj = obj
+
+
 class NotSynced(AioInformerError):
     """The first complete list is not in the cache yet.
 
@@ -257,8 +276,22 @@ class InformerStopped(AioInformerError):
     """The informer has ended; `__cause__` is the reason, if it was an error."""
 
 
+class WatchClosed(AioInformerError):
+    """A watch ended before what was waited for had happened.
+
+    `__cause__` is the `ApiError` of its last event, if that was an ERROR.
+
+    Attributes:
+        last_event: The `WatchEvent` that came last, of any type; None if none did.
+    """
+
+    def __init__(self, message: str, *, last_event: Any = None) -> None:
+        super().__init__(message)
+        self.last_event = last_event
+
+
 class Stale(AioInformerError):
-    """The cache was last in contact with the server longer ago than allowed."""
+    """The cache may be further behind the server than the reader accepts."""
 
 
 class HistoryReset(AioInformerError):

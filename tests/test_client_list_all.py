@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from canned import CannedServer, list_body
+from canned import CannedServer, Stream, list_body
 
-from aioinformer.client import Client, ListWatch
-from aioinformer.errors import DecodeError, ResourceExpired
+from aioinformer.client import Client, ListWatch, Pager
+from aioinformer.errors import DecodeError, ResourceExpired, SelectorSyntaxError
 from aioinformer.model.resources import PODS
 from aioinformer.watch import ListOptions
 
@@ -105,7 +106,7 @@ async def test_does_not_read_more_than_the_rest_it_was_asked_for(
 
     async with Client.from_url(server.url) as client:
         with pytest.raises(ResourceExpired):
-            await ListWatch(client, PODS).read_all(
+            await Pager(ListWatch(client, PODS)).list(
                 ListOptions(limit=1, continue_token="1")
             )
 
@@ -133,3 +134,62 @@ async def test_a_page_that_leads_to_itself_is_an_error(server: CannedServer) -> 
             await client.list(PODS, limit=1)
 
     assert len(server.seen) == 2
+
+
+async def test_gives_a_list_in_pages_as_they_arrive(server: CannedServer) -> None:
+    page(server, "a", "b", token="t")
+    page(server, "c")
+
+    async with Client.from_url(server.url) as client:
+        pages = client.list_pages(
+            PODS, namespace="x", label_selector="app=web", resource_version="5"
+        )
+        found = ["".join(it.name for it in objects) async for objects in pages]
+
+    selector = "labelSelector=app%3Dweb&limit=500"
+    assert "".join(found) == "abc"
+    assert found[-1] == "c"
+    assert [seen.target for seen in server.seen] == [
+        f"{ALL}?{selector}&resourceVersion=5",
+        f"{ALL}?{selector}&continue=t",
+    ]
+
+
+async def test_the_next_page_is_asked_for_while_one_is_read(
+    server: CannedServer,
+) -> None:
+    stream = Stream(server)
+    body = list_body("a", "b", token="t")
+    stream.send(body[:-20])
+    page(server, "c")
+
+    async with Client.from_url(server.url) as client:
+        pages = client.list_pages(PODS, limit=2)
+        found = [it.name for it in await anext(pages)]
+        while len(server.seen) < 2:
+            await asyncio.sleep(0.1)
+
+        stream.send(body[-20:])
+        stream.end()
+        found += [it.name async for objects in pages for it in objects]
+
+    assert found == ["a", "b", "c"]
+
+
+def test_selectors_of_pages_are_refused_at_once() -> None:
+    with pytest.raises(SelectorSyntaxError):
+        Client.from_env().list_pages(PODS, label_selector="a in b")
+
+
+async def test_an_iteration_that_is_let_go_of_closes_its_connections(
+    server: CannedServer,
+) -> None:
+    stream = Stream(server)
+    stream.send(list_body("a", "b", token="t")[:-20])
+
+    async with Client.from_url(server.url) as client:
+        async for objects in client.list_pages(PODS, limit=2):
+            assert objects
+            break
+
+        await server.gone.wait()

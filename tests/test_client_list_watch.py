@@ -6,8 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from budget_helpers import Clock
 from canned import CannedServer, Stream, list_body
 
+from aioinformer.budget import LoopBudget
 from aioinformer.client import Client, ListWatch
 from aioinformer.errors import (
     DecodeError,
@@ -213,6 +215,22 @@ async def test_a_list_that_ends_too_early_is_a_decode_error(
     async with ListWatch(client, PODS).list(ListOptions()) as page:
         with pytest.raises(DecodeError):
             _ = [objects async for objects in page]
+
+
+async def test_a_list_of_another_kind_is_no_stall_of_the_loop(
+    server: CannedServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, budget = Clock(), LoopBudget.current()
+    monkeypatch.setattr("aioinformer.budget.perf_counter", clock)
+    server.json({"kind": "NodeList", "apiVersion": "v1", "items": []})
+
+    async with ListWatch(client, PODS).list(ListOptions()) as page:
+        with pytest.raises(DecodeError):
+            _ = [objects async for objects in page]
+
+    clock.work(1000)
+    await budget.start()
+    assert budget.statistics().stalls == 0
 
 
 async def test_a_list_that_falls_silent_for_30_seconds_is_given_up(

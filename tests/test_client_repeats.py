@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from canned import bytes_server
+from canned import CannedServer, bytes_server
 
-from aioinformer.client import Client
-from aioinformer.errors import TransportError
+from aioinformer.client import Client, ListWatch
+from aioinformer.errors import ApiError, TransportError
 from aioinformer.model.resources import PODS
+from aioinformer.watch import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
     import asyncio
@@ -128,3 +129,26 @@ async def test_a_read_is_not_sent_again_if_the_connection_was_new() -> None:
             await get(client)
 
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_a_server_that_asks_to_wait_is_not_asked_again_by_the_client(
+    status: int, verb: str
+) -> None:
+    """That is for informers and `RetryWatch`, which know what else has happened."""
+    async with CannedServer() as server, Client.from_url(server.url) as client:
+        body = {"kind": "Status", "code": status}
+        server.json(body, status, **{"Retry-After": "1"})
+        source = ListWatch(client, PODS)
+        answer: Any = (
+            source.list(ListOptions())
+            if verb == "list"
+            else source.watch(WatchOptions())
+        )
+
+        with pytest.raises(ApiError) as caught:
+            await answer.__aenter__()
+
+        assert caught.value.retry_after == 1
+        assert len(server.seen) == 1

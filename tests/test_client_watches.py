@@ -1,4 +1,7 @@
-"""Watches: the events that they give, and every way in which they end."""
+"""Watches over a connection: what arrives, and every way in which they end.
+
+What the bytes mean, wherever they come from, is in `test_watch_stream_watch.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pytest
 from aiohttp import web
 from canned import CannedServer, Stream, line, told
@@ -19,7 +21,7 @@ from aioinformer.errors import (
     TransportError,
 )
 from aioinformer.model.resources import PODS
-from aioinformer.watch import EventType, WatchOptions
+from aioinformer.watch import WatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,74 +59,6 @@ async def test_gives_what_has_arrived_in_batches(
 
         stream.end()
         assert await watch.next_batch() == []
-        assert await watch.next_batch() == []
-
-
-async def test_iterates_over_single_events(
-    server: CannedServer, client: Client
-) -> None:
-    stream = Stream(server)
-    stream.send(line("ADDED", "a") + line("ADDED", "b"), line("ADDED", "c"))
-    stream.end()
-
-    async with client.watch(PODS) as watch:
-        assert told([event async for event in watch]) == [
-            "ADDED a",
-            "ADDED b",
-            "ADDED c",
-        ]
-
-
-async def test_an_iteration_goes_on_where_it_was_left(
-    server: CannedServer, client: Client
-) -> None:
-    stream = Stream(server)
-    stream.send(line("ADDED", "a") + line("ADDED", "b") + line("ADDED", "c"))
-    stream.end()
-
-    async with client.watch(PODS) as watch:
-        async for event in watch:
-            assert event.object.name == "a"
-            break
-
-        assert told([await anext(watch)]) == ["ADDED b"]
-        assert told(await watch.next_batch()) == ["ADDED c"]
-
-
-async def test_gives_errors_of_the_server_as_events(
-    server: CannedServer, client: Client
-) -> None:
-    status = {"kind": "Status", "code": 410, "reason": "Expired"}
-    stream = Stream(server)
-    stream.send(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
-    stream.end()
-
-    async with client.watch(PODS) as watch:
-        (event,) = await watch.next_batch()
-
-    assert event.type is EventType.ERROR
-    assert event.error().status == 410
-
-
-async def test_counts_what_it_cannot_read(server: CannedServer, client: Client) -> None:
-    stream = Stream(server)
-    stream.send(line("SURPRISE", "a") + line("ADDED", "b"))
-    stream.end()
-
-    async with client.watch(PODS) as watch:
-        assert told(await watch.next_batch()) == ["ADDED b"]
-        assert watch.skipped == 1
-
-
-async def test_a_last_line_without_newline_is_an_event(
-    server: CannedServer, client: Client
-) -> None:
-    stream = Stream(server)
-    stream.send(line("ADDED", "a").rstrip())
-    stream.end()
-
-    async with client.watch(PODS) as watch:
-        assert told(await watch.next_batch()) == ["ADDED a"]
         assert await watch.next_batch() == []
 
 
@@ -186,18 +120,6 @@ async def test_stopping_ends_it_for_who_waits(
         assert loop.time() - before < 1.1
 
     await server.gone.wait()
-
-
-async def test_stopping_drops_what_was_not_taken(
-    server: CannedServer, client: Client
-) -> None:
-    Stream(server).send(line("ADDED", "a") + line("ADDED", "b"))
-
-    async with client.watch(PODS) as watch:
-        await anext(watch)
-        watch.stop()
-
-        assert [event async for event in watch] == []
 
 
 async def test_ends_10_seconds_after_the_server_should_have_ended_it(
@@ -311,8 +233,8 @@ async def test_a_stopped_watch_is_not_kept_alive(
             await asyncio.sleep(1)
             watch.stop()
             await waiting
-            response: Any = watch._response
-            return weakref.ref(response.raw)
+            stream: Any = watch
+            return weakref.ref(stream._source.raw)
 
     reference = await watch_for_a_second()
     gc.collect()

@@ -17,7 +17,7 @@ from json_helpers import nested, written
 from aioinformer.errors import DecodeError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import PODS
-from aioinformer.model.views import ReadOnlyDict
+from aioinformer.model.views import ObjectContext, ReadOnlyDict
 from aioinformer.watch.decoding import ObjectDecoder
 
 # What no repr, log or error may show.
@@ -358,3 +358,8 @@ def test_orjson_writes_it_with_a_default() -> None:
     text = orjson.dumps({"pod": obj}, default=lambda it: it.to_dict())
 
     assert orjson.loads(text) == {"pod": obj.to_dict()}
+
+
+def test_asking_whether_there_is_one_decodes_nothing() -> None:
+    assert KubeObject(b"{broken", "shop/a", "", "", {}, ObjectContext())
+    assert not KubeObject.of({})

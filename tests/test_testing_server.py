@@ -199,9 +199,11 @@ async def test_remembers_what_it_was_asked(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     await ask(http, "GET", PODS_PATH, limit="7")
+    await asyncio.sleep(5)
     await ask(http, "GET", "/api/v1/nowhere")
 
     first, second = server.requests
+    assert second.time - first.time == pytest.approx(5, abs=0.01)
     assert (first.verb, first.resource, first.query) == ("list", "pods", {"limit": "7"})
     assert (second.verb, second.path) == ("list", "/api/v1/nowhere")
 

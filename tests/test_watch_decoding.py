@@ -180,6 +180,21 @@ def test_line_that_is_no_event_raises_decode_error(text: bytes, size: int) -> No
         decode(line("ADDED", pod("a")) + text + line("ADDED", pod("b")), size)
 
 
+def test_events_before_a_line_that_is_no_event_are_returned() -> None:
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+    first, last = line("ADDED", pod("a")), line("ADDED", pod("b"))
+
+    events = decoder.feed(first + b"nonsense\n" + last)
+
+    assert [it.object.name for it in events] == ["a"]
+    assert decoder.failure is not None
+    with pytest.raises(DecodeError, match="no event"):
+        decoder.feed(last)
+
+    with pytest.raises(DecodeError, match="no event"):
+        decoder.finish()
+
+
 @pytest.mark.parametrize("size", [1, 100, 0])
 def test_last_line_that_is_cut_off_anywhere_raises_decode_error(size: int) -> None:
     """Also where what is there ends as a whole line would."""

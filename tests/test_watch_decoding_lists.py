@@ -130,7 +130,7 @@ def test_typed_item_is_kept_byte_by_byte() -> None:
             Resource("", "v1", "pods"), {}, ("v1", "Pod"), id="kind-of-the-list"
         ),
         pytest.param(
-            PODS, {"kind": "List", "apiVersion": "v2"}, ("v2", "Pod"), id="plain-list"
+            PODS, {"kind": "List", "apiVersion": "v2"}, ("v1", "Pod"), id="plain-list"
         ),
         pytest.param(
             PODS,
@@ -253,7 +253,7 @@ def test_what_is_no_list_is_named() -> None:
     with pytest.raises(DecodeError, match="not a list: Table"):
         split(written({"kind": "Table", "rows": []}))
 
-    with pytest.raises(DecodeError, match="expected a list of Pod, got NodeList"):
+    with pytest.raises(DecodeError, match="expected a list of v1 Pod, got v1 NodeList"):
         split(written(pod_list(kind="NodeList")))
 
 

@@ -9,6 +9,15 @@ from aioinformer.client.client import Client
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
 from aioinformer.client.list_watch import ListWatch
+from aioinformer.client.pager import PagedList, Pager
 from aioinformer.client.tls import TLSOptions
 
-__all__ = ["Client", "ClientConfig", "Credentials", "ListWatch", "TLSOptions"]
+__all__ = [
+    "Client",
+    "ClientConfig",
+    "Credentials",
+    "ListWatch",
+    "PagedList",
+    "Pager",
+    "TLSOptions",
+]

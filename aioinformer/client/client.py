@@ -5,32 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.client import verbs
-from aioinformer.client.endpoint import Endpoint
-from aioinformer.client.list_watch import ListWatch
-from aioinformer.client.verbs import Request
-from aioinformer.errors import DecodeError
-from aioinformer.model.objects import KubeObject
-from aioinformer.watch.interface import ListOptions, WatchOptions
+from aioinformer.client.reading import Reading
 
 if TYPE_CHECKING:
-    import builtins
-    from contextlib import AbstractAsyncContextManager
-
-    from aioinformer.client.list_watch import HTTPWatch
     from aioinformer.client.verbs import Body, PatchType, Propagation
+    from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
 
 __all__ = ["Client"]
 
 
-class Client(Endpoint):
+class Client(Reading):
     """Speaks to one API server.
 
     Enter it before use: `async with client:`, or `await client.start()` and
     `await client.close()`, which may happen in different tasks of one loop. Only then
     are files read and aiohttp imported. It can be entered again after it was closed.
 
-    Requests are limited neither in number nor in rate, and are not repeated, except
+    Requests are not limited in number, nor in rate unless told, and not repeated, except
     once after a 401 if the credentials could be renewed, and those that only read once
     more if a kept-alive connection turned out dead.
 
@@ -55,110 +47,15 @@ class Client(Endpoint):
     Args:
         source: The configuration, or a function that reads it, in a thread, each time
             when the client is entered.
+        qps: How many requests are sent each second; None for any number. The others
+            wait, in the order of asking. A watch counts when it is opened.
+        burst: How many are sent at once after a pause; None for two seconds' worth,
+            which is what client-go has.
+        metrics: Takes `rest_client_rate_limiter_duration_seconds`, if there is a rate.
+
+    Raises:
+        OptionsError: If `qps` and `burst` cannot work.
     """
-
-    # ------------------------------------------------------------ reading
-
-    async def get(
-        self, resource: Resource, name: str, *, namespace: str | None = None
-    ) -> KubeObject:
-        """Read one object.
-
-        Raises:
-            NotFound: If there is none; for other errors see the class.
-
-        Cancellation:
-            Safe.
-        """
-        path = resource.path(namespace, verbs.named(resource, name))
-        return await self._object(Request("GET", path))
-
-    async def list(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        resource_version: str = "",
-    ) -> builtins.list[KubeObject]:
-        """Read all objects, in pages if asked to; the answer is always complete.
-
-        If the server forgets the list between two pages, all is read again at once.
-
-        Args:
-            resource: What to list.
-            namespace: Only objects of this one; None for all.
-            label_selector: As kubectl accepts it.
-            field_selector: As kubectl accepts it.
-            limit: Objects in one page; 0 for all in one answer.
-            resource_version: `""` for the newest state, `"0"` for what the server has
-                at hand.
-
-        Raises:
-            SelectorSyntaxError: If a selector cannot be parsed; for other errors see
-                the class.
-
-        Cancellation:
-            Safe.
-        """
-        source = ListWatch(
-            self,
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-        )
-        options = ListOptions(limit=limit, resource_version=resource_version)
-        return await source.read_all(options)
-
-    def watch(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-        resource_version: str = "",
-        timeout_seconds: int | None = None,
-        bookmarks: bool = False,
-        send_initial_events: bool = False,
-    ) -> AbstractAsyncContextManager[HTTPWatch]:
-        """Watch changes: `async with client.watch(PODS) as stream:`, then iterate it.
-
-        A bare watch: it ends when the server or the network ends it, and an ERROR event
-        is given like any other. Informers and `RetryWatch` carry on by themselves.
-
-        Args:
-            resource: What to watch.
-            namespace: Only objects of this one; None for all.
-            label_selector: As kubectl accepts it.
-            field_selector: As kubectl accepts it.
-            resource_version: Changes after this one; `""` begins with what is there.
-            timeout_seconds: When the server should end it; None leaves it to the server.
-            bookmarks: Ask for BOOKMARK events as well.
-            send_initial_events: Begin with what is there, ended by a BOOKMARK.
-
-        Raises:
-            SelectorSyntaxError: If a selector cannot be parsed; for other errors, which
-                come on entering the context, see the class.
-        """
-        source = ListWatch(
-            self,
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-        )
-        return source.watch(
-            WatchOptions(
-                resource_version=resource_version,
-                timeout_seconds=timeout_seconds,
-                bookmarks=bookmarks or send_initial_events,
-                send_initial_events=send_initial_events,
-            )
-        )
 
     # ------------------------------------------------------------ writing
 
@@ -429,14 +326,3 @@ class Client(Endpoint):
             params=verbs.selection(label_selector, field_selector),
         )
         await self._fetch(request, discard=True)
-
-    async def _object(self, request: Request) -> KubeObject:
-        body = await self._fetch(request)
-        try:
-            return KubeObject.of(body)
-        except DecodeError as exc:
-            # Without an excerpt: it may be a Secret.
-            raise DecodeError(
-                f"{self.config.server} answered {request.method} {request.path} with "
-                f"something that is no object: {exc}"
-            ) from exc

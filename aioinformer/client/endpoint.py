@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.throttle import Throttle
 from aioinformer.client.tls import TLSOptions
 from aioinformer.client.verbs import Request
 from aioinformer.errors import OptionsError, TransportError, WrongLoop
+from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
     import ssl
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from aioinformer.client.config import ConfigSource
     from aioinformer.client.exchange import Response
     from aioinformer.client.transport import Transport
+    from aioinformer.metrics import MetricsSink
 
 __all__ = ["Endpoint"]
 
@@ -38,10 +42,27 @@ class Endpoint:
     Args:
         source: The configuration, or a function that reads it, in a thread, each time
             when the client is entered.
+        qps: How many requests are sent each second; None for any number. The others
+            wait, in the order of asking. A watch counts when it is opened.
+        burst: How many are sent at once after a pause; None for two seconds' worth,
+            which is what client-go has.
+        metrics: Takes `rest_client_rate_limiter_duration_seconds`, if there is a rate.
+
+    Raises:
+        OptionsError: If `qps` and `burst` cannot work.
     """
 
-    def __init__(self, source: ClientConfig | ConfigSource) -> None:
+    def __init__(
+        self,
+        source: ClientConfig | ConfigSource,
+        *,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> None:
         self._source = source
+        self._throttle = Throttle.of(qps, burst)
+        self._metrics = metrics if metrics.enabled else None
         self._config = source if isinstance(source, ClientConfig) else None
         # The `start()` under way, which `close()` takes away from it.
         self._entering: object | None = None
@@ -54,12 +75,23 @@ class Endpoint:
     # ------------------------------------------------------------ where to
 
     @classmethod
-    def from_env(cls, *, context: str | None = None, gzip: bool = False) -> Self:
+    def from_env(
+        cls,
+        *,
+        context: str | None = None,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
         """Use what there is: `KUBECONFIG`, `~/.kube/config`, or the pod we are in.
 
         Args:
             context: A context of the kubeconfig files; None for the current one.
             gzip: Ask for compressed answers: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
         """
 
         def read() -> ClientConfig:
@@ -67,7 +99,7 @@ class Endpoint:
 
             return replace(load_from_environment(context), gzip=gzip)
 
-        return cls(read)
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
 
     @classmethod
     def from_kubeconfig(
@@ -76,6 +108,9 @@ class Endpoint:
         *,
         context: str | None = None,
         gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
     ) -> Self:
         """Use kubeconfig files.
 
@@ -83,6 +118,9 @@ class Endpoint:
             path: One file; None for those of `KUBECONFIG`, or `~/.kube/config`.
             context: One of its contexts; None for the current one.
             gzip: Ask for compressed answers: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
         """
 
         def read() -> ClientConfig:
@@ -90,14 +128,24 @@ class Endpoint:
 
             return replace(load_kubeconfig(path, context), gzip=gzip)
 
-        return cls(read)
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
 
     @classmethod
-    def in_cluster(cls, *, gzip: bool = False) -> Self:
+    def in_cluster(
+        cls,
+        *,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
         """Use the service account of the pod that we are in.
 
         Args:
             gzip: Ask for compressed answers: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
         """
 
         def read() -> ClientConfig:
@@ -105,7 +153,7 @@ class Endpoint:
 
             return replace(load_in_cluster(), gzip=gzip)
 
-        return cls(read)
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
 
     @classmethod
     def from_url(
@@ -118,6 +166,9 @@ class Endpoint:
         verify: bool = True,
         namespace: str = "default",
         gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
     ) -> Self:
         """Use a server by its URL, such as that of `kubectl proxy`.
 
@@ -130,6 +181,9 @@ class Endpoint:
                 read and act; for tests only.
             namespace: What `client.namespace` says.
             gzip: Ask for compressed answers: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
 
         Raises:
             OptionsError: If the URL or the token cannot be one.
@@ -142,7 +196,7 @@ class Endpoint:
             tls=TLSOptions(ca=ca, verify=verify),
             gzip=gzip,
         )
-        return cls(config)
+        return cls(config, qps=qps, burst=burst, metrics=metrics)
 
     # ------------------------------------------------------------ lifetime
 
@@ -220,6 +274,9 @@ class Endpoint:
 
         self._check_loop()
         self._transport, self._leaving = None, transport
+        if self._throttle is not None:
+            self._throttle.release()
+
         try:
             await transport.close()
         finally:
@@ -249,6 +306,7 @@ class Endpoint:
         body: bytes | None = None,
         content_type: str = "application/json",
         gzip: bool | None = None,
+        accept: str = "",
     ) -> AsyncIterator[Response]:
         """Send any request and read its answer as it arrives.
 
@@ -261,6 +319,7 @@ class Endpoint:
             body: What to send.
             content_type: Of the body.
             gzip: Ask for a compressed answer; None for what the client was told.
+            accept: The media types to accept; empty for JSON.
 
         Raises:
             ApiError: If the server refused; its subclasses say why.
@@ -272,8 +331,8 @@ class Endpoint:
         Cancellation:
             Safe: the connection is closed. A write may have been done.
         """
-        request = Request(method, path, params or {}, body, content_type, gzip)
-        response = await self._live().send(request)
+        request = Request(method, path, params or {}, body, content_type, gzip, accept)
+        response = await self._send(request)
         try:
             yield response
         finally:
@@ -281,7 +340,7 @@ class Endpoint:
 
     async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
         """Send a request and read its whole answer, which is kept unless told."""
-        response = await self._live().send(request)
+        response = await self._send(request)
         pieces = []
         try:
             while piece := await response.read_some():
@@ -291,6 +350,29 @@ class Endpoint:
             response.close()
 
         return b"".join(pieces)
+
+    async def _send(self, request: Request) -> Response:
+        if self._throttle is not None:
+            self._live()
+            await self._take_turn(self._throttle, request)
+
+        return await self._live().send(request)
+
+    async def _take_turn(self, throttle: Throttle, request: Request) -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await throttle.wait()
+        if self._metrics is not None:
+            self._tell_wait(self._metrics, loop.time() - before, request.method)
+
+    def _tell_wait(self, metrics: MetricsSink, seconds: float, method: str) -> None:
+        name = "rest_client_rate_limiter_duration_seconds"
+        try:
+            host = urlsplit(self.config.server).netloc
+            metrics.observe(name, seconds, verb=method, host=host)
+        except Exception:  # the user's sink: logged, and told no more
+            logger.exception("%s: the metrics sink failed", self)
+            self._metrics = None
 
     def _live(self) -> Transport:
         if self._transport is not None:

@@ -6,22 +6,39 @@ Both can be ended from outside, by `close()`: whoever waits gets a `TransportErr
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from typing import TYPE_CHECKING, TypeAlias
 
-from aioinformer.client.failures import mapped
+from aioinformer.client.failures import api_error, mapped
 from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
     from collections.abc import Mapping
 
     import aiohttp
 
     from aioinformer.client.config import ClientConfig
+    from aioinformer.errors import ApiError
 
-__all__ = ["Exchange", "Head", "Response"]
+__all__ = ["Exchange", "Head", "Response", "keep_alive"]
+
+logger = logging.getLogger(__name__)
 
 # One read of the loop, and little enough to split without anybody noticing.
 PIECE_BYTES = 64 * 1024
+
+# A Status is short, except for a list of causes; what a proxy says is cut anyway.
+ERROR_BODY_BYTES = 256 * 1024
+
+# A connection whose other side vanished is noticed after 30 s + 3 * 10 s of silence.
+KEEPALIVE = (
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPALIVE", 30),  # what macOS calls it
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+)
 
 
 class Head:
@@ -135,6 +152,27 @@ class Response:
 
         return b"".join(pieces)
 
+    async def refusal(self, asked: str) -> ApiError:
+        """Read what an answer that refuses something says, as far as it arrives.
+
+        Args:
+            asked: Method and path, for a note on the error.
+
+        Cancellation:
+            Safe, but what was read is lost.
+        """
+        body, server = b"", self._config.server
+        try:
+            while len(body) < ERROR_BODY_BYTES and (more := await self.read_some()):
+                body += more
+        except TransportError as exc:
+            logger.debug("an error body was cut off: %s", exc)
+
+        phrase = self.raw.reason or ""
+        error = api_error(self.status, phrase, self.headers, body, server)
+        error.add_note(f"in answer to {asked}")
+        return error
+
     def close(self) -> None:
         """Let the connection go; it is aborted if the body was not read to its end.
 
@@ -148,6 +186,14 @@ class Response:
             transport.abort()
 
         self.raw.close()
+
+
+def keep_alive(connection: socket.socket | TransportSocket) -> None:
+    """Let the operating system find out when the other side has vanished."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 Exchange: TypeAlias = Head | Response

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import msgspec
 
 from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
-from aioinformer.errors import DecodeError, ResourceExpired, TransportError
+from aioinformer.errors import DecodeError, NotFound
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
-from aioinformer.watch.interface import ListOptions
+from aioinformer.watch.metadata import (
+    LIST_OF_METADATA,
+    WATCH_OF_METADATA,
+    MetadataDecoder,
+)
+from aioinformer.watch.stream_watch import StreamWatch
 
 if TYPE_CHECKING:
-    import builtins
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
-    from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import WatchOptions
+    from aioinformer.watch.interface import ListOptions, WatchOptions
+    from aioinformer.watch.stream_watch import ByteStream
 
 __all__ = [
-    "AnswerBody",
     "HTTPListPage",
-    "HTTPWatch",
     "ListWatch",
     "Requester",
     "list_parameters",
@@ -35,16 +37,6 @@ __all__ = [
 
 # The server ends a watch by itself; ten seconds later it is not going to any more.
 WATCH_GRACE_SECONDS = 10.0
-
-
-class AnswerBody(Protocol):
-    """The body of an answer: what `Response` is to those who only read it."""
-
-    async def read_some(self, *, patient: bool = False) -> bytes:
-        """Wait for the next bytes; see `Response.read_some()`."""
-
-    def close(self) -> None:
-        """End it, at once; whoever waits gets a `TransportError`. Idempotent."""
 
 
 class Requester(Protocol):
@@ -57,16 +49,17 @@ class Requester(Protocol):
         params: Mapping[str, str] | None = None,
         *,
         gzip: bool | None = None,
-    ) -> AbstractAsyncContextManager[AnswerBody]:
+        accept: str = "",
+    ) -> AbstractAsyncContextManager[ByteStream]:
         """Send a request and read its answer; see `Endpoint.stream()`."""
 
 
 class ListWatch:
     """Lists and watches one resource, perhaps in one namespace, perhaps by selectors.
 
-    Implements `aioinformer.watch.interface.ListerWatcher`; see there for the errors of
-    its contexts. It holds no connection itself, and may be made before the client is
-    entered.
+    Implements `ListerWatcher` and `ServedCheck` of `aioinformer.watch`; see there for
+    the errors of its contexts. It holds no connection itself, and may be made before
+    the client is entered.
 
     Args:
         client: Sends the requests; must be entered by then.
@@ -75,6 +68,8 @@ class ListWatch:
         label_selector: As kubectl accepts it; empty for all.
         field_selector: As kubectl accepts it; empty for all.
         gzip: Ask for compressed answers; None for what the client was told.
+        metadata_only: Ask for nothing but the metadata of objects, which are of the kind
+            `PartialObjectMetadata` of `meta.k8s.io/v1` then, as the server sends them.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -90,13 +85,72 @@ class ListWatch:
         label_selector: str = "",
         field_selector: str = "",
         gzip: bool | None = None,
+        metadata_only: bool = False,
     ) -> None:
         self._client = client
         self._resource = resource
         self._path = resource.path(namespace or None)
         self._selection = selection(label_selector, field_selector)
         self._gzip = gzip
-        self._decoder = ObjectDecoder(resource)
+        self._metadata_only = metadata_only
+        self._decoder = (
+            MetadataDecoder(resource) if metadata_only else ObjectDecoder(resource)
+        )
+
+    @classmethod
+    def from_kubernetes_asyncio(
+        cls,
+        list_func: Callable[..., Any],
+        /,
+        *,
+        resource: Resource | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """List and watch through a client of kubernetes_asyncio.
+
+        ::
+
+            pods = ListWatch.from_kubernetes_asyncio(
+                core_v1.list_namespaced_pod, namespace="shop", label_selector="app=web"
+            )
+
+        Requests go through that client, with its credentials (its
+        `refresh_api_key_hook` is called for each), proxy, TLS and connections; bodies
+        are not decoded by it. Close it when the informers have ended: a watch notices
+        after 10 s that it was closed, and is then tried again for ever.
+
+        Connections:
+            Each watch takes one, for as long as it lives. The client has 100 unless
+            told: of more informers than that, some wait for 30 s, fail and try again.
+            Set `configuration.connection_pool_maxsize = None` before the client is
+            made. A watch may hold up to 4 MiB that nobody has read yet.
+
+        Args:
+            list_func: A bound method that lists: of the generated APIs, of
+                `CustomObjectsApi`, or of those of `kubernetes.aio`.
+            resource: What it lists; None to take it from its path. Needed only to know
+                the kind of custom objects, and that they are cluster-scoped.
+            **kwargs: Its arguments: namespace, selectors, group and plural of custom
+                objects. Versions, pages and time limits are not for you to say.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed.
+            OptionsError: If it is no such function, or the arguments do not fit.
+        """
+        from aioinformer.client.kubernetes_asyncio import KubernetesAsyncioRequester
+        from aioinformer.client.list_function import ListFunction
+
+        function = ListFunction.of(list_func, kwargs, resource)
+        more = dict(function.query)
+        source = cls(
+            KubernetesAsyncioRequester(function),
+            function.resource,
+            namespace=function.namespace,
+            label_selector=more.pop("labelSelector", ""),
+            field_selector=more.pop("fieldSelector", ""),
+        )
+        source._selection |= more
+        return source
 
     @property
     def resource(self) -> Resource:
@@ -116,12 +170,11 @@ class ListWatch:
             Safe: the connection is closed.
         """
         params = {**self._selection, **list_parameters(options)}
-        answer = self._client.stream("GET", self._path, params, gzip=self._gzip)
-        async with answer as response:
+        async with self._get(params, LIST_OF_METADATA) as response:
             yield HTTPListPage(response, ListSplitter(self._decoder))
 
     @asynccontextmanager
-    async def watch(self, options: WatchOptions) -> AsyncIterator[HTTPWatch]:
+    async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
         """Ask for the changes.
 
         With `options.timeout_seconds` the watch ends by itself 10 s after the server
@@ -136,60 +189,75 @@ class ListWatch:
             Safe: the connection is closed.
         """
         params = {**self._selection, **watch_parameters(options)}
-        answer = self._client.stream("GET", self._path, params, gzip=self._gzip)
-        async with answer as response:
+        async with self._get(params, WATCH_OF_METADATA) as response:
+            seconds = options.timeout_seconds
+            limit = None if seconds is None else seconds + WATCH_GRACE_SECONDS
             decoder = StreamDecoder(self._decoder)
-            stream = HTTPWatch(response, decoder, options.timeout_seconds)
-            try:
+            async with StreamWatch(response, decoder, limit) as stream:
                 yield stream
-            finally:
-                stream.stop()
 
-    async def read_all(self, options: ListOptions) -> builtins.list[KubeObject]:
-        """List all pages, from the one that `options` name on.
+    async def is_served(self) -> bool:
+        """Ask the server, now, whether it names the resource among those it serves.
 
-        If the server forgets the list between two pages, all is read again, once and
-        without pages; not where `options` begin in the middle of a list.
+        Asks the discovery document of its group and version. The server says of a
+        custom resource there only when it has accepted its definition; a list may
+        answer 404 for other reasons.
 
         Raises:
-            ApiError: If the server refused.
+            ApiError: If the server refused to say.
             TransportError: If the network failed.
-            DecodeError: If the answer cannot be read, or leads to itself.
+            DecodeError: If the answer cannot be read.
 
         Cancellation:
             Safe: the connection is closed.
         """
-        first, may_restart = options, not options.continue_token
-        objects: builtins.list[KubeObject] = []
-        while True:
-            try:
-                async with self.list(options) as page:
-                    async for batch in page:
-                        objects += batch
-            except ResourceExpired:
-                # On the first page it is what the caller asked for that is too old.
-                if options is first or not may_restart:
-                    raise
+        path = self._resource.path().rpartition("/")[0]
+        try:
+            async with self._client.stream("GET", path) as response:
+                pieces = []
+                while piece := await response.read_some():
+                    pieces.append(piece)
 
-                objects, first, may_restart = [], ListOptions(), False
-                options = first
-                continue
+        except NotFound:
+            return False
 
-            token = page.continue_token
-            if not token:
-                return objects
+        return _names_resource(b"".join(pieces), self._resource.plural)
 
-            if token == options.continue_token:
-                raise DecodeError(
-                    f"the list of {self._path} does not get on: its next page is the "
-                    "same again"
-                )
+    def _get(
+        self, params: Mapping[str, str], accept: str
+    ) -> AbstractAsyncContextManager[ByteStream]:
+        if not self._metadata_only:
+            return self._client.stream("GET", self._path, params, gzip=self._gzip)
 
-            options = ListOptions(limit=options.limit, continue_token=token)
+        return self._client.stream(
+            "GET", self._path, params, gzip=self._gzip, accept=accept
+        )
 
     def __repr__(self) -> str:
         selectors = "".join(f" {text!r}" for text in self._selection.values() if text)
         return f"<ListWatch {self._path}{selectors}>"
+
+
+class _Named(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _ResourceList(msgspec.Struct, gc=False):
+    resources: list[_Named] | None
+
+
+def _names_resource(document: bytes, plural: str) -> bool:
+    """Whether a discovery document names a resource.
+
+    Raises:
+        DecodeError: If it is no such document.
+    """
+    try:
+        found = msgspec.json.decode(document, type=_ResourceList)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise DecodeError(f"discovery that cannot be read: {exc}") from exc
+
+    return any(it.name == plural for it in found.resources or ())
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:
@@ -221,7 +289,7 @@ class HTTPListPage:
     Iterate it once, to its end; each step yields the objects that are complete.
     """
 
-    def __init__(self, response: AnswerBody, splitter: ListSplitter) -> None:
+    def __init__(self, response: ByteStream, splitter: ListSplitter) -> None:
         self._response = response
         self._splitter = splitter
 
@@ -252,122 +320,14 @@ class HTTPListPage:
         budget = LoopBudget.current()
         while piece := await self._response.read_some():
             await budget.start()
-            objects = self._splitter.feed(piece)
-            budget.end()
+            try:
+                objects = self._splitter.feed(piece)
+            finally:
+                budget.end()
+
             if objects:
                 yield objects
 
         objects = self._splitter.finish()
         if objects:
             yield objects
-
-
-class HTTPWatch:
-    """A stream of changes: an async iterator of events, or of batches of them.
-
-    Both ways may be mixed: an iteration that was left goes on where it stopped.
-    """
-
-    def __init__(
-        self, response: AnswerBody, decoder: StreamDecoder, seconds: int | None
-    ) -> None:
-        self._response = response
-        self._decoder = decoder
-        self._ready: deque[WatchEvent] = deque()
-        self._ended = False
-        # What was read and not decoded yet: a cancellation must not lose it.
-        self._piece: bytes | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        if seconds is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(seconds + WATCH_GRACE_SECONDS, self.stop)
-
-    @property
-    def skipped(self) -> int:
-        """Events left out so far: of an unknown type, or with an unreadable object."""
-        return self._decoder.skipped
-
-    async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that have arrived. An empty list is the end.
-
-        Raises:
-            TransportError: If the connection broke, or its last line was cut off.
-            DecodeError: If a line is not what a watch sends.
-
-        Cancellation:
-            Safe: nothing is lost, call again.
-        """
-        if self._ready:
-            waiting = list(self._ready)
-            self._ready.clear()
-            return waiting
-
-        budget = LoopBudget.current()
-        while not self._ended:
-            if self._piece is None:
-                self._piece = await self._read()
-
-            await budget.start()
-            piece, self._piece = self._piece, None
-            events = self._take(piece)
-            budget.end()
-            if events:
-                return events
-
-        return []
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> WatchEvent:
-        if not self._ready:
-            self._ready.extend(await self.next_batch())
-
-        if not self._ready:
-            raise StopAsyncIteration
-
-        return self._ready.popleft()
-
-    def stop(self) -> None:
-        """End the watch, at once; whoever waits for events gets the end. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-        self._ended = True
-        self._ready.clear()
-        self._response.close()
-
-    async def _read(self) -> bytes:
-        """Wait for bytes; none are the end, which `stop()` brings about as well."""
-        try:
-            return await self._response.read_some(patient=True)
-        except TransportError as exc:
-            if not self._ended:
-                raise
-
-            # aiohttp raises one and the same object for all connections that we close:
-            # what its traceback refers to, which is all of this, would stay alive.
-            if exc.__cause__ is not None:
-                exc.__cause__.__traceback__ = None
-
-            return b""
-
-    def _take(self, piece: bytes) -> list[WatchEvent]:
-        if self._ended:
-            return []
-
-        if piece:
-            return self._feed(piece)
-
-        self._ended = True
-        try:
-            return self._decoder.finish()
-        except DecodeError as exc:
-            raise TransportError(f"the watch was cut off within a line: {exc}") from exc
-
-    def _feed(self, piece: bytes) -> list[WatchEvent]:
-        try:
-            return self._decoder.feed(piece)
-        except DecodeError:
-            self._ended = True
-            raise

@@ -18,8 +18,8 @@ import aiohttp
 from yarl import URL
 
 from aioinformer._tasks import finish
-from aioinformer.client.exchange import PIECE_BYTES, Head, Response
-from aioinformer.client.failures import api_error, mapped, refuse_web_page
+from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
+from aioinformer.client.failures import mapped, refuse_web_page
 from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from aioinformer.client.config import ClientConfig
     from aioinformer.client.exchange import Exchange
     from aioinformer.client.verbs import Request
-    from aioinformer.errors import ApiError
 
 __all__ = ["Transport"]
 
@@ -47,22 +46,11 @@ def _user_agent() -> str:
 # Read from a file, so once: this module is imported in a thread.
 USER_AGENT = _user_agent()
 
-# A Status is short, except for a list of causes; what a proxy says is cut anyway.
-ERROR_BODY_BYTES = 256 * 1024
-
 # Go's client keeps them for 90 s, and an API server closes them no earlier.
 IDLE_SECONDS = 60.0
 
 # Connections are aborted, so that this takes a few turns of the loop.
 CLOSE_SECONDS = 5.0
-
-# A connection whose other side vanished is noticed after 30 s + 3 * 10 s of silence.
-KEEPALIVE = (
-    ("TCP_KEEPIDLE", 30),
-    ("TCP_KEEPALIVE", 30),  # what macOS calls it
-    ("TCP_KEEPINTVL", 10),
-    ("TCP_KEEPCNT", 3),
-)
 
 
 # What a connection that was kept alive fails with, if the server had closed it.
@@ -131,7 +119,7 @@ class Transport:
                 response = await self._head(request, await credentials.header())
 
             if not 200 <= response.status < 300:
-                raise await self._refusal(request, response)
+                raise await response.refusal(f"{request.method} {request.path}")
 
             refuse_web_page(response.headers, self._config.server)
         except BaseException:
@@ -240,6 +228,9 @@ class Transport:
         if request.gzip is not None:
             headers["Accept-Encoding"] = _encoding(gzip=request.gzip)
 
+        if request.accept:
+            headers["Accept"] = request.accept
+
         if not self._config.secure:
             headers |= self._proxy_header  # no tunnel: the proxy reads the request
 
@@ -256,32 +247,10 @@ class Transport:
         with mapped(self._config.server, proxied=self._proxy is not None):
             return await handler(request)
 
-    async def _refusal(self, request: Request, response: Response) -> ApiError:
-        body = b""
-        try:
-            while len(body) < ERROR_BODY_BYTES and (more := await response.read_some()):
-                body += more
-        except TransportError as exc:
-            logger.debug("an error body was cut off: %s", exc)
-
-        error = api_error(
-            response.status,
-            response.raw.reason or "",
-            response.headers,
-            body,
-            self._config.server,
-        )
-        error.add_note(f"in answer to {request.method} {request.path}")
-        return error
-
     def _open_socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
         opened = socket.socket(family, kind, protocol)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEPALIVE:
-            if hasattr(socket, name):
-                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
+        keep_alive(opened)
         self._sockets.add(opened)
         return opened
 

@@ -60,6 +60,7 @@ class Request:
     body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
     gzip: bool | None = None
+    accept: str = ""
 
     @property
     def target(self) -> str:

@@ -8,12 +8,16 @@ from aioinformer.model.keys import meta_namespace_key, split_key
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.transforms import drop, strip_managed_fields, transform_dict
 
 __all__ = [
     "FieldSelector",
     "KubeObject",
     "LabelSelector",
     "Resource",
+    "drop",
     "meta_namespace_key",
     "split_key",
+    "strip_managed_fields",
+    "transform_dict",
 ]

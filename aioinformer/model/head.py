@@ -44,6 +44,11 @@ _CUTS: Final = (
 )
 
 
+# Metadata may hold 256 KiB of annotations. Where a mark stands further behind, it is not
+# that of the metadata, and copying what stands before it is no gain.
+_FRONT_LIMIT: Final = 1024 * 1024
+
+
 def read_head(body: bytes, *, namespaced: bool = True) -> Head:
     """Read the head of a complete JSON object.
 
@@ -58,7 +63,7 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
             too deeply to be read.
     """
     for mark, closing in _CUTS:
-        cut = body.find(mark)
+        cut = body.find(mark, 0, _FRONT_LIMIT)
         if cut > 0:
             head = _front(body[:cut] + closing)
             if head is not None and (head.namespace or not namespaced):

@@ -6,12 +6,14 @@ DNS names without a slash, so a key can be split again without loss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from aioinformer.errors import OptionsError
+from aioinformer.errors import NoKey, OptionsError
 
-__all__ = ["meta_namespace_key", "split_key"]
+__all__ = ["key_of", "meta_namespace_key", "split_key"]
+
+T = TypeVar("T")
 
 _ABSENT = object()
 
@@ -27,7 +29,7 @@ def meta_namespace_key(obj: object) -> str:
             such as the models of other clients. A null namespace counts as none.
 
     Raises:
-        OptionsError: If it is none of these, or has no name.
+        NoKey: If it is none of these, or has no name.
 
     Example:
         >>> meta_namespace_key({"metadata": {"namespace": "shop", "name": "web"}})
@@ -43,9 +45,28 @@ def meta_namespace_key(obj: object) -> str:
         namespace, name = _names_of(obj)
 
     if not name or not isinstance(name, str):
-        raise OptionsError(f"this {type(obj).__name__} has no name to make a key of")
+        raise NoKey(obj, "it has no name")
 
     return f"{namespace}/{name}" if namespace else name
+
+
+def key_of(obj: T, key_func: Callable[[T], str]) -> str:
+    """What a key function answers for `obj`, if that is a key.
+
+    Raises:
+        NoKey: If it fails, or answers no string.
+    """
+    try:
+        key = key_func(obj)
+    except NoKey:
+        raise
+    except Exception as exc:
+        raise NoKey(obj, f"its key function raised {type(exc).__name__}") from exc
+
+    if not isinstance(key, str):
+        raise NoKey(obj, f"its key function answered a {type(key).__name__}")
+
+    return key
 
 
 def split_key(key: str) -> tuple[str, str]:
@@ -78,6 +99,6 @@ def _names_of(obj: object) -> tuple[Any, Any]:
         return metadata.get("namespace"), metadata.get("name")
 
     if metadata is None:
-        raise OptionsError(f"this {type(obj).__name__} has no metadata")
+        raise NoKey(obj, "it has no metadata")
 
     return getattr(metadata, "namespace", None), getattr(metadata, "name", None)

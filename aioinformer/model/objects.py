@@ -248,6 +248,11 @@ class KubeObject(
     def __len__(self) -> int:
         return len(self._decoded())
 
+    def __bool__(self) -> bool:
+        # Asked in passing (`if obj:`), and an object of a cluster is never empty: its
+        # length would decode all of it.
+        return self.raw != b"{}"
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, KubeObject):
             return self.body == other.body or self._decoded() == other._decoded()

@@ -17,7 +17,7 @@ from aioinformer.model.views import decode_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Path", "path_reader"]
+__all__ = ["Path", "path_reader", "steps_of"]
 
 Path = str | tuple[str, ...]
 """`"spec.containers.0.image"`, or a tuple of keys where a key contains a dot."""
@@ -39,9 +39,7 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
     Raises:
         OptionsError: If the path is empty, or a step is empty or no string.
     """
-    steps = tuple(path.split(".")) if isinstance(path, str) else path
-    if not steps or not all(map(_is_key, steps)):
-        raise OptionsError(f"not a path: {path!r}")
+    steps = steps_of(path)
 
     def read_whole(raw: bytes) -> Any:
         return _walk(decode_json(raw, f"reading {'.'.join(steps)}"), steps)
@@ -60,6 +58,19 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
             return read_whole(raw)
 
     return read
+
+
+def steps_of(path: Path) -> tuple[str, ...]:
+    """The steps of a path, from the outermost on.
+
+    Raises:
+        OptionsError: If the path is empty, or a step is empty or no string.
+    """
+    steps = tuple(path.split(".")) if isinstance(path, str) else path
+    if not steps or not all(map(_is_key, steps)):
+        raise OptionsError(f"not a path: {path!r}")
+
+    return steps
 
 
 def _is_key(step: object) -> bool:

@@ -66,6 +66,7 @@ class DirectEndpoint:
         params: Mapping[str, str] | None = None,
         *,
         gzip: bool | None = None,
+        accept: str = "",
     ) -> AsyncIterator[MemoryOutlet]:
         """Send a request and read its answer as it is made.
 
@@ -76,6 +77,7 @@ class DirectEndpoint:
             path: Beginning with `/`, escaped, without a query.
             params: The query; those that are empty are left out.
             gzip: Without effect: nothing is compressed in memory.
+            accept: The media types to accept; empty for JSON.
 
         Raises:
             ApiError: If the server refused.
@@ -91,6 +93,9 @@ class DirectEndpoint:
 
         query = {key: text for key, text in (params or {}).items() if text}
         headers = CIMultiDict(self._headers)
+        if accept:
+            headers["Accept"] = accept
+
         call = Call(method=method, path=path, query=query, headers=headers)
         with self._handlers.bell() as bell:
             outlet = MemoryOutlet(bell)

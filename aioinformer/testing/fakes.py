@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
@@ -28,6 +28,7 @@ from aioinformer.testing.storing.encoding import error_line
 from aioinformer.testing.storing.kinds import Kind, built_in_kinds
 from aioinformer.testing.storing.storage import Storage
 from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
+from aioinformer.watch.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListOptions, WatchOptions
 
-__all__ = ["FakeListPage", "FakeListerWatcher", "FakeWatch"]
+__all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 
 
 class FakeListerWatcher:
@@ -77,7 +78,7 @@ class FakeListerWatcher:
         self._storage = Storage()
         self._collection = self._storage.serve(_kind_of(resource))
         self._uids = 0
-        self._watches: set[FakeWatch] = set()
+        self._watches: set[PlayedWatch] = set()
         self._refusals: list[ApiError | TransportError] = []
         for obj in objects:
             self.add(obj)
@@ -217,7 +218,7 @@ class FakeListerWatcher:
         yield FakeListPage(page, ObjectDecoder(self._resource))
 
     @asynccontextmanager
-    async def watch(self, options: WatchOptions) -> AsyncIterator[FakeWatch]:
+    async def watch(self, options: WatchOptions) -> AsyncIterator[PlayedWatch]:
         """Answer a watch; of a version that was forgotten it is an ERROR event.
 
         Raises:
@@ -231,7 +232,7 @@ class FakeListerWatcher:
         query = WatchQuery.parse(_given(watch_parameters(options)))
         shown = Whole(self._collection.kind)
         feed = open_feed(self._collection, query, Scope(), shown)
-        watch = FakeWatch(feed, shown, query, ObjectDecoder(self._resource))
+        watch = PlayedWatch(feed, shown, query, ObjectDecoder(self._resource))
         if feed is None:
             error = statuses.expired(f"too old resource version: {query.version}")
             watch.finish(line=error_line(error))
@@ -241,7 +242,8 @@ class FakeListerWatcher:
         unsubscribe = self._collection.subscribe(watch.wake)
         self._watches.add(watch)
         try:
-            yield watch
+            async with watch:
+                yield watch
         finally:
             self._watches.discard(watch)
             unsubscribe()
@@ -254,7 +256,7 @@ class FakeListerWatcher:
         if self._refusals:
             raise self._refusals.pop(0)
 
-    def _open(self) -> tuple[FakeWatch, ...]:
+    def _open(self) -> tuple[PlayedWatch, ...]:
         return tuple(self._watches)
 
     def _existing(self, key: str) -> Stored:
@@ -320,7 +322,7 @@ class FakeListPage:
             yield [self._decoder.decode(it.raw) for it in self._page.objects]
 
 
-class FakeWatch:
+class PlayedWatch(Watch):
     """The answer to one watch request.
 
     Args:
@@ -333,14 +335,14 @@ class FakeWatch:
     def __init__(
         self, feed: Feed | None, shown: Whole, query: WatchQuery, decoder: ObjectDecoder
     ) -> None:
+        super().__init__()
         self._feed = feed
         self._format = shown
         self._bookmarks = query.bookmarks
         self._decoder = StreamDecoder(decoder)
         self._lines: list[bytes] = []
-        self._ready: list[WatchEvent] = []
         self._failure: TransportError | None = None
-        self._ended = False
+        self._finished = False
         self._bell = Bell()
         self.wake: Callable[[], None] = self._bell.ring
         """Is called when there may be something new."""
@@ -349,13 +351,13 @@ class FakeWatch:
 
     @property
     def skipped(self) -> int:
-        """Events left out so far; none are."""
+        """Events left out so far: those of another kind, say."""
         return self._decoder.skipped
 
     def bookmark(self, version: int, *, initial_events_end: bool = False) -> None:
         """Let a bookmark follow what happened so far."""
         self._pull()
-        if self._bookmarks and not self._ended:
+        if self._bookmarks and not self._finished:
             self._lines.append(
                 self._format.bookmark(version, initial_events_end=initial_events_end)
             )
@@ -371,22 +373,14 @@ class FakeWatch:
             failure: What is raised in the place of a clean end.
         """
         self._pull()
-        if not self._ended:
+        if not self._finished:
             self._lines += [line] if line else []
-            self._ended, self._failure = True, failure
+            self._finished, self._failure = True, failure
             self.wake()
 
-    async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that have happened. An empty list is the end.
-
-        Raises:
-            TransportError: If the test has cut the watch.
-
-        Cancellation:
-            Safe: nothing is lost, call again.
-        """
+    async def _fetch(self) -> list[WatchEvent]:
         while True:
-            events, self._ready = [*self._ready, *self._take()], []
+            events = self._take()
             if events:
                 return events
 
@@ -394,28 +388,14 @@ class FakeWatch:
                 raise self._failure
 
             now = asyncio.get_running_loop().time() + EARLY_SECONDS
-            if self._ended or now >= self._until:
+            if self._finished or now >= self._until:
                 return []
 
             await self._bell.wait(self._until)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> WatchEvent:
-        if not self._ready:
-            self._ready = await self.next_batch()
-
-        if not self._ready:
-            raise StopAsyncIteration
-
-        return self._ready.pop(0)
-
-    def stop(self) -> None:
-        """End the watch, at once; whoever waits for events gets the end. Idempotent."""
+    def _close(self) -> None:
         self._lines.clear()
-        self._ready.clear()
-        self._feed, self._failure, self._ended = None, None, True
+        self._feed, self._failure, self._finished = None, None, True
         self.wake()
 
     def _take(self) -> list[WatchEvent]:
@@ -425,7 +405,7 @@ class FakeWatch:
 
     def _pull(self) -> None:
         """Take what has happened, so that what comes next stands behind it."""
-        while self._feed is not None and not self._ended:
+        while self._feed is not None and not self._finished:
             lines = self._feed.take()
             if not lines:
                 return

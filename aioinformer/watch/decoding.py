@@ -7,7 +7,7 @@ Of each object only its head is parsed; the body is copied out of the network's 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from aioinformer.model.paths import path_reader
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.framing import ItemFramer, LineFramer, split_deep
+from aioinformer.watch.kinds import KindCheck
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -27,6 +28,9 @@ __all__ = ["Decoder", "ListSplitter", "ObjectDecoder", "StreamDecoder"]
 
 class Decoder(Protocol):
     """Turns the complete JSON of one object into the object."""
+
+    kinds: KindCheck
+    """Which objects are asked for. Those that do not pass are not decoded at all."""
 
     def decode(self, body: bytes) -> KubeObject:
         """Decode one object; `body` is kept, so it must not refer to a larger buffer.
@@ -41,6 +45,7 @@ class ObjectDecoder:
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
+        self.kinds = KindCheck(resource)
         self._labels = LabelTable()
         self._context = ObjectContext()
 
@@ -75,14 +80,35 @@ class _Line(msgspec.Struct, gc=False):
 _decode_line: Final = msgspec.json.Decoder(_Line).decode
 
 
-def _front(kind: EventType) -> bytes:
-    return b'{"type":"%s","object":' % kind.value.encode()
+_is_blank: Final = re.compile(rb"\s*\Z").match
 
 
-# How a server writes a line today, found by the first letter of its type. A line that
-# begins otherwise is decoded in the general way.
-_FRONTS: Final = {ord(kind.value[0]): (kind, _front(kind)) for kind in EventType}
+class _Front(NamedTuple):
+    """How a server writes the lines of one type today."""
+
+    kind: EventType
+    text: bytes
+    checked: tuple[bytes, ...]
+    """The same, and behind it how an object begins that needs no other check."""
+
+
+# Fronts are found by the first letter of the type.
 _LETTER: Final = len(b'{"type":"')
+
+_NO_FRONT: Final = _Front(EventType.ERROR, b"\n", ())  # matches no line
+
+
+def _fronts(kinds: KindCheck) -> dict[int, _Front]:
+    fronts = {}
+    for kind in EventType:
+        text = b'{"type":"%s","object":' % kind.value.encode()
+        checked = tuple(text + beginning for beginning in kinds.beginnings)
+        if kind is EventType.ERROR:
+            checked = (text,)  # a Status, whatever was asked for
+
+        fronts[ord(kind.value[0])] = _Front(kind, text, checked)
+
+    return fronts
 
 
 class StreamDecoder:
@@ -95,27 +121,38 @@ class StreamDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
+        self._fronts = _fronts(decoder.kinds)
         self._lines = LineFramer()
         self.skipped = 0
-        """Events left out so far: of an unknown type, or with an unreadable object."""
+        """Events left out so far: of an unknown type, of another kind or API version
+        than asked for, or with an unreadable object."""
+        self.failure: DecodeError | None = None
+        """What the next call raises: a line is no event, and those that came before it
+        were returned. Nothing behind it is decoded."""
 
     def feed(self, chunk: bytes) -> list[WatchEvent]:
         """Take the next bytes; return the events that are complete, in order.
 
         Raises:
-            DecodeError: If a line is not the JSON of an event. The events of earlier
-                lines that came with it are not returned, so continue from the last
-                event that was.
+            DecodeError: If a line is not the JSON of an event. If events came before it
+                with the same bytes, they are returned first: see `failure`.
         """
+        self._raise_failure()
         data = self._lines.feed(chunk)
         events: list[WatchEvent] = []
         start = 0
-        while start < len(data):
-            end = data.find(b"\n", start)
-            if end > start:
-                self._decode(data, start, end, events)
+        try:
+            while start < len(data):
+                end = data.find(b"\n", start)
+                if end > start:
+                    self._decode(data, start, end, events)
 
-            start = end + 1
+                start = end + 1
+
+        except DecodeError as exc:
+            self.failure = exc
+            if not events:
+                raise
 
         return events
 
@@ -123,32 +160,43 @@ class StreamDecoder:
         """The stream has ended: return the last events.
 
         Raises:
-            DecodeError: If the last line was cut off.
+            DecodeError: If the last line was cut off, or an earlier one was no event.
         """
+        self._raise_failure()
         events: list[WatchEvent] = []
         self._decode_general(self._lines.rest(), events)
         return events
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     def _decode(
         self, data: bytes, start: int, end: int, events: list[WatchEvent]
     ) -> None:
         """Decode the line from `start` to `end`, and append its event."""
         letter = data[start + _LETTER] if end - start > _LETTER else 0
-        kind, front = _FRONTS.get(letter, _NO_FRONT)
-        if data.startswith(front, start) and data.endswith(b"}}", start, end):
+        kind, front, checked = self._fronts.get(letter, _NO_FRONT)
+        sure = data.startswith(checked, start)
+        if (sure or data.startswith(front, start)) and data.endswith(b"}}", start, end):
+            body = data[start + len(front) : end - 1]
             try:
-                item = self._decoder.decode(data[start + len(front) : end - 1])
+                if sure or self._decoder.kinds.passes(body):
+                    self._append(kind, self._decoder.decode(body), events)
+                else:
+                    self.skipped += 1
             except DecodeError:
                 pass  # not written as expected after all: the general way decides
             else:
-                self._append(kind, item, events)
                 return
 
-        self._decode_general(data[start:end], events)
+        self._decode_general(memoryview(data)[start:end], events)
 
-    def _decode_general(self, text: bytes, events: list[WatchEvent]) -> None:
+    def _decode_general(
+        self, text: bytes | memoryview, events: list[WatchEvent]
+    ) -> None:
         """Decode a line with no assumption on how its fields are ordered."""
-        if not text.strip():
+        if _is_blank(text):
             return  # an empty line keeps a connection alive
 
         try:
@@ -163,15 +211,17 @@ class StreamDecoder:
             self.skipped += 1
             return
 
+        kind, body = EventType(line.type), bytes(line.object)
         try:
-            item = self._decoder.decode(bytes(line.object))
+            if kind is EventType.ERROR or self._decoder.kinds.passes(body):
+                self._append(kind, self._decoder.decode(body), events)
+            else:
+                self.skipped += 1
         except DecodeError:
-            if line.type == EventType.ERROR:
+            if kind is EventType.ERROR:
                 raise  # left out, the end of the watch would seem a clean one
 
             self.skipped += 1
-        else:
-            self._append(EventType(line.type), item, events)
 
     def _append(
         self, kind: EventType, item: KubeObject, events: list[WatchEvent]
@@ -180,9 +230,6 @@ class StreamDecoder:
             events.append(WatchEvent(kind, item))
         else:
             self.skipped += 1
-
-
-_NO_FRONT: Final = (EventType.ERROR, b"\n")  # matches no line
 
 
 # ---------------------------------------------------------------- list bodies
@@ -236,7 +283,7 @@ class ListSplitter:
         self.continue_token = ""
         """Where the next page begins; empty on the last one."""
         self.skipped = 0
-        """Items left out so far, because they cannot be read."""
+        """Items left out so far: unreadable, or of another kind or API version."""
         self.unreadable: list[str] = []
         """The keys of those of them whose names could be read."""
 
@@ -286,15 +333,20 @@ class ListSplitter:
 
     def _note(self, envelope: _Envelope) -> None:
         """Take kind, version and token from what stands before or behind the items."""
-        expected = self._decoder.resource.kind
-        if envelope.kind:
-            listed = envelope.kind.removesuffix("List")
-            if expected and listed not in (expected, ""):
-                raise DecodeError(f"expected a list of {expected}, got {envelope.kind}")
+        listed = (envelope.kind or "").removesuffix("List")
+        # A "List" is of no kind; its items say theirs.
+        if listed:
+            version = envelope.api_version or ""
+            if not self._decoder.kinds.allows(listed, version):
+                asked = self._decoder.resource
+                raise DecodeError(
+                    f"expected a list of {asked.api_version} {asked.kind or asked}, "
+                    f"got {version} {envelope.kind}"
+                )
 
             self._kind = self._kind or listed
+            self._api_version = version or self._api_version
 
-        self._api_version = envelope.api_version or self._api_version
         self._prefix = b'{"apiVersion":%s,"kind":%s,' % (
             msgspec.json.encode(self._api_version),
             msgspec.json.encode(self._kind),
@@ -307,13 +359,13 @@ class ListSplitter:
         objects: list[KubeObject] = []
         for item in items:
             try:
-                found = self._decoder.decode(self._complete(item))
+                found = self._decode(item)
             except DecodeError:
                 self.skipped += 1
                 self._note_unreadable(bytes(item))
                 continue
 
-            if found.key:
+            if found is not None and found.key:
                 objects.append(found)
             else:
                 self.skipped += 1
@@ -331,12 +383,17 @@ class ListSplitter:
             inside = namespace and isinstance(namespace, str)
             self.unreadable.append(f"{namespace}/{name}" if inside else name)
 
-    def _complete(self, item: msgspec.Raw) -> bytes:
-        """A copy of the item, with `apiVersion` and `kind` in front if it has none."""
-        if _TYPED.match(item):
-            return bytes(item)
+    def _decode(self, item: msgspec.Raw) -> KubeObject | None:
+        """The object, or None if it is not of the right type.
 
-        return b"".join((self._prefix, memoryview(item)[1:]))
+        Of a copy of the item, with `apiVersion` and `kind` in front if it has none.
+        """
+        if not _TYPED.match(item):
+            body = b"".join((self._prefix, memoryview(item)[1:]))
+        elif not self._decoder.kinds.passes(body := bytes(item)):
+            return None
+
+        return self._decoder.decode(body)
 
 
 def _closed_at(head: bytearray, cut: int) -> _Envelope | None:

@@ -7,16 +7,22 @@ above this file knows whether there is a network.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.objects import KubeObject
-    from aioinformer.watch.events import WatchEvent
+    from aioinformer.watch.watch import Watch
 
-__all__ = ["ListOptions", "ListPage", "ListerWatcher", "Watch", "WatchOptions"]
+__all__ = [
+    "ListOptions",
+    "ListPage",
+    "ListerWatcher",
+    "ServedCheck",
+    "WatchOptions",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,30 +87,6 @@ class ListPage(Protocol):
     ) -> AsyncGenerator[list[KubeObject], None]: ...
 
 
-class Watch(Protocol):
-    """A stream of changes: an async iterator of events, or of batches of them."""
-
-    @property
-    def skipped(self) -> int:
-        """Events left out so far: unreadable, or of an unknown type."""
-
-    async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that have arrived. An empty list is the end.
-
-        Raises:
-            TransportError: The connection broke, or its last line was cut off.
-            DecodeError: A line is not what a watch sends.
-
-        Cancellation:
-            Safe: nothing is lost, call again.
-        """
-
-    def __aiter__(self) -> AsyncIterator[WatchEvent]: ...
-
-    def stop(self) -> None:
-        """End the watch, at once; whoever waits for events gets the end. Idempotent."""
-
-
 class ListerWatcher(Protocol):
     """Lists and watches one collection: a resource, perhaps narrowed by selectors.
 
@@ -119,3 +101,20 @@ class ListerWatcher(Protocol):
 
     def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[Watch]:
         """Ask for the changes."""
+
+
+@runtime_checkable
+class ServedCheck(Protocol):
+    """What a `ListerWatcher` may know besides: whether its resource exists at all."""
+
+    async def is_served(self) -> bool:
+        """Ask the server, now, whether it names the resource among those it serves.
+
+        Raises:
+            ApiError: The server refused to say.
+            TransportError: The network failed.
+            DecodeError: The answer cannot be read.
+
+        Cancellation:
+            Safe.
+        """

@@ -62,6 +62,7 @@ class RequestRecord:
         verb: Such as `"list"`; empty if it was not about a resource.
         resource: The plural; empty if it was not about a resource.
         user: Who asked; empty before that is known.
+        time: When it came, on the loop's clock; records are compared without it.
     """
 
     method: str
@@ -70,6 +71,7 @@ class RequestRecord:
     verb: str = ""
     resource: str = ""
     user: str = ""
+    time: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ it there, may the answer be in a format of ours, and then the resource itself.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -199,6 +200,7 @@ class Handlers:
                         asked.verb if asked.version else "",
                         asked.plural,
                         name,
+                        asyncio.get_running_loop().time(),
                     )
                 )
 

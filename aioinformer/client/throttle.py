@@ -1,0 +1,161 @@
+"""`Throttle`: the rate at which a client sends requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Throttle"]
+
+# client-go's default is 5 a second with a burst of 10.
+BURST_FOR_EACH_QPS = 2
+
+
+class Throttle:
+    """A token bucket: each request takes a token, and waits in line if there is none.
+
+    Whoever is cancelled while waiting takes none, so that requests which are never sent
+    do not delay others. It owns one timer while somebody waits, and no task.
+
+    Args:
+        qps: How many tokens come each second.
+        burst: How many the bucket holds; it starts full.
+
+    Raises:
+        OptionsError: If no token would ever come, or no end of them: `qps` not above 0
+            or not finite, `burst` under 1.
+    """
+
+    def __init__(self, qps: float, burst: int) -> None:
+        if not 0 < qps < inf or burst < 1:
+            raise OptionsError(f"a client cannot have qps={qps!r} and burst={burst!r}")
+
+        self._qps = qps
+        self._burst = burst
+        self._tokens = float(burst)
+        self._counted_at: float | None = None
+
+        # Invariant: a timer is set exactly as long as somebody waits.
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def of(cls, qps: float | None, burst: int | None) -> Self | None:
+        """Make one of a client's options; None if there is to be none.
+
+        Raises:
+            OptionsError: If they cannot work, or there is a burst without a rate.
+        """
+        if qps is not None:
+            usual = max(1, ceil(BURST_FOR_EACH_QPS * qps)) if 0 < qps < inf else 1
+            return cls(qps, usual if burst is None else burst)
+
+        if burst is not None:
+            raise OptionsError("burst= says nothing without qps=")
+
+        return None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Throttle qps={self._qps:g} burst={self._burst} {len(self._line)} wait>"
+        )
+
+    async def wait(self) -> None:
+        """Take a token, in the order of coming.
+
+        Cancellation:
+            Safe: the token goes to the next one.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._line and self._take(loop.time()):
+            return
+
+        # The bucket was looked into just now, or there is a timer already.
+        waiter = loop.create_future()
+        self._line.append(waiter)
+        self._set_timer(loop)
+        through = False
+        try:
+            await waiter
+            through = True
+        finally:
+            if not through:
+                self._abandon(waiter, loop)
+
+    def release(self) -> None:
+        """Let everybody through who waits: there is nothing left to be slow for."""
+        while self._line:
+            _wake(self._line.popleft())
+
+        self._drop_timer()
+
+    # ------------------------------------------------------------ tokens
+
+    def _take(self, now: float) -> bool:
+        self._refill(now)
+        if self._tokens < 1.0:
+            return False
+
+        self._tokens -= 1.0
+        return True
+
+    def _refill(self, now: float, at_least: float = 0.0) -> None:
+        before = now if self._counted_at is None else self._counted_at
+        refilled = self._tokens + (now - before) * self._qps
+        self._counted_at = now
+        # A client that is entered again may tell the time of another loop, which is less.
+        self._tokens = min(float(self._burst), max(refilled, at_least))
+
+    def _token_came(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        # That is what the timer was for, whatever was lost by rounding.
+        self._refill(loop.time(), at_least=1.0)
+        self._let_through(loop)
+
+    def _let_through(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let through as many as there are tokens, and set the timer for the next."""
+        while self._line:
+            if self._line[0].done():  # cancelled just now
+                self._line.popleft()
+            elif self._take(loop.time()):
+                _wake(self._line.popleft())
+            else:
+                self._set_timer(loop)
+                return
+
+        self._drop_timer()
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is None:
+            delay = (1.0 - self._tokens) / self._qps
+            self._timer = loop.call_at(loop.time() + delay, self._token_came, loop)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _abandon(
+        self, waiter: asyncio.Future[None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        if waiter.done() and not waiter.cancelled():
+            # Let through and cancelled in the same turn.
+            self._tokens = min(float(self._burst), self._tokens + 1.0)
+        else:
+            with suppress(ValueError):
+                self._line.remove(waiter)
+
+        self._let_through(loop)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,109 @@
+"""Whether a server serves a resource at all: `ListWatch.is_served()`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from canned import CannedServer, Stream
+
+from aioinformer.client import Client, ListWatch
+from aioinformer.errors import DecodeError, Forbidden, ServerError, TransportError
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS
+from aioinformer.testing import APIServer
+from aioinformer.watch import ServedCheck
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+async def asked(server: CannedServer, resource: Resource) -> bool:
+    async with Client.from_url(server.url) as client:
+        source = ListWatch(client, resource)
+        assert isinstance(source, ServedCheck)
+        return await source.is_served()
+
+
+@pytest.mark.parametrize(
+    ("resource", "path"), [(PODS, "/api/v1"), (WIDGETS, "/apis/example.com/v1")]
+)
+async def test_asks_for_the_group_and_version(
+    server: CannedServer, resource: Resource, path: str
+) -> None:
+    names = [{"name": f"{resource.plural}/status"}, {"name": resource.plural}]
+    server.json({"kind": "APIResourceList", "resources": names})
+
+    assert await asked(server, resource) is True
+    assert [seen.target for seen in server.seen] == [path]
+
+
+@pytest.mark.parametrize("body", [[], [{"name": "gadgets"}], [{"name": "pods/log"}]])
+async def test_a_group_may_not_name_it(server: CannedServer, body: object) -> None:
+    server.json({"kind": "APIResourceList", "resources": body})
+
+    assert await asked(server, PODS) is False
+
+
+async def test_a_group_that_does_not_exist_names_nothing(server: CannedServer) -> None:
+    server.text("404 page not found", 404, "text/plain")
+
+    assert await asked(server, WIDGETS) is False
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (503, ServerError)])
+async def test_a_refusal_says_nothing(
+    server: CannedServer, status: int, error: type[Exception]
+) -> None:
+    server.json({"kind": "Status", "code": status}, status)
+
+    with pytest.raises(error):
+        await asked(server, PODS)
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"resources":7}'])
+async def test_what_is_no_discovery_raises_decode_error(
+    server: CannedServer, body: str
+) -> None:
+    server.text(body, 200, "application/json")
+
+    with pytest.raises(DecodeError, match="discovery"):
+        await asked(server, PODS)
+
+
+async def test_an_answer_that_is_cut_off_is_a_transport_error(
+    server: CannedServer,
+) -> None:
+    stream = Stream(server)
+    stream.send(b'{"resources":')
+    asking = asyncio.create_task(asked(server, PODS))
+    while not server.seen:
+        await asyncio.sleep(0.1)
+
+    await asyncio.sleep(1)
+    stream.break_off()
+
+    with pytest.raises(TransportError):
+        await asking
+
+
+async def test_the_server_for_tests_says_so_without_a_network_too() -> None:
+    async with APIServer() as server:
+        for resource, served in ((PODS, True), (DEPLOYMENTS, True), (WIDGETS, False)):
+            direct = server.list_watch(resource)
+            async with server.client() as client:
+                over_http = ListWatch(client, resource)
+
+                assert await direct.is_served() is served
+                assert await over_http.is_served() is served
+
+        assert await server.list_watch(NODES).is_served()

@@ -1,0 +1,399 @@
+"""The rate limit of a client: when requests go out, and what cancelling costs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import CannedServer
+from conftest import pod
+from metrics_helpers import PlainSink
+from queue_helpers import settle
+
+from aioinformer.client import Client, ClientConfig
+from aioinformer.client.throttle import Throttle
+from aioinformer.errors import OptionsError, TransportError
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+WAITED = "rest_client_rate_limiter_duration_seconds"
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def timers() -> list[asyncio.TimerHandle]:
+    scheduled: list[asyncio.TimerHandle]
+    scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    return [timer for timer in scheduled if not timer.cancelled()]
+
+
+async def through(
+    throttle: Throttle, record: list[tuple[str, float]], who: str
+) -> None:
+    await throttle.wait()
+    record.append((who, now()))
+
+
+# ---------------------------------------------------------------- the bucket
+
+
+async def test_a_burst_passes_then_the_rate_is_kept() -> None:
+    throttle = Throttle(4, 3)
+    times = []
+
+    for _ in range(7):
+        await throttle.wait()
+        times.append(now())
+
+    assert times == [0, 0, 0, 0.25, 0.5, 0.75, 1]
+
+
+async def test_a_pause_fills_the_bucket_but_not_over_its_burst() -> None:
+    throttle = Throttle(2, 2)
+    times = []
+    for _ in range(2):
+        await throttle.wait()
+
+    await asyncio.sleep(100)
+    for _ in range(4):
+        await throttle.wait()
+        times.append(now())
+
+    assert times == [100, 100, 100.5, 101]
+
+
+async def test_whoever_comes_first_goes_first() -> None:
+    throttle = Throttle(1, 1)
+    record: list[tuple[str, float]] = []
+
+    async with asyncio.TaskGroup() as group:
+        for who in "abc":
+            group.create_task(through(throttle, record, who))
+
+        await asyncio.sleep(1.5)
+        group.create_task(through(throttle, record, "d"))
+
+    assert record == [("a", 0), ("b", 1), ("c", 2), ("d", 3)]
+    assert timers() == []
+
+
+async def test_one_who_is_cancelled_while_waiting_takes_no_token() -> None:
+    throttle = Throttle(1, 1)
+    record: list[tuple[str, float]] = []
+    tasks = [asyncio.create_task(through(throttle, record, who)) for who in "abcd"]
+    await settle()
+
+    tasks[1].cancel()
+    tasks[2].cancel()
+    await asyncio.wait(tasks)
+
+    assert record == [("a", 0), ("d", 1)]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["after it", "before it"])
+async def test_one_who_is_cancelled_as_its_token_comes_passes_it_on(
+    before: bool,
+) -> None:
+    throttle = Throttle(1, 1)
+    record: list[tuple[str, float]] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    # In the very turn in which its token comes: what is scheduled first is called first.
+    if before:
+        asyncio.get_running_loop().call_at(1, lambda: tasks[1].cancel())
+
+    tasks += [asyncio.create_task(through(throttle, record, who)) for who in "abc"]
+    await settle()
+    if not before:
+        asyncio.get_running_loop().call_at(1, tasks[1].cancel)
+
+    await asyncio.wait(tasks)
+
+    assert record == [("a", 0), ("c", 1)]
+    assert timers() == []
+
+
+async def test_a_newcomer_takes_no_token_of_those_who_wait() -> None:
+    throttle = Throttle(1, 1)
+    record: list[tuple[str, float]] = []
+    newcomer = through(throttle, record, "newcomer")
+
+    def come() -> None:
+        with suppress(StopIteration):
+            newcomer.send(None)
+
+    # The token is there, and its timer is about to be called.
+    asyncio.get_running_loop().call_at(1, come)
+    await throttle.wait()
+
+    await through(throttle, record, "first")
+
+    assert record == [("first", 1)]
+    newcomer.close()
+
+
+async def test_a_timer_that_is_called_a_little_early_lets_its_one_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    throttle = Throttle(1, 1)
+    await throttle.wait()
+    waiting = [asyncio.create_task(throttle.wait()) for _ in range(2)]
+    await settle()
+    loop = asyncio.get_running_loop()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "time", lambda: 1 - 1e-9)
+        throttle._drop_timer()
+        throttle._token_came(loop)
+
+    await settle()
+    assert [task.done() for task in waiting] == [True, False]
+    await waiting[1]
+    assert now() == pytest.approx(2)
+
+
+async def test_a_timer_runs_only_while_somebody_waits() -> None:
+    throttle = Throttle(1, 1)
+    await throttle.wait()
+    before = timers()
+    tasks = [asyncio.create_task(throttle.wait()) for _ in range(3)]
+    await settle()
+    during = len(timers())
+
+    for task in tasks:
+        task.cancel()
+
+    await asyncio.wait(tasks)
+
+    assert before == []
+    assert during == 1
+    assert timers() == []
+    assert repr(throttle) == "<Throttle qps=1 burst=1 0 wait>"
+
+
+async def test_a_coroutine_that_is_closed_while_waiting_takes_no_token() -> None:
+    throttle = Throttle(1, 1)
+    await throttle.wait()
+    abandoned = throttle.wait()
+    abandoned.send(None)
+
+    abandoned.close()
+    await throttle.wait()
+
+    assert now() == 1
+
+
+async def test_releasing_lets_everybody_through_at_once() -> None:
+    throttle = Throttle(0.001, 1)
+    record: list[tuple[str, float]] = []
+    tasks = [asyncio.create_task(through(throttle, record, who)) for who in "abc"]
+    await settle()
+
+    throttle.release()
+    await asyncio.wait(tasks)
+
+    assert record == [("a", 0), ("b", 0), ("c", 0)]
+    assert timers() == []
+
+
+def test_it_goes_on_in_another_loop_with_another_time() -> None:
+    throttle = Throttle(100, 1)
+
+    async def use(start: float) -> float:
+        loop = asyncio.get_running_loop()
+        real = loop.time
+        loop.time = lambda: real() + start  # type: ignore[method-assign]
+        before = loop.time()
+        for _ in range(3):
+            await throttle.wait()
+
+        return loop.time() - before
+
+    first, second = asyncio.run(use(1e6)), asyncio.run(use(0.0))
+
+    assert 0.015 < first < 2
+    assert 0.015 < second < 2
+
+
+@pytest.mark.parametrize("qps", [3, 7, 30, 1000 / 3])
+async def test_rounding_neither_hangs_nor_hurries_it(qps: float) -> None:
+    await asyncio.sleep(1e6 / 3)
+    before = now()
+    throttle = Throttle(qps, 1)
+
+    for _ in range(1000):
+        await throttle.wait()
+
+    assert now() - before == pytest.approx(999 / qps, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("qps", "burst", "expected"),
+    [
+        (None, None, None),
+        (5, None, "<Throttle qps=5 burst=10 0 wait>"),
+        (0.1, None, "<Throttle qps=0.1 burst=1 0 wait>"),
+        (0.6, None, "<Throttle qps=0.6 burst=2 0 wait>"),
+        (50, 1, "<Throttle qps=50 burst=1 0 wait>"),
+    ],
+)
+def test_options_make_a_throttle(
+    qps: float | None, burst: int | None, expected: str | None
+) -> None:
+    made = Throttle.of(qps, burst)
+
+    assert (None if made is None else repr(made)) == expected
+
+
+@pytest.mark.parametrize(
+    ("qps", "burst"),
+    [(0, None), (-1, 5), (math.nan, None), (math.inf, None), (5, 0), (None, 5)],
+)
+def test_options_that_cannot_work_are_refused(
+    qps: float | None, burst: int | None
+) -> None:
+    with pytest.raises(OptionsError):
+        Client.from_url("http://api.example", qps=qps, burst=burst)
+
+
+# ---------------------------------------------------------------- a client with it
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        server.json(pod("a", "x"))
+        yield server
+
+
+async def test_a_client_sends_no_more_than_its_rate(server: CannedServer) -> None:
+    async with Client.from_url(server.url, qps=0.1, burst=2) as client:
+        for _ in range(4):
+            await client.get(PODS, "a", namespace="x")
+
+        assert 20 <= now() < 20.5
+
+    assert len(server.seen) == 4
+
+
+async def test_a_client_sends_at_any_rate_unless_told(server: CannedServer) -> None:
+    async with Client.from_url(server.url) as client:
+        for _ in range(100):
+            await client.get(PODS, "a", namespace="x")
+
+        assert now() < 1
+
+
+async def test_opening_a_watch_counts_as_one_request(server: CannedServer) -> None:
+    async with Client.from_url(server.url, qps=0.1, burst=1) as client:
+        times = []
+        for _ in range(3):
+            async with client.watch(PODS):
+                times.append(now())
+
+    assert times == pytest.approx([0, 10, 20], abs=0.5)
+
+
+async def test_closing_ends_requests_that_wait_for_their_turn(
+    server: CannedServer,
+) -> None:
+    client = Client.from_url(server.url, qps=0.001, burst=1)
+    await client.start()
+    await client.get(PODS, "a", namespace="x")
+    waiting = [
+        asyncio.create_task(client.get(PODS, "a", namespace="x")) for _ in range(3)
+    ]
+    await settle()
+    before = now()
+
+    await client.close()
+    await asyncio.wait(waiting)
+
+    assert now() - before < 0.5
+    assert [type(task.exception()) for task in waiting] == [TransportError] * 3
+    assert len(server.seen) == 1
+
+
+async def test_a_cancelled_request_leaves_its_turn_to_the_next(
+    server: CannedServer,
+) -> None:
+    async with Client.from_url(server.url, qps=0.1, burst=1) as client:
+        await client.get(PODS, "a", namespace="x")
+        cancelled = asyncio.create_task(client.get(PODS, "a", namespace="x"))
+        await settle()
+        cancelled.cancel()
+        await client.get(PODS, "a", namespace="x")
+
+        assert 10 <= now() < 10.5
+
+    assert len(server.seen) == 2
+
+
+async def test_a_client_that_is_not_entered_says_so_before_it_waits() -> None:
+    client = Client.from_url("http://api.example", qps=0.001, burst=1)
+
+    for _ in range(2):
+        with pytest.raises(OptionsError, match="async with client"):
+            await client.get(PODS, "a", namespace="x")
+
+    assert now() == 0
+
+
+async def test_the_time_that_requests_waited_is_measured(server: CannedServer) -> None:
+    sink = PlainSink()
+    client = Client.from_url(server.url, qps=0.1, burst=1, metrics=sink)
+    async with client:
+        for _ in range(2):
+            await client.get(PODS, "a", namespace="x")
+
+    assert sink.observed[WAITED][0] == 0
+    assert sink.observed[WAITED][1] == pytest.approx(10, abs=0.5)
+    assert sink.labels[WAITED] == {
+        ("verb", "GET"),
+        ("host", server.url.removeprefix("http://")),
+    }
+
+
+async def test_nothing_is_measured_without_a_rate(server: CannedServer) -> None:
+    sink = PlainSink()
+    async with Client.from_url(server.url, metrics=sink) as client:
+        await client.get(PODS, "a", namespace="x")
+
+    assert sink.calls == 0
+
+
+class BrokenSink(PlainSink):
+    def observe(self, name: str, value: float, /, **labels: str) -> None:
+        self.calls += 1
+        raise ZeroDivisionError
+
+
+async def test_a_sink_that_fails_fails_no_request(
+    server: CannedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = BrokenSink()
+    async with Client.from_url(server.url, qps=5, metrics=sink) as client:
+        for _ in range(3):
+            await client.get(PODS, "a", namespace="x")
+
+    assert sink.calls == 1
+    assert "the metrics sink failed" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["from_env", "from_kubeconfig", "in_cluster", "source"])
+def test_every_way_to_make_a_client_takes_a_rate(way: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"qps": 7, "burst": 9}
+    if way == "source":
+        client = Client(ClientConfig(server="http://api.example"), **options)
+    else:
+        client = getattr(Client, way)(**options)
+
+    assert repr(client._throttle) == "<Throttle qps=7 burst=9 0 wait>"

@@ -1,0 +1,245 @@
+"""Objects of another kind or API version, which nobody asked for, are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import pod
+from json_helpers import nested, written
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS
+from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
+from aioinformer.watch.kinds import KindCheck, type_of
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+UNKNOWN = Resource("example.com", "v1", "widgets")
+
+TABLE = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows": []}
+
+
+def called(kind: str | None, api_version: str | None, name: str = "a") -> Any:
+    """A pod that says it is of another type; None leaves it unsaid."""
+    body = pod(name, metadata={"resourceVersion": "99"})
+    given = {"kind": kind, "apiVersion": api_version}
+    rest = {key: it for key, it in body.items() if key not in given}
+    return {key: it for key, it in given.items() if it is not None} | rest
+
+
+# ---------------------------------------------------------------- what an object says
+
+
+@pytest.mark.parametrize("style", ["compact", "spaced", "pretty", "escaped"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"kind": "Pod", "apiVersion": "v1", "x": 1}, id="built-in"),
+        pytest.param({"apiVersion": "v1", "kind": "Pod", "x": 1}, id="custom"),
+        pytest.param({"apiVersion": "v1", "kind": "Pod"}, id="nothing-else"),
+        pytest.param(
+            {"x": {"kind": "A"}, "apiVersion": "v1", "kind": "Pod"}, id="last"
+        ),
+        pytest.param({"kind": "Pod", "x": 1, "apiVersion": "v1"}, id="apart"),
+    ],
+)
+def test_reads_the_type_wherever_it_stands(body: Any, style: str) -> None:
+    assert type_of(written(body, style)) == ("Pod", "v1")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"{}", ("", "")),
+        (b'{"kind":null,"apiVersion":null}', ("", "")),
+        (b'{"kind":"Pod","metadata":{}}', ("Pod", "")),
+        (b'{"apiVersion":"v1"}', ("", "v1")),
+        (b'{"kind":"P\\u006fd","apiVersion":"v1","x":1}', ("Pod", "v1")),
+        (b'{"metadata":{"kind":"A","apiVersion":"b"}}', ("", "")),
+    ],
+)
+def test_what_is_not_said_is_empty(body: bytes, expected: tuple[str, str]) -> None:
+    assert type_of(body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"kind":"\xff","apiVersion":"v1","x":1}', id="not-utf8"),
+        pytest.param(
+            b'{"kind":"a\nb","apiVersion":"v1","x":1}', id="control-character"
+        ),
+        pytest.param(b'{"kind":7,"apiVersion":"v1"}', id="number"),
+        pytest.param(b'{"x":' + nested() + b',"kind":"Pod"}', id="too-deep"),
+        pytest.param(b"[]", id="array"),
+    ],
+)
+def test_a_type_that_cannot_be_read_raises_decode_error(body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        type_of(body)
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind", "api_version", "passes"),
+    [
+        (PODS, "Pod", "v1", True),
+        (PODS, None, None, True),
+        (PODS, "Pod", None, True),
+        (PODS, None, "v1", True),
+        (PODS, "Node", "v1", False),
+        (PODS, "Pods", "v1", False),
+        (PODS, "Pod", "v2", False),
+        (PODS, "Pod", "core/v1", False),
+        (PODS, None, "v2", False),
+        (PODS, "Table", "meta.k8s.io/v1", False),
+        (PODS, "PartialObjectMetadata", "meta.k8s.io/v1", False),
+        (DEPLOYMENTS, "Deployment", "apps/v1", True),
+        (DEPLOYMENTS, "Deployment", "apps/v1beta1", False),
+        (DEPLOYMENTS, "Deployment", "extensions/v1", False),
+        (UNKNOWN, "Widget", "example.com/v1", True),
+        (UNKNOWN, "Anything", "example.com/v2", True),
+        (UNKNOWN, "Table", "example.com/v1", True),
+        (UNKNOWN, "Table", "meta.k8s.io/v1", False),
+        (UNKNOWN, "Table", "meta.k8s.io/v1beta1", False),
+    ],
+)
+@pytest.mark.parametrize("style", ["compact", "spaced"])
+def test_only_what_was_asked_for_passes(
+    resource: Resource,
+    kind: str | None,
+    api_version: str | None,
+    passes: bool,
+    style: str,
+) -> None:
+    body = written(called(kind, api_version), style)
+
+    assert KindCheck(resource).passes(body) is passes
+
+
+# ---------------------------------------------------------------- in a watch
+
+
+def watched(resource: Resource, *objects: Any, kind: str = "ADDED") -> list[Any]:
+    """Names and versions of the events that come out, and how many were skipped."""
+    decoder = StreamDecoder(ObjectDecoder(resource))
+    lines = (written({"type": kind, "object": it}) for it in objects)
+    events = decoder.feed(b"".join(it + b"\n" for it in lines))
+    return [(it.object.name, it.object.resource_version) for it in events] + [
+        decoder.skipped
+    ]
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
+def test_a_watch_skips_objects_of_another_type(kind: str) -> None:
+    strangers = [
+        called("Node", "v1"),
+        called("Pod", "v2"),
+        TABLE | {"metadata": {"name": "t", "resourceVersion": "99"}},
+    ]
+
+    found = watched(PODS, pod("a"), *strangers, pod("b"), kind=kind)
+
+    assert found == [("a", "1"), ("b", "1"), 3]
+
+
+def test_a_watch_takes_objects_that_do_not_say_what_they_are() -> None:
+    assert watched(PODS, called(None, None)) == [("a", "99"), 0]
+    assert watched(NODES, called(None, "v1")) == [("a", "99"), 0]
+
+
+def test_a_watch_of_a_kind_that_is_not_known_takes_all_but_tables() -> None:
+    table = TABLE | {"metadata": {"name": "t"}}
+
+    assert watched(UNKNOWN, called("Any", "v7"), table) == [("a", "99"), 1]
+
+
+@pytest.mark.parametrize("text", [b'{"type": %s, "object": %s}', b'{"object":%s}'])
+def test_a_watch_skips_them_however_the_line_is_written(text: bytes) -> None:
+    stranger = written(called("Node", "v1"))
+    if text.startswith(b'{"object"'):
+        text = b'{"object":%s,"type":"ADDED"}' % stranger
+    else:
+        text %= (b'"ADDED"', stranger)
+
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+
+    assert decoder.feed(text + b"\n") == []
+    assert decoder.skipped == 1
+
+
+def test_an_error_event_is_not_checked() -> None:
+    decoder = StreamDecoder(ObjectDecoder(PODS))
+    event = {"type": "ERROR", "object": called("Node", "v1")}
+
+    (found,) = decoder.feed(written(event) + b"\n")
+
+    with pytest.raises(DecodeError, match="Node default/a and not a Status"):
+        found.error()
+
+
+# ---------------------------------------------------------------- in a list
+
+
+def listed(resource: Resource, body: Any) -> list[Any]:
+    splitter = ListSplitter(ObjectDecoder(resource))
+    objects = splitter.feed(written(body)) + splitter.finish()
+    return [it.name for it in objects] + [splitter.skipped]
+
+
+def test_a_list_skips_items_of_another_type() -> None:
+    items = [
+        called("Pod", "v1", "a"),
+        called("Node", "v1", "b"),
+        called("Pod", "v2", "c"),
+        called(None, None, "d"),
+        TABLE | {"metadata": {"name": "e"}},
+    ]
+    body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+
+    assert listed(PODS, body) == ["a", "d", 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "message"),
+    [
+        ("NodeList", "v1", "expected a list of v1 Pod, got v1 NodeList"),
+        ("PodList", "v2", "expected a list of v1 Pod, got v2 PodList"),
+        ("Table", "meta.k8s.io/v1", "expected a list of v1 Pod, got meta.k8s.io/v1 Ta"),
+    ],
+)
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_list_of_another_type_raises_decode_error(
+    kind: str, api_version: str, message: str, behind: bool
+) -> None:
+    head = {"kind": kind, "apiVersion": api_version, "metadata": {}}
+    items = {"items": [pod("a")]}
+
+    with pytest.raises(DecodeError, match=message):
+        listed(PODS, items | head if behind else head | items)
+
+
+def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
+    with pytest.raises(DecodeError, match="not a list: Table"):
+        listed(UNKNOWN, TABLE)
+
+    with pytest.raises(
+        DecodeError, match=r"expected a list of example\.com/v1 widgets"
+    ):
+        listed(UNKNOWN, TABLE | {"items": [pod("a")]})
+
+
+def test_items_of_a_list_of_no_kind_say_theirs() -> None:
+    items = [called("Deployment", "apps/v1", "a"), called("Pod", "v1", "b")]
+    body = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
+
+    assert listed(DEPLOYMENTS, body) == ["a", 1]
+
+
+def test_an_item_that_says_nothing_in_a_list_of_no_kind_is_what_was_asked_for() -> None:
+    body = {"kind": "List", "apiVersion": "v1", "items": [called(None, None)]}
+    splitter = ListSplitter(ObjectDecoder(DEPLOYMENTS))
+
+    (found,) = splitter.feed(written(body)) + splitter.finish()
+
+    assert (found.kind, found.api_version) == ("Deployment", "apps/v1")

@@ -1,0 +1,221 @@
+"""`PagesAhead`: the next page is asked for while the one before is read."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import FakeSource, Page, Silence, thing
+
+from aioinformer.errors import ResourceExpired, TransportError
+from aioinformer.watch import ListOptions, PagesAhead
+
+if TYPE_CHECKING:
+    from aioinformer.watch import ListPage
+
+FIRST = ListOptions(limit=2)
+SECOND = ListOptions(limit=2, continue_token="t")
+OTHER = ListOptions(limit=2, continue_token="u")
+
+EXPIRED = ResourceExpired("too old", status=410)
+
+
+async def names_of(page: ListPage) -> str:
+    async with aclosing(aiter(page)) as pieces:
+        return "".join([it.name async for objects in pieces for it in objects])
+
+
+async def turns(number: int = 5) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_gives_a_page_that_was_not_asked_for_ahead() -> None:
+    source = FakeSource([Page([thing("a")], token="t")])
+
+    async with PagesAhead(source) as pages, pages.page(FIRST) as page:
+        assert await names_of(page) == "a"
+        assert page.continue_token == "t"
+
+    assert source.asked == ["list ''"]
+    assert source.open == 0
+
+
+async def test_asks_for_the_next_page_while_one_is_read() -> None:
+    source = FakeSource([Page([thing("a")], token="t"), Page([thing("b")])])
+
+    async with PagesAhead(source) as pages:
+        async with pages.page(FIRST) as page:
+            pages.ask(SECOND)
+            await turns()
+            assert source.asked == ["list ''", "list t"], "before the first is read"
+            assert await names_of(page) == "a"
+
+        async with pages.page(SECOND) as page:
+            assert await names_of(page) == "b"
+
+        assert source.open == 0
+
+    assert len(source.asked) == 2
+
+
+async def test_asking_again_for_the_same_page_changes_nothing() -> None:
+    source = FakeSource([Page([thing("a")])])
+
+    async with PagesAhead(source) as pages:
+        for _ in range(3):
+            pages.ask(SECOND)
+            await turns()
+
+        async with pages.page(SECOND) as page:
+            assert await names_of(page) == "a"
+
+    assert source.asked == ["list t"]
+
+
+async def test_a_page_that_was_read_can_be_asked_for_again() -> None:
+    source = FakeSource([Page([thing("a")]), Page([thing("b")])])
+
+    async with PagesAhead(source) as pages:
+        for name in "ab":
+            pages.ask(SECOND)
+            await turns()
+            assert source.open == 1
+            async with pages.page(SECOND) as page:
+                assert await names_of(page) == name
+
+
+async def test_drops_the_page_ahead_for_another_one() -> None:
+    source = FakeSource([Page([thing("a")]), Page([thing("b")])])
+
+    async with PagesAhead(source) as pages:
+        pages.ask(SECOND)
+        await turns()
+        pages.ask(OTHER)
+        await turns()
+        assert source.asked == ["list t", "list u"]
+        assert source.open == 1
+
+        async with pages.page(OTHER) as page:
+            assert await names_of(page) == "b"
+
+
+async def test_drops_the_page_ahead_if_another_one_is_wanted() -> None:
+    source = FakeSource([Page([thing("a")]), Page([thing("b")])])
+
+    async with PagesAhead(source) as pages:
+        pages.ask(SECOND)
+        await turns()
+
+        async with pages.page(FIRST) as page:
+            assert await names_of(page) == "b"
+            await turns()
+            assert source.open == 1
+
+        async with pages.page(SECOND) as page:
+            assert await names_of(page) == "b", "it was asked for again"
+
+    assert len(source.asked) == 3
+
+
+async def test_an_error_is_raised_by_the_page_that_wants_it() -> None:
+    source = FakeSource([Page([thing("a")]), EXPIRED])
+
+    async with PagesAhead(source) as pages:
+        async with pages.page(FIRST) as page:
+            pages.ask(SECOND)
+            await turns()
+            assert await names_of(page) == "a"
+
+        with pytest.raises(ResourceExpired):
+            async with pages.page(SECOND):
+                pytest.fail("there is no such page")
+
+
+async def test_an_error_of_a_page_that_nobody_wants_is_nobodys() -> None:
+    source = FakeSource([EXPIRED])
+
+    async with PagesAhead(source) as pages:
+        pages.ask(SECOND)
+        await turns()
+
+    assert source.asked == ["list t"]
+
+
+async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() -> None:
+    source = FakeSource([Page([thing("a")], error=TransportError("broken"))])
+
+    async with PagesAhead(source) as pages:
+        pages.ask(SECOND)
+        with pytest.raises(TransportError):
+            async with pages.page(SECOND) as page:
+                await names_of(page)
+
+        assert source.open == 0
+
+
+@pytest.mark.parametrize("answer", [Page([thing("a")]), Silence()])
+@pytest.mark.parametrize("number", range(4))
+async def test_leaves_nothing_behind(answer: Page | Silence, number: int) -> None:
+    source = FakeSource([answer])
+
+    async with PagesAhead(source) as pages:
+        pages.ask(SECOND)
+        await turns(number)
+
+    assert source.open == 0
+
+
+async def test_leaves_all_that_was_dropped() -> None:
+    source = FakeSource([Page()])
+
+    async with PagesAhead(source) as pages:
+        for token in "abc":
+            pages.ask(ListOptions(continue_token=token))
+            await turns(3)
+
+        pages.ask(FIRST)
+        pages.ask(SECOND)
+
+        assert len(pages._dropped) < 4, "those that are left are forgotten"
+
+    assert source.open == 0
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("turn", range(12))
+async def test_can_be_cancelled_in_every_turn(turn: int) -> None:
+    source = FakeSource([Page([thing("a")]), Page([thing("b")]), Page([thing("c")])])
+
+    async def read() -> str:
+        async with PagesAhead(source) as pages:
+            async with pages.page(FIRST) as page:
+                pages.ask(SECOND)
+                found = await names_of(page)
+
+            async with pages.page(SECOND) as page:
+                pages.ask(OTHER)
+                return found + await names_of(page)
+
+    task = asyncio.create_task(read())
+    await turns(turn)
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert task.cancelled() or task.result() == "ab"
+    assert source.open == 0
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_wait_for_the_page_ahead_can_be_cancelled() -> None:
+    source = FakeSource([Silence()])
+
+    async with PagesAhead(source) as pages:
+        pages.ask(SECOND)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5), pages.page(SECOND):
+                pytest.fail("the server is silent")
+
+        assert source.open == 0

@@ -1,0 +1,201 @@
+"""What every watch does: batches and single events by turns, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import pytest
+from canned import told
+from conftest import pod
+
+from aioinformer.errors import TransportError
+from aioinformer.watch import Watch, WatchEvent
+
+
+def event(name: str) -> WatchEvent:
+    return WatchEvent.of("ADDED", pod(name))
+
+
+class Proxy(Watch):
+    """A watch over what somebody else produces, as small as one can be."""
+
+    def __init__(self, *batches: str | Exception | None) -> None:
+        super().__init__()
+        self.batches = deque(batches)
+        self.arrived = asyncio.Event()
+        self.fetches = 0
+        self.closings = 0
+
+    def send(self, batch: str | Exception | None) -> None:
+        self.batches.append(batch)
+        self.arrived.set()
+
+    async def _fetch(self) -> list[WatchEvent]:
+        self.fetches += 1
+        while not self.batches and not self.stopped:
+            self.arrived.clear()
+            await self.arrived.wait()
+
+        batch = self.batches.popleft() if self.batches else None
+        if isinstance(batch, Exception):
+            raise batch
+
+        return [event(name) for name in batch or ""]
+
+    def _close(self) -> None:
+        self.closings += 1
+        self.arrived.set()
+
+
+async def test_gives_the_batches_as_they_come() -> None:
+    watch = Proxy("ab", "c", None)
+
+    assert told(await watch.next_batch()) == ["ADDED a", "ADDED b"]
+    assert told(await watch.next_batch()) == ["ADDED c"]
+    assert await watch.next_batch() == []
+
+
+async def test_iterates_over_single_events() -> None:
+    watch = Proxy("ab", "c", None)
+
+    assert told([it async for it in watch]) == ["ADDED a", "ADDED b", "ADDED c"]
+
+
+async def test_batches_and_single_events_are_taken_by_turns() -> None:
+    watch = Proxy("abc", "de", "f", None)
+
+    assert told([await anext(watch)]) == ["ADDED a"]
+    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    assert told([await anext(watch)]) == ["ADDED d"]
+    assert told([it async for it in watch]) == ["ADDED e", "ADDED f"]
+
+
+async def test_an_iteration_goes_on_where_it_was_left() -> None:
+    watch = Proxy("abc", None)
+
+    async for it in watch:
+        assert it.object.name == "a"
+        break
+
+    assert told([it async for it in watch]) == ["ADDED b", "ADDED c"]
+
+
+async def test_the_end_is_asked_for_once() -> None:
+    watch = Proxy(None, "late")
+
+    assert await watch.next_batch() == []
+    assert [it async for it in watch] == []
+    assert watch.fetches == 1
+
+
+async def test_stopping_ends_it_at_once_for_who_waits_for_a_batch() -> None:
+    loop = asyncio.get_running_loop()
+    watch = Proxy()
+    waiting = asyncio.create_task(watch.next_batch())
+    await asyncio.sleep(1)
+
+    watch.stop()
+
+    assert await waiting == []
+    assert loop.time() == pytest.approx(1.0)
+
+
+async def test_stopping_ends_it_at_once_for_who_iterates() -> None:
+    watch = Proxy("a")
+    seen = []
+
+    async def iterate() -> None:
+        async for it in watch:
+            seen.extend(told([it]))
+
+    waiting = asyncio.create_task(iterate())
+    await asyncio.sleep(1)
+    watch.stop()
+    await waiting
+
+    assert seen == ["ADDED a"]
+
+
+async def test_stopping_twice_closes_once() -> None:
+    watch = Proxy()
+    states = [watch.stopped]
+
+    watch.stop()
+    watch.stop()
+
+    assert [*states, watch.stopped] == [False, True]
+    assert watch.closings == 1
+
+
+async def test_one_that_was_never_read_can_be_stopped() -> None:
+    watch = Proxy("a")
+
+    watch.stop()
+
+    assert await watch.next_batch() == []
+    assert watch.fetches == 0
+
+
+async def test_stopping_drops_what_was_not_taken() -> None:
+    watch = Proxy("abc")
+    await anext(watch)
+
+    watch.stop()
+
+    assert [it async for it in watch] == []
+    assert await watch.next_batch() == []
+
+
+async def test_what_arrives_as_it_is_stopped_is_dropped() -> None:
+    watch = Proxy()
+    waiting = asyncio.create_task(watch.next_batch())
+    await asyncio.sleep(1)
+
+    watch.send("a")
+    watch.stop()
+
+    assert await waiting == []
+
+
+async def test_leaving_the_context_stops_it() -> None:
+    async with Proxy("a") as watch:
+        assert told(await watch.next_batch()) == ["ADDED a"]
+
+    assert watch.stopped
+
+
+async def test_an_error_within_the_context_stops_it() -> None:
+    watch = Proxy()
+
+    with pytest.raises(ZeroDivisionError):
+        async with watch:
+            raise ZeroDivisionError
+
+    assert watch.stopped
+
+
+async def test_an_error_of_the_source_comes_behind_what_it_gave_before() -> None:
+    watch = Proxy("ab", TransportError("broken"), None)
+
+    assert told([await anext(watch), await anext(watch)]) == ["ADDED a", "ADDED b"]
+    with pytest.raises(TransportError, match="broken"):
+        await anext(watch)
+
+    assert await watch.next_batch() == []
+
+
+async def test_a_cancelled_wait_loses_nothing() -> None:
+    watch = Proxy()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await watch.next_batch()
+
+    watch.send("ab")
+
+    assert told([await anext(watch)]) == ["ADDED a"]
+    assert told(await watch.next_batch()) == ["ADDED b"]
+
+
+async def test_it_leaves_nothing_out_unless_it_says_so() -> None:
+    assert Proxy().skipped == 0

@@ -1,0 +1,278 @@
+"""What can be wrong with a network: servers that do not speak, and a proxy that cuts.
+
+All of it is made of protocols, without tasks of its own, except that the proxy connects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["Cutting", "Proxy", "Speechless", "deaf", "proxying", "speechless"]
+
+HOST = "127.0.0.1"
+
+Cutting: TypeAlias = Literal["end", "fin", "reset"]
+"""How a watch is cut: as HTTP ends an answer, as TCP does, or as a crash."""
+
+
+class _Side(asyncio.Protocol):
+    """One end of a connection; what it is told about is done by a subclass."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+
+# ---------------------------------------------------------------- who does not speak
+
+
+class Speechless:
+    """Accepts connections, and then closes them at once or never says anything.
+
+    Attributes:
+        url: Where it listens.
+        accepted: Connections so far.
+        open: Connections that the client has not left.
+    """
+
+    def __init__(self, *, closes: bool) -> None:
+        self.url = ""
+        self.accepted = 0
+        self.open: set[asyncio.Transport] = set()
+        self._closes = closes
+
+    def protocol(self) -> asyncio.Protocol:
+        return _Ear(self)
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        self.accepted += 1
+        self.open.add(transport)
+        if self._closes:
+            transport.close()
+
+
+class _Ear(_Side):
+    def __init__(self, owner: Speechless) -> None:
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._owner.connected(self.transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.open.discard(self.transport)
+
+
+@asynccontextmanager
+async def speechless(*, closes: bool = False) -> AsyncIterator[Speechless]:
+    """A server that accepts connections, and takes requests, but answers nothing."""
+    owner = Speechless(closes=closes)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(owner.protocol, HOST, 0)
+    owner.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield owner
+    finally:
+        server.close()
+        for transport in tuple(owner.open):
+            transport.abort()
+
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def deaf() -> AsyncIterator[str]:
+    """The URL of a port that accepts no connection: who connects waits for ever."""
+    with socket.socket() as listening:
+        listening.bind((HOST, 0))
+        listening.listen(0)
+        address = listening.getsockname()
+        # Until nobody is let in any more: the queue of a listener holds one or two.
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            for one in waiting:
+                one.setblocking(False)
+                one.connect_ex(address)
+
+            yield f"http://{HOST}:{address[1]}"
+        finally:
+            for one in waiting:
+                one.close()
+
+
+# ---------------------------------------------------------------- who is in between
+
+
+@dataclass
+class Passage:
+    """One watch that went through the proxy, in seconds of the loop's clock."""
+
+    answered: float
+    ended: float | None = None
+
+
+class Proxy:
+    """Passes bytes on, cuts watches after a while, and can swallow everything.
+
+    Attributes:
+        url: Where it listens.
+        watches: The watches that were answered, oldest first.
+    """
+
+    def __init__(self, port: int, *, how: Cutting, seconds: float | None) -> None:
+        self.url = ""
+        self.watches: list[Passage] = []
+        self.links: set[_Link] = set()
+        self._port = port
+        self._how = how
+        self._seconds = seconds
+
+    def protocol(self) -> asyncio.Protocol:
+        return _Link(self)
+
+    def swallow(self) -> None:
+        """Pass nothing on any more, of the connections that there are."""
+        for link in self.links:
+            link.mute = True
+
+    def connected_seconds(self, since: float) -> float:
+        """For how long there was a watch that had been answered, since then."""
+        now = asyncio.get_running_loop().time()
+        return sum(
+            (now if one.ended is None else one.ended) - max(one.answered, since)
+            for one in self.watches
+            if one.ended is None or one.ended > since
+        )
+
+    async def connect(self, link: _Link) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: _Far(link), HOST, self._port)
+
+    def begin_watch(self, link: _Link) -> Passage:
+        loop = asyncio.get_running_loop()
+        passage = Passage(loop.time())
+        self.watches.append(passage)
+        if self._seconds is not None:
+            link.timer = loop.call_later(self._seconds, link.cut, self._how)
+
+        return passage
+
+
+class _Link(_Side):
+    """A client's connection, and behind it one to the server."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.mute = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.far: asyncio.Transport | None = None
+        self._proxy = proxy
+        self._waiting = b""
+        self._is_watch = False
+        self._passage: Passage | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._proxy.links.add(self)
+        self._connecting = asyncio.create_task(self._proxy.connect(self))
+
+    def data_received(self, data: bytes) -> None:
+        self._is_watch = b"watch=true" in data
+        if self.far is None:
+            self._waiting += data
+        elif not self.mute:
+            self.far.write(data)
+
+    def connected(self, far: asyncio.Transport) -> None:
+        self.far = far
+        far.write(self._waiting)
+
+    def answered(self, data: bytes) -> None:
+        """Pass on what the server says."""
+        if self.mute:
+            return
+
+        self.transport.write(data)
+        if self._is_watch and self._passage is None:
+            self._passage = self._proxy.begin_watch(self)
+
+    def cut(self, how: Cutting) -> None:
+        if how == "end":
+            self.transport.write(b"0\r\n\r\n")
+            self.transport.close()
+        elif how == "fin":
+            self.transport.close()
+        else:
+            raw = self.transport.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
+
+        self._over()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._over()
+
+    def _over(self) -> None:
+        """The client has left, or was left."""
+        self._proxy.links.discard(self)
+        self._connecting.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
+
+        if self._passage is not None and self._passage.ended is None:
+            self._passage.ended = asyncio.get_running_loop().time()
+
+        if self.far is not None:
+            self.far.abort()
+
+
+class _Far(_Side):
+    """The proxy's own connection to the server."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._link.connected(self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.answered(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._link.mute:
+            self._link.transport.close()
+
+
+@asynccontextmanager
+async def proxying(
+    url: str, *, how: Cutting = "fin", seconds: float | None = None
+) -> AsyncIterator[Proxy]:
+    """A proxy in front of a server.
+
+    Args:
+        url: The server's.
+        how: How it cuts watches.
+        seconds: After how long; None never.
+    """
+    proxy = Proxy(int(url.rpartition(":")[2]), how=how, seconds=seconds)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(proxy.protocol, HOST, 0)
+    proxy.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield proxy
+    finally:
+        server.close()
+        for link in tuple(proxy.links):
+            link.cut("reset")
+
+        await server.wait_closed()
