@@ -44,6 +44,25 @@ def error_in_thread(call: Callable[[], object]) -> BaseException | None:
     return errors[0] if errors else None
 
 
+class CountedTime(float):
+    """A time that counts how often times were compared."""
+
+    comparisons = 0
+
+    def __add__(self, other: float) -> CountedTime:
+        return CountedTime(float(self) + other)
+
+    def __lt__(self, other: float) -> bool:
+        CountedTime.comparisons += 1
+        return float(self) < float(other)
+
+    def __eq__(self, other: object) -> bool:
+        CountedTime.comparisons += 1
+        return float(self) == other
+
+    __hash__ = float.__hash__
+
+
 class Sink:
     """A metrics sink that remembers, by name and label."""
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from queue_helpers import error_in_thread, settle, take_all
+from queue_helpers import CountedTime, error_in_thread, settle, take_all
 
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.workqueue import DelayingQueue
@@ -180,6 +180,27 @@ async def test_ten_thousand_delayed_items_need_one_timer() -> None:
     queue.shut_down()
 
 
+async def test_delaying_costs_the_logarithm_of_what_is_delayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = DelayingQueue[int]()
+    number = 10_000
+    with monkeypatch.context() as patched:
+        now = CountedTime(asyncio.get_running_loop().time())
+        patched.setattr(asyncio.get_running_loop(), "time", lambda: now)
+        before = CountedTime.comparisons
+        for item in range(number, 0, -1):  # each goes all the way up the heap
+            queue.add_after(item, item)
+
+        added = CountedTime.comparisons - before
+
+    drain = queue.shut_down_with_drain(0)
+
+    # Two comparisons of a pair, in our heap and in the loop's own of its timers.
+    assert added < 5 * number * math.log2(number)
+    assert len(await drain) == number
+
+
 async def test_an_earlier_item_brings_the_timer_forward() -> None:
     queue = DelayingQueue[str]()
     queue.add_after("late", 10)
@@ -329,6 +350,69 @@ async def test_a_drain_cuts_the_delay_of_a_retry_in_work_once() -> None:
     assert record == ["a", "a"]
     assert left == {"a"}
     assert asyncio.get_running_loop().time() == 2
+
+
+async def test_a_drain_may_leave_what_is_delayed_and_return_it() -> None:
+    queue = DelayingQueue[str]()
+    queue.add("now")
+    queue.add_after("late", 600)
+    drain = asyncio.create_task(queue.shut_down_with_drain(delayed="return"))
+    await settle()
+
+    took = take_all(queue)
+
+    assert took == ["now"]
+    assert await drain == {"late"}
+    assert asyncio.get_running_loop().time() == 0
+    assert timers() == []
+
+
+async def test_a_drain_that_leaves_what_is_delayed_returns_retries_too() -> None:
+    queue = DelayingQueue[str]()
+    record: list[str] = []
+    for item in ("fails", "fails at once", "succeeds"):
+        queue.add(item)
+
+    async def work() -> None:
+        async for item in queue:
+            record.append(item)
+            await asyncio.sleep(1)
+            if item != "succeeds":
+                queue.add_after(item, 0 if item == "fails at once" else 600)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        await settle()
+        left = await queue.shut_down_with_drain(delayed="return")
+
+    assert record == ["fails", "fails at once", "succeeds", "fails at once"]
+    assert left == {"fails", "fails at once"}
+    assert timers() == []
+
+
+async def test_a_drain_that_leaves_what_is_delayed_takes_nothing_new() -> None:
+    queue = DelayingQueue[str]()
+    queue.add("in work")
+    queue.add("queued")
+    await queue.get()
+    drain = asyncio.create_task(queue.shut_down_with_drain(delayed="return"))
+    await settle()
+
+    queue.add_after("new", 1)
+    queue.add_after("queued", 1)
+    queue.done("in work")
+    queue.done(await queue.get())
+
+    assert await drain == frozenset()
+
+
+async def test_a_drain_knows_two_ways_to_treat_what_is_delayed() -> None:
+    queue = DelayingQueue[str]()
+
+    with pytest.raises(OptionsError, match="'run' or 'return', not 'drop'"):
+        await queue.shut_down_with_drain(delayed="drop")  # type: ignore[arg-type]
+
+    assert not queue.shutting_down
 
 
 # ---------------------------------------------------------------- loops

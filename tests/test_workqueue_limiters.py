@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,75 @@ def test_exponential_delays_take_timedeltas() -> None:
     )
 
     assert delays(limiter, "a", 9)[::4] == [0.25, 4, 60]
+
+
+@pytest.mark.parametrize("attempts", [2**20, 2**31, 2**63, 2**2000])
+def test_exponential_delays_are_the_maximum_at_any_count(attempts: int) -> None:
+    limiter = ItemExponentialFailureRateLimiter(0.005, 1000)
+    limiter._attempts["a"] = attempts
+
+    assert limiter.when("a") == 1000
+    assert limiter.num_requeues("a") == attempts + 1
+
+
+def test_no_delay_stays_no_delay() -> None:
+    limiter = ItemExponentialFailureRateLimiter(0, 1000)
+    limiter._attempts["a"] = 2**40
+
+    assert limiter.when("a") == 0
+
+
+# ---------------------------------------------------------------- jitter
+
+
+class Fixed(random.Random):
+    """Draws the same number each time."""
+
+    def __init__(self, drawn: float) -> None:
+        super().__init__()
+        self.drawn = drawn
+
+    def random(self) -> float:
+        return self.drawn
+
+
+@pytest.mark.parametrize(
+    ("jitter", "drawn", "expected"),
+    [
+        pytest.param(0.0, 0.75, [1, 2, 4, 6], id="none"),
+        pytest.param(0.5, 0.0, [1, 2, 4, 6], id="longest"),
+        pytest.param(0.5, 0.5, [0.75, 1.5, 3, 4.5], id="half"),
+        pytest.param(1.0, 0.75, [0.25, 0.5, 1, 1.5], id="full"),
+    ],
+)
+def test_jitter_shortens_delays_by_what_is_drawn(
+    jitter: float, drawn: float, expected: list[float]
+) -> None:
+    limiter = ItemExponentialFailureRateLimiter(1, 6, jitter=jitter, rng=Fixed(drawn))
+
+    assert delays(limiter, "a", 4) == expected
+
+
+def test_jitter_spreads_items_that_failed_together_up_to_the_maximum() -> None:
+    limiter = ItemExponentialFailureRateLimiter(1, 10, jitter=0.5, rng=random.Random(1))
+    for number in range(200):
+        delays(limiter, str(number), 8)
+
+    given = [limiter.when(str(number)) for number in range(200)]
+
+    assert 5 <= min(given) < 5.5
+    assert 9.5 < max(given) <= 10
+    assert len(set(given)) == 200
+
+
+def test_jitter_is_not_that_of_the_program() -> None:
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+
+    delays(ItemExponentialFailureRateLimiter(1, 10, jitter=1.0), "a", 5)
+
+    assert random.random() == expected
 
 
 # ---------------------------------------------------------------- fast and slow
@@ -262,11 +332,21 @@ def test_each_default_counts_for_itself() -> None:
         pytest.param(lambda: ItemExponentialFailureRateLimiter(-1, 5), id="negative"),
         pytest.param(lambda: ItemExponentialFailureRateLimiter(1, -5), id="maximum"),
         pytest.param(lambda: ItemExponentialFailureRateLimiter(math.nan), id="nan"),
+        pytest.param(
+            lambda: ItemExponentialFailureRateLimiter(jitter=-0.1), id="jitter"
+        ),
+        pytest.param(
+            lambda: ItemExponentialFailureRateLimiter(jitter=1.1), id="jitter-over-1"
+        ),
+        pytest.param(
+            lambda: ItemExponentialFailureRateLimiter(jitter=math.nan), id="jitter-nan"
+        ),
         pytest.param(lambda: ItemFastSlowRateLimiter(-1, 1, 1), id="fast"),
         pytest.param(lambda: ItemFastSlowRateLimiter(1, math.inf, 1), id="slow"),
         pytest.param(lambda: ItemFastSlowRateLimiter(1, 1, -1), id="attempts"),
         pytest.param(lambda: BucketRateLimiter(0, 1), id="qps"),
         pytest.param(lambda: BucketRateLimiter(math.nan, 1), id="qps-nan"),
+        pytest.param(lambda: BucketRateLimiter(math.inf, 1), id="qps-inf"),
         pytest.param(lambda: BucketRateLimiter(1, 0), id="burst"),
         pytest.param(
             lambda: WithMaxWaitRateLimiter(BucketRateLimiter(), timedelta(-1)),

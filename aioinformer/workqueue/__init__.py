@@ -16,15 +16,18 @@ from aioinformer.workqueue.limiters import (
     WithMaxWaitRateLimiter,
     default_controller_rate_limiter,
 )
+from aioinformer.workqueue.priority import LOW_PRIORITY, PriorityQueue
 from aioinformer.workqueue.queue import WorkQueue
 from aioinformer.workqueue.rate_limiting import RateLimitingQueue
 
 __all__ = [
+    "LOW_PRIORITY",
     "BucketRateLimiter",
     "DelayingQueue",
     "ItemExponentialFailureRateLimiter",
     "ItemFastSlowRateLimiter",
     "MaxOfRateLimiter",
+    "PriorityQueue",
     "RateLimiter",
     "RateLimitingQueue",
     "WithMaxWaitRateLimiter",

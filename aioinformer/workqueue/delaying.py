@@ -16,7 +16,7 @@ from aioinformer.workqueue.queue import WorkQueue
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
     from datetime import timedelta
 
 __all__ = ["DelayingQueue"]
@@ -64,7 +64,8 @@ class DelayingQueue(WorkQueue[T]):
         """Add `item` when `delay` has passed; at once if that is not above 0.
 
         If it is delayed already, the earlier time counts. Does nothing once the queue
-        is shut down; while it drains, the delay is cut and this is `add()`.
+        is shut down; while it drains, the delay is cut and this is `add()`, unless the
+        drain returns what is delayed.
 
         Args:
             item: What to add.
@@ -74,20 +75,33 @@ class DelayingQueue(WorkQueue[T]):
             OptionsError: If the delay is not finite.
             WrongLoop: If called from another loop or thread, or outside of any loop.
         """
+        self._delay(item, delay, self.add)
+
+    def _delay(
+        self, item: T, delay: float | timedelta, add: Callable[[T], None]
+    ) -> bool:
+        """Delay an item, or `add` it now; true if it is delayed."""
         seconds = seconds_of(delay)
         loop = self._running_loop()
 
         if self.shutting_down:
-            self.add(item)
-            return
+            if seconds <= 0 or self._cuts_delays:
+                add(item)
+            else:
+                self._refuse(item)
 
-        if self._metrics is not None:
-            self._metrics.count("workqueue_retries_total", name=self.name)
+            return False
+
+        if self._meter is not None:
+            self._meter.retries += 1
+            self._meter.changed()
 
         if seconds <= 0:
-            self.add(item)
-        else:
-            self._delay_until(item, loop.time() + seconds)
+            add(item)
+            return False
+
+        self._delay_until(item, loop.time() + seconds)
+        return True
 
     def _delay_until(self, item: T, deadline: float) -> None:
         known = self._deadlines.get(item)
@@ -134,9 +148,9 @@ class DelayingQueue(WorkQueue[T]):
 
                 item = heappop(self._heap)[2]
                 del self._deadlines[item]
-                self.add(item)
+                self._add_due(item)
         finally:
-            # Even if a metrics sink raised: what is delayed must not be forgotten.
+            # Whatever happened: what is delayed must not be forgotten.
             if self._first_deadline() < math.inf:
                 self._set_timer()
 

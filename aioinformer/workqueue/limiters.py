@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -49,21 +50,36 @@ class ItemExponentialFailureRateLimiter:
 
     An item is remembered until `forget()`: one that is never forgotten costs memory.
 
+    With jitter, items that failed together do not come back together: each delay is
+    drawn from the upper part of what it would be, so that none is longer than without.
+    (client-go's limiter has none.)
+
     Args:
         base_delay: The first delay. The defaults are those of client-go's controllers.
         max_delay: No delay is longer than this.
+        jitter: How much of a delay is drawn, from 0 for nothing to 1 for all of it: a
+            delay `d` is drawn from [(1 - jitter) d, d].
+        rng: Where the jitter comes from; seed it for a reproducible sequence.
 
     Raises:
-        OptionsError: If a delay is negative or not finite.
+        OptionsError: If a delay is negative or not finite, or the jitter not in [0, 1].
     """
 
     def __init__(
         self,
         base_delay: float | timedelta = 0.005,
         max_delay: float | timedelta = 1000.0,
+        *,
+        jitter: float = 0.0,
+        rng: random.Random | None = None,
     ) -> None:
+        if not 0.0 <= jitter <= 1.0:
+            raise OptionsError(f"jitter must be from 0 to 1, not {jitter!r}")
+
         self._base = _not_negative("base_delay", base_delay)
         self._max = _not_negative("max_delay", max_delay)
+        self._jitter = jitter
+        self._rng = rng or random.Random()
         self._attempts: dict[Hashable, int] = {}
 
     def when(self, item: Hashable, /) -> float:
@@ -71,9 +87,14 @@ class ItemExponentialFailureRateLimiter:
         attempts = self._attempts.get(item, 0)
         self._attempts[item] = attempts + 1
         try:
-            return min(math.ldexp(self._base, attempts), self._max)
+            delay = min(math.ldexp(self._base, attempts), self._max)
         except OverflowError:  # beyond what a float holds, so beyond any maximum
-            return self._max
+            delay = self._max
+
+        if not self._jitter:
+            return delay
+
+        return delay * (1.0 - self._jitter * self._rng.random())
 
     def forget(self, item: Hashable, /) -> None:
         """Start again with the base delay for `item`."""
@@ -140,7 +161,8 @@ class BucketRateLimiter:
             time, so that delays and timers agree; `time.monotonic` outside of a loop.
 
     Raises:
-        OptionsError: If no token would ever come: `qps` not above 0, `burst` under 1.
+        OptionsError: If no token would ever come, or no end of them: `qps` not above 0
+            or not finite, `burst` under 1.
     """
 
     def __init__(
@@ -150,7 +172,7 @@ class BucketRateLimiter:
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        if not qps > 0 or burst < 1:
+        if not 0 < qps < math.inf or burst < 1:
             raise OptionsError(f"a bucket cannot have qps={qps} and burst={burst}")
 
         self._qps = qps

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from threading import get_ident
-from typing import Generic, TypeVar
+from threading import RLock
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from aioinformer.errors import WrongLoop
 
@@ -15,21 +15,30 @@ __all__ = ["OwnedByLoop"]
 T = TypeVar("T")
 
 
+class _Hold(Protocol):
+    """A lock that says whose it is; `threading.Condition` asks the same of any lock."""
+
+    def acquire(self, blocking: bool) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def _is_owned(self) -> bool: ...
+
+
 class OwnedByLoop(ABC, Generic[T]):
     """The base of a queue that belongs to the loop in which it is first used.
 
-    Asking for the running loop costs as much as the rest of `add()`; asking for the
-    thread does not. So the methods of a queue compare `_thread` with theirs first,
-    and call `_check_loop()` where it differs, or where they are slow anyway.
+    Asking for the running loop costs as much as the rest of `add()`, and asking for the
+    thread half of that; asking a lock whether this thread holds it costs next to nothing.
+    So the thread of the loop holds `_held` as long as the queue is bound and open, and
+    the methods of a queue call `_check_loop()` where they find it not held by them, or
+    where they are slow anyway. Nobody ever waits for it.
     """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-
-        # 0 is no thread, so that every call takes a closer look: the queue is not
-        # bound to a loop yet, or it is shutting down.
-        self._thread = 0
-        self._inbox: deque[T] = deque()
+        self._held = cast("_Hold", RLock())
+        self._inbox: deque[tuple[Any, ...]] = deque()
 
     @property
     @abstractmethod
@@ -51,10 +60,14 @@ class OwnedByLoop(ABC, Generic[T]):
             WrongLoop: If the loop of this queue was closed, and the queue was not shut
                 down before.
         """
+        self._hand_in(item)
+
+    def _hand_in(self, item: T, *more: object) -> None:
+        """Have the loop call `add()` with these arguments."""
         hash(item)  # an unhashable item is its caller's error, not the loop's
 
         # In this order: whoever binds the loop looks into the inbox afterwards.
-        self._inbox.append(item)
+        self._inbox.append((item, *more))
         loop = self._loop
         if loop is None:
             return
@@ -67,7 +80,7 @@ class OwnedByLoop(ABC, Generic[T]):
 
     def _take_inbox(self) -> None:
         while self._inbox:
-            self.add(self._inbox.popleft())
+            self.add(*self._inbox.popleft())
 
     def _check_loop(self) -> asyncio.AbstractEventLoop | None:
         """Bind to the running loop if there is none yet; return the loop bound to.
@@ -89,9 +102,20 @@ class OwnedByLoop(ABC, Generic[T]):
             raise WrongLoop(f"{self!r} belongs to another event loop or thread")
 
         self._loop = running
-        self._thread = 0 if self.shutting_down else get_ident()
+        if not self.shutting_down:
+            self._held.acquire(blocking=False)
+
+        self._bound(running)
         self._take_inbox()
         return running
+
+    def _bound(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called once, with the loop that the queue belongs to from now on."""
+
+    def _look_closer(self) -> None:
+        """Have every call look closer from now on: the queue is shutting down."""
+        if self._held._is_owned():  # noqa: SLF001
+            self._held.release()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._check_loop()

@@ -18,18 +18,21 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from contextlib import asynccontextmanager, suppress
-from threading import get_ident
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from aioinformer.errors import QueueShutDown
+from aioinformer.errors import OptionsError, QueueShutDown
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import seconds_of
-from aioinformer.workqueue.ownership import OwnedByLoop
+from aioinformer.model.durations import timeout_of
+from aioinformer.workqueue.measures import Meter
+from aioinformer.workqueue.taking import Taking
+from aioinformer.workqueue.waiting import Waiters
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Mapping
     from datetime import timedelta
+
+    from aioinformer.workqueue.lines import Line
 
 __all__ = ["WorkQueue"]
 
@@ -49,7 +52,7 @@ class _Phase(enum.Enum):
 _OPEN: Final = _Phase.OPEN
 
 
-class WorkQueue(OwnedByLoop[T]):
+class WorkQueue(Taking[T]):
     """A queue of distinct hashable items, such as object keys, for any number of workers.
 
     A worker takes an item with `get()` and must call `done()` for it; `item()` and
@@ -73,32 +76,50 @@ class WorkQueue(OwnedByLoop[T]):
 
     Args:
         name: Names the queue in metrics and in `repr()`.
-        metrics: Takes `workqueue_adds_total` (items already queued do not count),
-            `workqueue_retries_total` and `workqueue_depth`, all with the label `name`.
+        metrics: Takes the metrics of client-go's work queues, `workqueue_depth` and the
+            others; see `Meter`. One that fails is complained of once, in the log.
     """
 
     def __init__(self, name: str = "", *, metrics: MetricsSink = NULL_SINK) -> None:
         super().__init__()
         self.name = name
-        self._metrics = metrics if metrics.enabled else None
         self._phase = _OPEN
 
-        # Invariant: item in _queue  <=>  _states[item] is _QUEUED. No duplicates.
-        self._queue: deque[T] = deque()
+        # Invariant: item in _line  <=>  _states[item] is _QUEUED. No duplicates.
+        self._line, depths = self._new_line()
         self._states: dict[T, int] = {}
 
         # Invariant: an open queue with items in it keeps nobody waiting, except those
         # whose future is done already.
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters = Waiters()
         self._drains: set[asyncio.Future[None]] = set()
 
         # Wanted, but never going to be handed out: only once the queue is closed.
         self._left: set[T] = set()
         self._granted: set[T] = set()
+        self._cuts_delays = True
+
+        self._meter: Meter[T] | None = None
+        self._added: Callable[[T], None] | None = None
+        self._taken: Callable[[T], None] | None = None
+        self._finished: Callable[[T], None] | None = None
+        if metrics.enabled:
+            self._meter = Meter(name, metrics, depths)
+            self._added, self._taken, self._finished = self._meter.hooks()
+
+    def _new_line(self) -> tuple[Line[T], Callable[[], Mapping[str, int]]]:
+        """Make the line, and what says its depth by the label `priority`."""
+        line: deque[T] = deque()
+        return line, lambda: {"": len(line)}
+
+    def _bound(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._meter is not None:
+            self._meter.start_clock(loop)
+            self._added, self._taken, self._finished = self._meter.hooks()
 
     def __len__(self) -> int:
         """How many items are queued; those in work or delayed do not count."""
-        return len(self._queue)
+        return len(self._line)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {' '.join(self._describe())}>"
@@ -119,27 +140,27 @@ class WorkQueue(OwnedByLoop[T]):
         Raises:
             WrongLoop: If called from another thread: use `add_threadsafe()`.
         """
-        if get_ident() != self._thread and not self._admits(item):
+        if not self._held._is_owned() and not self._admits(item):  # noqa: SLF001
             return
 
         states = self._states
         if item not in states:
-            queue = self._queue
-            if not queue and not self._waiters:
+            line = self._line
+            if self._waiters:
+                self._waiters.wake_one()
+            elif not line:
                 self._check_loop()
 
             states[item] = _QUEUED
-            queue.append(item)
-            if self._waiters:
-                self._wake_next()
+            line.append(item)
         elif states[item] == _WORKING:
             states[item] = _AGAIN
         else:
             return
 
-        if self._metrics is not None:
-            self._metrics.count("workqueue_adds_total", name=self.name)
-            self._measure_depth(self._metrics)
+        added = self._added
+        if added is not None:
+            added(item)
 
     async def get(self) -> T:
         """Wait for the next item and take it; `done()` must follow.
@@ -153,21 +174,22 @@ class WorkQueue(OwnedByLoop[T]):
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        if get_ident() != self._thread:
+        if not self._held._is_owned():  # noqa: SLF001 - see OwnedByLoop
             self._check_loop()
 
-        queue = self._queue
-        while not queue:
+        line = self._line
+        while not line:
             if self._phase is not _OPEN:
                 raise QueueShutDown(f"{self!r} is shut down and empty")
 
-            await self._wait_filled()
+            await self._waiters.wait(self._running_loop(), line)
 
         # `get_nowait()`, written out: the call would be a tenth of the whole.
-        item = queue.popleft()
+        item = line.popleft()
         self._states[item] = _WORKING
-        if self._metrics is not None:
-            self._measure_depth(self._metrics)
+        taken = self._taken
+        if taken is not None:
+            taken(item)
 
         return item
 
@@ -179,19 +201,20 @@ class WorkQueue(OwnedByLoop[T]):
             QueueShutDown: If nothing is queued and the queue is shutting down.
             WrongLoop: If called from another loop.
         """
-        if get_ident() != self._thread:
+        if not self._held._is_owned():  # noqa: SLF001 - see OwnedByLoop
             self._check_loop()
 
-        if not self._queue:
+        if not self._line:
             if self._phase is _OPEN:
                 raise asyncio.QueueEmpty
 
             raise QueueShutDown(f"{self!r} is shut down and empty")
 
-        item = self._queue.popleft()
+        item = self._line.popleft()
         self._states[item] = _WORKING
-        if self._metrics is not None:
-            self._measure_depth(self._metrics)
+        taken = self._taken
+        if taken is not None:
+            taken(item)
 
         return item
 
@@ -204,53 +227,21 @@ class WorkQueue(OwnedByLoop[T]):
         Raises:
             WrongLoop: If called from another loop.
         """
-        if get_ident() != self._thread:
+        usual = self._held._is_owned()  # noqa: SLF001 - see OwnedByLoop
+        if not usual:
             self._check_loop()
 
         state = self._states.pop(item, None)
         if state == _WORKING:
-            if self._drains and not self._states:
+            # Nobody waits for the end of a queue that is open.
+            if not usual and not self._states:
                 self._end_drains()
-        elif state is not None:
-            self._put_back(item, state)
+        elif state is None or not self._put_back(item, state):
+            return
 
-    @asynccontextmanager
-    async def item(self) -> AsyncIterator[T]:
-        """Take the next item for one `async with` block, and call `done()` after it.
-
-        `done()` is called however the block ends. To have the item again, add it (or
-        `add_after`, `add_rate_limited`) inside of the block.
-
-        Raises:
-            QueueShutDown: If the queue is shutting down and nothing is queued.
-
-        Cancellation:
-            Safe while it waits: nothing is lost.
-        """
-        item = await self.get()
-        try:
-            yield item
-        finally:
-            self.done(item)
-
-    async def __aiter__(self) -> AsyncGenerator[T, None]:
-        """Yield items until the queue is shut down and empty.
-
-        `done()` is called for an item when the loop asks for the next one. Where the
-        loop is left early (`break`, `return`, an exception), it is called as soon as
-        the event loop has closed the generator; `contextlib.aclosing(aiter(queue))`
-        makes that certain and immediate.
-        """
-        while True:
-            try:
-                item = await self.get()
-            except QueueShutDown:
-                return
-
-            try:
-                yield item
-            finally:
-                self.done(item)
+        finished = self._finished
+        if finished is not None:
+            finished(item)
 
     # ------------------------------------------------------------ shutting down
 
@@ -266,19 +257,26 @@ class WorkQueue(OwnedByLoop[T]):
         """
         self._check_loop()
         self._take_inbox()
-        self._left.update(self._take_delayed())
+        self._leave_delayed()
         self._close(_Phase.SHUT)
         self._end_drains()
 
     async def shut_down_with_drain(
-        self, timeout: float | timedelta | None = None
+        self,
+        timeout: float | timedelta | None = None,
+        *,
+        delayed: Literal["run", "return"] = "run",
     ) -> frozenset[T]:
         """Take no new items, and wait until all that are known have been worked on.
 
         Workers must go on calling `get()` and `done()`: they are handed what is
-        queued, what is delayed (at once, its delay is cut), and what was added again
-        while in work. During the drain an item in work may be added again once, so
-        that a failure gets one more attempt; after that it counts as not done.
+        queued, and what was added again while in work. During the drain an item in work
+        may be added again once, so that a failure gets one more attempt; after that it
+        counts as not done. A worker that finds nothing queued gets `QueueShutDown` even
+        while others work, so whoever puts an item back must be there to take it.
+
+        (client-go's drain does not wait for what is queued and nobody has taken yet, and
+        loses what is delayed.)
 
         It holds the event loop for about 0.7 us for each item that is delayed when it
         is called, and 0.2 us for each that is queued when the time is over: 0.1 s for
@@ -286,6 +284,9 @@ class WorkQueue(OwnedByLoop[T]):
 
         Args:
             timeout: How long to wait, in seconds or as a `timedelta`; None for ever.
+            delayed: What becomes of items that wait for their time, and of those in work
+                that are added with a delay meanwhile: `"run"` hands them out at once,
+                without the delay; `"return"` counts them as not done.
 
         Returns:
             The items not done: still in work, never handed out, or asked for again in
@@ -293,14 +294,17 @@ class WorkQueue(OwnedByLoop[T]):
             afterwards.
 
         Raises:
+            OptionsError: If the timeout is not finite, or `delayed` is neither of them.
             WrongLoop: If called from another loop.
 
         Cancellation:
             Safe: the queue goes on draining, call again to wait for it.
         """
-        limit = None if timeout is None else seconds_of(timeout)
-        self._begin_drain()
+        limit = timeout_of(timeout)
+        if delayed not in {"run", "return"}:
+            raise OptionsError(f"delayed must be 'run' or 'return', not {delayed!r}")
 
+        self._begin_drain(cut_delays=delayed == "run")
         if self._states:
             ended = self._running_loop().create_future()
             self._drains.add(ended)
@@ -313,40 +317,44 @@ class WorkQueue(OwnedByLoop[T]):
 
         return self._give_up()
 
-    def _begin_drain(self) -> None:
+    def _begin_drain(self, *, cut_delays: bool) -> None:
         self._check_loop()
         self._take_inbox()
-        for item in self._take_delayed():
-            self.add(item)
+        self._cuts_delays = cut_delays
+        if cut_delays:
+            for item in self._take_delayed():
+                self._add_due(item)
+        else:
+            self._leave_delayed()
 
         if self._phase is _OPEN:
             self._close(_Phase.DRAINING)
 
     def _close(self, phase: _Phase) -> None:
         self._phase = phase
-        self._thread = 0  # from now on each `add()` has to look at the phase
-        while self._waiters:
-            self._wake_next()
+        self._look_closer()
+        self._waiters.wake_all()
 
     def _give_up(self) -> frozenset[T]:
         """Close for good; what is queued will not be handed out any more."""
         self._close(_Phase.SHUT)
-        self._left.update(self._queue)
-        for item in self._queue:
+        dropped = [*self._line]
+        for item in dropped:
             del self._states[item]
 
-        self._queue.clear()
+        self._line.clear()
         for item, state in self._states.items():
             if state == _AGAIN:
                 self._states[item] = _WORKING
-                self._left.add(item)
+                dropped.append(item)
 
         if not self._states:
             self._end_drains()
 
-        if self._metrics is not None:
-            self._measure_depth(self._metrics)
+        if self._meter is not None:
+            self._meter.changed()
 
+        self._left.update(dropped)
         return frozenset(self._left | self._states.keys())
 
     def _admits(self, item: T) -> bool:
@@ -354,63 +362,48 @@ class WorkQueue(OwnedByLoop[T]):
         if self._phase is _OPEN:
             return True
 
-        self._add_late(item)
+        again = self._phase is _Phase.DRAINING and item not in self._granted
+        if again and self._states.get(item) == _WORKING:
+            self._granted.add(item)
+            return True
+
+        self._refuse(item)
         return False
 
-    def _add_late(self, item: T) -> None:
-        if self._states.get(item) != _WORKING:
-            return
-
-        if self._phase is _Phase.DRAINING and item not in self._granted:
-            self._granted.add(item)
-            self._states[item] = _AGAIN
-        else:
+    def _refuse(self, item: T) -> None:
+        """Remember what is asked for in vain while it is in work."""
+        if self._states.get(item) == _WORKING:
             self._left.add(item)
 
+    # ------------------------------------------------------------ for subclasses
+
+    def _wants(self, item: T) -> bool:
+        """True if it is queued, or will be when it is done."""
+        return self._states.get(item, _WORKING) != _WORKING
+
     def _take_delayed(self) -> Iterable[T]:
-        """Take out everything that waits for its time; for subclasses with delays."""
+        """Take out everything that waits for its time, the earliest first."""
         return ()
 
-    # ------------------------------------------------------------ waking
+    def _leave_delayed(self) -> None:
+        """Drop everything that waits for its time; a drain returns it."""
+        self._left.update(self._take_delayed())
 
-    def _put_back(self, item: T, state: int) -> None:
-        """Undo what `done()` took out of `_states`."""
+    def _add_due(self, item: T) -> None:
+        """Add what has waited for its time."""
+        self.add(item)
+
+    # ------------------------------------------------------------ helpers
+
+    def _put_back(self, item: T, state: int) -> bool:
+        """Undo what `done()` took out of `_states`; false if it was not in work."""
         self._states[item] = _QUEUED
-        if state == _AGAIN:
-            self._queue.append(item)
-            self._wake_next()
-            if self._metrics is not None:
-                self._measure_depth(self._metrics)
+        if state != _AGAIN:
+            return False
 
-    async def _wait_filled(self) -> None:
-        waiter = self._running_loop().create_future()
-        self._waiters.append(waiter)
-        woken = False
-        try:
-            await waiter
-            woken = True
-        finally:
-            if not woken:
-                self._abandon(waiter)
-
-    def _abandon(self, waiter: asyncio.Future[None]) -> None:
-        if waiter.done() and not waiter.cancelled():
-            # Woken for an item and cancelled in the same turn: the item still lies in
-            # the queue, so the wake-up must reach somebody else.
-            if self._queue:
-                self._wake_next()
-
-            return
-
-        with suppress(ValueError):
-            self._waiters.remove(waiter)
-
-    def _wake_next(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+        self._line.append(item)
+        self._waiters.wake_one()
+        return True
 
     def _end_drains(self) -> None:
         for ended in self._drains:
@@ -420,10 +413,7 @@ class WorkQueue(OwnedByLoop[T]):
     # ------------------------------------------------------------ telling
 
     def _describe(self) -> list[str]:
-        working = len(self._states) - len(self._queue)
+        working = len(self._states) - len(self._line)
         parts = [self.name] if self.name else []
-        parts += [self._phase.value, f"queued={len(self._queue)}", f"working={working}"]
+        parts += [self._phase.value, f"queued={len(self._line)}", f"working={working}"]
         return parts
-
-    def _measure_depth(self, metrics: MetricsSink) -> None:
-        metrics.gauge("workqueue_depth", len(self._queue), name=self.name)

@@ -65,8 +65,7 @@ class RateLimitingQueue(DelayingQueue[T]):
         Raises:
             WrongLoop: If called from another loop or thread, or outside of any loop.
         """
-        self._running_loop()
-        self.add_after(item, self._limiter.when(item))
+        self.add_after(item, self._limited(item))
 
     def forget(self, item: T) -> None:
         """Make the rate limiter forget the failures of `item`; its next delay is short.
@@ -87,3 +86,7 @@ class RateLimitingQueue(DelayingQueue[T]):
         """
         self._check_loop()
         return self._limiter.num_requeues(item)
+
+    def _limited(self, item: T) -> float:
+        self._running_loop()  # before the limiter counts something
+        return self._limiter.when(item)

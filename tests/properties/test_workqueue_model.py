@@ -1,4 +1,4 @@
-"""G10, for any sequence of calls: the queue against a model of it.
+"""G10, for any sequence of calls: the queues against a model of them.
 
 One key is never worked on twice at once; a key added while in work is worked on again;
 a drain loses nothing that it does not return.
@@ -7,7 +7,9 @@ a drain loses nothing that it does not return.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
 
 import hypothesis.strategies as st
 import pytest
@@ -19,92 +21,24 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from metrics_helpers import PlainSink, ReadSink
+from workqueue_model import Model
 
 from aioinformer.errors import QueueShutDown
-from aioinformer.workqueue import DelayingQueue
+from aioinformer.workqueue import (
+    DelayingQueue,
+    ItemExponentialFailureRateLimiter,
+    PriorityQueue,
+    RateLimitingQueue,
+    WorkQueue,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ITEMS = st.sampled_from("abcde")
 DELAYS = st.integers(min_value=-1, max_value=6)
-
-
-class Model:
-    """What the queue should do, said as plainly as possible and without speed."""
-
-    def __init__(self) -> None:
-        self.queued: list[str] = []
-        self.working: set[str] = set()
-        self.again: set[str] = set()
-        self.delayed: dict[str, tuple[float, int]] = {}
-        self.phase = "open"
-        self.granted: set[str] = set()
-        self.refused: set[str] = set()
-        self.now = 0.0
-        self.asked = 0
-
-    def add(self, item: str) -> None:
-        if self.phase == "open":
-            if item in self.working:
-                self.again.add(item)
-            elif item not in self.queued:
-                self.queued.append(item)
-        elif item in self.working and item not in self.again:
-            if self.phase == "draining" and item not in self.granted:
-                self.granted.add(item)
-                self.again.add(item)
-            else:
-                self.refused.add(item)
-
-    def add_after(self, item: str, delay: float) -> None:
-        if delay <= 0 or self.phase != "open":
-            self.add(item)
-            return
-
-        self.asked += 1
-        deadline = (self.now + delay, self.asked)
-        known = self.delayed.get(item)
-        if known is None or deadline[0] < known[0]:
-            self.delayed[item] = deadline
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
-        for item in self.take_delayed(self.now):
-            self.add(item)
-
-    def take_delayed(self, until: float) -> list[str]:
-        due = [item for item, (when, _) in self.delayed.items() if when <= until]
-        due.sort(key=self.delayed.__getitem__)
-        for item in due:
-            del self.delayed[item]
-
-        return due
-
-    def done(self, item: str) -> None:
-        self.working.discard(item)
-        if item in self.again:
-            self.again.discard(item)
-            self.queued.append(item)
-
-    def shut_down(self) -> None:
-        self.refused.update(self.take_delayed(float("inf")))
-        self.phase = "shut"
-
-    def drain(self) -> None:
-        for item in self.take_delayed(float("inf")):
-            self.add(item)
-
-        if self.phase == "open":
-            self.phase = "draining"
-
-    def give_up(self) -> frozenset[str]:
-        left = self.refused | set(self.queued) | self.working
-        self.refused |= set(self.queued) | self.again
-        self.queued.clear()
-        self.again.clear()
-        self.phase = "shut"
-        return frozenset(left)
+PRIORITIES = st.integers(min_value=-2, max_value=2)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -113,13 +47,20 @@ class QueueMachine(RuleBasedStateMachine):
     The loop runs only inside of the rules, so its turns are part of the sequence.
     """
 
+    ageing: ClassVar[float | None] = None
+    make_sink: ClassVar[type[PlainSink]] = ReadSink
+
+    def make(self, sink: PlainSink) -> RateLimitingQueue[str]:
+        raise NotImplementedError
+
     def __init__(self) -> None:
         super().__init__()
-        self.model = Model()
+        self.model = Model(self.ageing)
         self.loop = asyncio.new_event_loop()
         self.clock = 0.0
         self.loop.time = lambda: self.clock  # type: ignore[method-assign]
-        self.queue = DelayingQueue[str]()
+        self.sink = self.make_sink()
+        self.queue = self.make(self.sink)
         self.getters: list[asyncio.Task[str]] = []
         self.drains: list[asyncio.Task[frozenset[str]]] = []
 
@@ -149,41 +90,55 @@ class QueueMachine(RuleBasedStateMachine):
 
             if isinstance(getter.exception(), QueueShutDown):
                 assert self.model.phase != "open"
-                assert not self.model.queued
+                assert not self.model.line
             else:
-                self.took(getter.result())
+                self.model.take(getter.result())
 
         for drain in [task for task in self.drains if task.done()]:
             self.drains.remove(drain)
             assert drain.result() == self.model.give_up()
 
-    def took(self, item: str) -> None:
-        assert item not in self.model.working  # never in two hands
-        assert item == self.model.queued.pop(0)  # in order, none left out
-        self.model.working.add(item)
+    def priority(self, priority: int) -> tuple[int, ...]:
+        """The argument, where the queue has it."""
+        return () if self.ageing is None else (priority,)
 
     @initialize()
     def bind(self) -> None:
         self.in_loop(lambda: self.queue.done("nothing"))
 
-    @rule(item=ITEMS)
-    def add(self, item: str) -> None:
-        self.model.add(item)
-        self.in_loop(lambda: self.queue.add(item))
+    # ------------------------------------------------------------ adding
+
+    @rule(item=ITEMS, priority=PRIORITIES)
+    def add(self, item: str, priority: int) -> None:
+        self.model.add(item, priority)
+        self.in_loop(lambda: self.queue.add(item, *self.priority(priority)))
         self.collect()
 
-    @rule(item=ITEMS)
-    def add_threadsafe(self, item: str) -> None:
-        self.model.add(item)
-        self.queue.add_threadsafe(item)
+    @rule(item=ITEMS, priority=PRIORITIES)
+    def add_threadsafe(self, item: str, priority: int) -> None:
+        self.model.add(item, priority)
+        self.queue.add_threadsafe(item, *self.priority(priority))
         self.in_loop(lambda: None)
         self.collect()
 
-    @rule(item=ITEMS, delay=DELAYS)
-    def add_after(self, item: str, delay: int) -> None:
-        self.model.add_after(item, delay)
-        self.in_loop(lambda: self.queue.add_after(item, delay))
+    @rule(item=ITEMS, delay=DELAYS, priority=PRIORITIES)
+    def add_after(self, item: str, delay: int, priority: int) -> None:
+        more = self.priority(priority)
+        self.model.add_after(item, delay, priority)
+        self.in_loop(lambda: self.queue.add_after(item, delay, *more))
         self.collect()
+
+    @rule(item=ITEMS, priority=PRIORITIES)
+    def add_rate_limited(self, item: str, priority: int) -> None:
+        more = self.priority(priority)
+        self.model.add_rate_limited(item, priority)
+        self.in_loop(lambda: self.queue.add_rate_limited(item, *more))
+        self.collect()
+
+    @rule(item=ITEMS)
+    def forget(self, item: str) -> None:
+        self.model.failures.pop(item, None)
+        self.in_loop(lambda: self.queue.forget(item))
 
     @rule(seconds=st.integers(min_value=1, max_value=4))
     def advance(self, seconds: int) -> None:
@@ -191,6 +146,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.advance(seconds)
         self.in_loop(lambda: None)
         self.collect()
+
+    # ------------------------------------------------------------ working
 
     @rule(item=ITEMS)
     def done(self, item: str) -> None:
@@ -201,8 +158,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def get_nowait(self) -> None:
         def call() -> None:
-            if self.model.queued:
-                self.took(self.queue.get_nowait())
+            if self.model.line:
+                self.model.take(self.queue.get_nowait())
                 return
 
             empty = asyncio.QueueEmpty if self.model.phase == "open" else QueueShutDown
@@ -233,16 +190,20 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.add(item)
             getter.cancel()
 
-        self.model.add(item)
+        self.model.add(item, 0)
         self.in_loop(call)
         self.collect()
 
+    # ------------------------------------------------------------ shutting down
+
     @precondition(lambda self: len(self.drains) < 1)
-    @rule()
-    def drain(self) -> None:
-        drain = self.queue.shut_down_with_drain
-        self.model.drain()
-        self.in_loop(lambda: self.drains.append(self.loop.create_task(drain())))
+    @rule(cut_delays=st.booleans())
+    def drain(self, cut_delays: bool) -> None:
+        self.model.drain(cut_delays=cut_delays)
+        drain = self.queue.shut_down_with_drain(
+            delayed="run" if cut_delays else "return"
+        )
+        self.in_loop(lambda: self.drains.append(self.loop.create_task(drain)))
         self.collect()
 
     @precondition(lambda self: self.drains)
@@ -257,23 +218,26 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_loop(self.queue.shut_down)
         self.collect()
 
+    # ------------------------------------------------------------ what holds always
+
     @invariant()
     def queue_and_model_agree(self) -> None:
         working = len(self.model.working)
-        assert len(self.queue) == len(self.model.queued)
+        assert len(self.queue) == len(self.model.line)
         assert self.queue.shutting_down == (self.model.phase != "open")
         assert repr(self.queue) == (
-            f"<DelayingQueue {self.model.phase} queued={len(self.model.queued)} "
-            f"working={working} delayed={len(self.model.delayed)}>"
+            f"<{type(self.queue).__name__} pods {self.model.phase} "
+            f"queued={len(self.model.line)} working={working} "
+            f"delayed={len(self.model.delayed)}>"
         )
 
     @invariant()
     def nobody_waits_for_what_is_there(self) -> None:
-        assert not (self.getters and self.model.queued)
+        assert not (self.getters and self.model.line)
 
     @invariant()
     def a_drain_ends_when_all_is_done(self) -> None:
-        assert not self.drains or self.model.queued or self.model.working
+        assert not self.drains or self.model.line or self.model.working
 
     @invariant()
     def there_is_at_most_one_timer(self) -> None:
@@ -281,44 +245,130 @@ class QueueMachine(RuleBasedStateMachine):
         live = [timer for timer in scheduled if not timer.cancelled()]
         assert len(live) == (1 if self.model.delayed else 0)
 
+    @invariant()
+    def metrics_and_model_agree(self) -> None:
+        sink, model = self.sink, self.model
+        if isinstance(sink, ReadSink):
+            sink.read()
 
-TestQueueMachine = QueueMachine.TestCase
+        depths = Counter(it.priority for it in model.line)
+        told = {label: depth for label, depth in sink.depths("pods").items() if depth}
+        if self.ageing is None:
+            assert told == ({"": len(model.line)} if model.line else {})
+        else:
+            assert told == {str(priority): n for priority, n in depths.items()}
+
+        waits = sink.observed["workqueue_queue_duration_seconds"]
+        works = sink.observed["workqueue_work_duration_seconds"]
+        assert sink.counts["workqueue_adds_total", ("pods",)] == model.adds
+        assert sink.counts["workqueue_retries_total", ("pods",)] == model.retries
+        assert (len(waits), len(works)) == (model.taken, model.finished)
+        assert all(0 <= seconds <= self.clock for seconds in (*waits, *works))
 
 
+class PlainMachine(QueueMachine):
+    def make(self, sink: PlainSink) -> RateLimitingQueue[str]:
+        limiter = ItemExponentialFailureRateLimiter(1, 2**60)
+        return RateLimitingQueue("pods", rate_limiter=limiter, metrics=sink)
+
+
+class AgeingMachine(QueueMachine):
+    ageing = 1.0
+
+    def make(self, sink: PlainSink) -> RateLimitingQueue[str]:
+        limiter = ItemExponentialFailureRateLimiter(1, 2**60)
+        return PriorityQueue(
+            "pods", ageing=self.ageing, rate_limiter=limiter, metrics=sink
+        )
+
+
+class StrictMachine(AgeingMachine):
+    ageing = 0.0
+    make_sink = PlainSink
+
+
+TestQueueMachine = PlainMachine.TestCase
+TestPriorityMachine = AgeingMachine.TestCase
+TestStrictMachine = StrictMachine.TestCase
+
+
+Plan = st.lists(st.tuples(ITEMS, DELAYS, PRIORITIES), max_size=30)
+Cancellations = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 8), st.integers(0, 3)), max_size=8
+)
+
+
+@pytest.mark.parametrize(
+    "make", [WorkQueue, DelayingQueue, RateLimitingQueue, PriorityQueue]
+)
 @given(
-    plan=st.lists(st.tuples(ITEMS, st.integers(min_value=0, max_value=5)), max_size=30),
-    workers=st.integers(min_value=1, max_value=4),
+    plan=Plan,
+    cancellations=Cancellations,
     timeout=st.none() | st.integers(min_value=0, max_value=10),
 )
 async def test_g10_a_drain_loses_nothing_that_it_does_not_return(
-    plan: list[tuple[str, int]], workers: int, timeout: int | None
+    make: type[WorkQueue[str]],
+    plan: list[tuple[str, int, int]],
+    cancellations: list[tuple[int, int, int]],
+    timeout: int | None,
 ) -> None:
-    queue = DelayingQueue[str]()
+    """Producers, and workers that are cancelled at any time and in any turn."""
+    queue = make()
+    loop = asyncio.get_running_loop()
     in_work: set[str] = set()
     wanted: dict[str, int] = {}
     finished: dict[str, int] = {}
 
-    async def work(seconds: int) -> None:
-        async for item in queue:
+    async def work_on_one(seconds: int) -> None:
+        async with queue.item() as item:
             assert item not in in_work
             in_work.add(item)
             seen = wanted[item]
-            await asyncio.sleep(seconds)
-            finished[item] = seen
-            in_work.discard(item)
+            try:
+                await asyncio.sleep(seconds)
+                finished[item] = seen
+            finally:
+                in_work.discard(item)
+                if finished.get(item) != seen:
+                    queue.add(item)
+
+    async def work(seconds: int) -> None:
+        with suppress(QueueShutDown):
+            while True:
+                await work_on_one(seconds)
+
+    async def keep_working(number: int, group: asyncio.TaskGroup) -> None:
+        """Replace a worker that was cancelled, when it has put back what it had."""
+        for which, moment, turns in cancellations:
+            if which == number:
+                worker = group.create_task(work(number))
+                await asyncio.sleep(max(0.0, moment - loop.time()))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+                worker.cancel()
+                await asyncio.wait({worker})
+
+        await work(number)
 
     async with asyncio.TaskGroup() as group:
-        for seconds in range(workers):
-            group.create_task(work(seconds))
+        for number in range(4):
+            group.create_task(keep_working(number, group))
 
-        for number, (item, delay) in enumerate(plan):
+        for number, (item, delay, priority) in enumerate(plan):
             wanted[item] = number
-            queue.add_after(item, delay)
-            await asyncio.sleep(delay % 2)
+            if isinstance(queue, PriorityQueue):
+                queue.add_after(item, delay, priority)
+            elif isinstance(queue, DelayingQueue):
+                queue.add_after(item, delay)
+            else:
+                queue.add(item)
+
+            await asyncio.sleep(max(0, delay) % 2)
 
         left = await queue.shut_down_with_drain(timeout)
         finished_in_time = dict(finished)
 
     undone = {item for item in wanted if finished_in_time.get(item) != wanted[item]}
     assert undone <= left
-    assert timeout is not None or not left
+    assert timeout is not None or cancellations or not left

@@ -1,0 +1,322 @@
+"""`PrometheusSink`: measurements for Prometheus, by the library prometheus-client.
+
+Imported by those who want it, and by nothing here: `pip install 'aioinformer[metrics]'`.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakMethod
+
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
+
+__all__ = ["PrometheusSink"]
+
+logger = logging.getLogger(__name__)
+
+# The upper bounds of client-go's work queues: nobody knows how long work takes.
+_DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)
+# Those of its requests.
+_REQUESTS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+# A watch is asked to last 5 to 10 minutes, unless told otherwise.
+_WATCHES = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 450.0, 600.0, 900.0, 1800.0)
+_ITEMS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
+# What prometheus-client takes where nothing is said.
+_USUAL = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+)
+
+
+class _About(NamedTuple):
+    help: str
+    buckets: tuple[float, ...] = _USUAL
+
+
+_ABOUT = {
+    "aioinformer_blocking_calls_total": _About("Calls of handlers that held the loop."),
+    "aioinformer_reflector_failures_total": _About("Lists and watches that failed."),
+    "aioinformer_user_errors_total": _About("Exceptions in code of the user."),
+    "informer_processing_latency_seconds": _About(
+        "How long a batch of changes took to be applied.", _REQUESTS
+    ),
+    "informer_queued_items": _About("Changes that wait to be applied."),
+    "reflector_items_per_list": _About("Objects in each list.", _ITEMS),
+    "reflector_items_per_watch": _About("Events in each watch.", _ITEMS),
+    "reflector_last_resource_version": _About("The version that was reached."),
+    "reflector_list_duration_seconds": _About("How long lists took.", _REQUESTS),
+    "reflector_lists_total": _About("Lists that were begun."),
+    "reflector_short_watches_total": _About("Watches that ended at once, and empty."),
+    "reflector_watch_duration_seconds": _About("How long watches lasted.", _WATCHES),
+    "reflector_watches_total": _About("Watches that the server accepted."),
+    "rest_client_rate_limiter_duration_seconds": _About(
+        "How long requests waited for the client's own rate limit.", _REQUESTS
+    ),
+    "workqueue_adds_total": _About("Adds of items that were not asked for already."),
+    "workqueue_depth": _About("Items that are queued."),
+    "workqueue_longest_running_processor_seconds": _About(
+        "How long the longest of the items in work has been in work."
+    ),
+    "workqueue_queue_duration_seconds": _About(
+        "How long items were queued before they were taken.", _DECADES
+    ),
+    "workqueue_retries_total": _About("Adds with a delay."),
+    "workqueue_unfinished_work_seconds": _About(
+        "How long the items in work have been in work, in all."
+    ),
+    "workqueue_work_duration_seconds": _About("How long the work took.", _DECADES),
+}
+
+
+class PrometheusSink:
+    """A `CollectingSink` whose measurements a registry of prometheus-client exposes.
+
+    A metric is made when it is first used: its kind by the method, its labels by those
+    that are given, help text and buckets by its name. Sinks for one registry share them,
+    so that each part of a program may have its own sink.
+
+    All methods may be called from any thread. It is a collector of prometheus-client, so
+    that library's mode for several processes does not see it.
+
+    Args:
+        registry: Where to register; None for prometheus-client's own.
+
+    Raises:
+        OptionsError: If prometheus-client is missing. Methods raise it if a metric is
+            used in another way than before, or by somebody else in that registry.
+
+    Example:
+        >>> from prometheus_client import CollectorRegistry, generate_latest
+        >>> registry = CollectorRegistry()
+        >>> PrometheusSink(registry).count("reflector_lists_total", name="pods")
+        >>> print(generate_latest(registry).decode(), end="")
+        # HELP reflector_lists_total Lists that were begun.
+        # TYPE reflector_lists_total counter
+        reflector_lists_total{name="pods"} 1.0
+    """
+
+    enabled = True
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        if registry is None:
+            registry = _library("prometheus_client").REGISTRY
+
+        self._registry: CollectorRegistry = registry
+        with _BOARDS_LOCK:
+            self._board = _BOARDS.setdefault(registry, _Board())
+
+        self._families = self._board.families
+
+    def __repr__(self) -> str:
+        return f"<PrometheusSink metrics={len(self._families)}>"
+
+    def register(self, tell: Callable[[], None], /) -> None:
+        """Call the bound method `tell` now, and each time before values are read."""
+        self._board.tellers.append(WeakMethod(tell))
+        tell()
+
+    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        """Add to a counter.
+
+        Raises:
+            OptionsError: If the amount is negative; see the class.
+        """
+        if amount < 0:
+            raise OptionsError(f"the counter {name} cannot go down by {-amount:g}")
+
+        family = self._family(name, "counter", labels)
+        key = family.key(labels)
+        with family.lock:
+            family.values[key] = family.values.get(key, 0.0) + amount
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        """Set a gauge.
+
+        Raises:
+            OptionsError: See the class.
+        """
+        family = self._family(name, "gauge", labels)
+        family.values[family.key(labels)] = value
+
+    def observe(self, name: str, /, *values: float, **labels: str) -> None:
+        """Add any number of observations to a histogram; none at all just show it.
+
+        Raises:
+            OptionsError: See the class.
+        """
+        family = self._family(name, "histogram", labels)
+        key = family.key(labels)
+        with family.lock:
+            family.observe(key, values)
+
+    def _family(self, name: str, kind: str, labels: Mapping[str, str]) -> _Family:
+        family = self._families.get(name)
+        if family is None:
+            family = self._board.make(self._registry, name, kind, tuple(labels))
+
+        if family.kind != kind:
+            raise OptionsError(f"{name} is a {family.kind}, and was used as a {kind}")
+
+        return family
+
+
+class _Board:
+    """What the sinks of one registry share. It does not keep the registry alive."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, _Family] = {}
+        self.tellers: list[WeakMethod[Callable[[], None]]] = []
+        self._lock = Lock()
+
+    def make(
+        self, registry: CollectorRegistry, name: str, kind: str, labels: tuple[str, ...]
+    ) -> _Family:
+        with self._lock:
+            family = self.families.get(name)
+            if family is None:
+                family = _Family(self, name, kind, labels)
+                try:
+                    registry.register(family)
+                except ValueError as exc:
+                    raise OptionsError(f"the metric {name} cannot be: {exc}") from exc
+
+                self.families[name] = family
+
+        return family
+
+    def refresh(self) -> None:
+        """Have everybody tell what they keep."""
+        for teller in list(self.tellers):
+            tell = teller()
+            if tell is None:
+                self.tellers.remove(teller)
+                continue
+
+            try:
+                tell()
+            except Exception:  # the others are to be read all the same
+                logger.exception("what is measured could not be collected")
+
+
+class _Family:
+    """One metric with all its label values: a collector of prometheus-client."""
+
+    def __init__(
+        self, board: _Board, name: str, kind: str, labels: tuple[str, ...]
+    ) -> None:
+        self.kind = kind
+        self.lock = Lock()
+        # Of a counter or gauge, by the values of its labels.
+        self.values: dict[tuple[str, ...], float] = {}
+
+        self._board = board
+        self._name = name
+        self._labels = labels
+        about = _ABOUT.get(name, _About(name.replace("_", " ")))
+        self._help, self._bounds = about.help, about.buckets
+        # Of a histogram: how many observations are in each bucket, and their sum.
+        self._buckets: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def key(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """The values of these labels in the order of this metric's."""
+        if tuple(labels) == self._labels:
+            return tuple(labels.values())
+
+        if labels.keys() != set(self._labels):
+            raise OptionsError(
+                f"{self._name} has the labels {self._labels}, not {tuple(labels)}"
+            )
+
+        return tuple(labels[name] for name in self._labels)
+
+    def observe(self, key: tuple[str, ...], values: Sequence[float]) -> None:
+        buckets = self._buckets.get(key)
+        if buckets is None:
+            buckets = self._buckets[key] = [0] * (len(self._bounds) + 1)
+
+        self._sums[key] = self._sums.get(key, 0.0) + sum(values)
+        # Sorting them is cheaper than looking for the bucket of each.
+        ascending, start = sorted(values), 0
+        for number, bound in enumerate(self._bounds):
+            end = bisect_right(ascending, bound, start)
+            buckets[number] += end - start
+            start = end
+
+        buckets[-1] += len(ascending) - start
+
+    # ------------------------------------------------------------ as a collector
+
+    def describe(self) -> list[Metric]:
+        return [self._empty()]
+
+    def collect(self) -> Iterator[Metric]:
+        self._board.refresh()
+        metric = self._empty()
+        if self.kind != "histogram":
+            for key, value in self.values.copy().items():
+                metric.add_metric(key, value)
+        else:
+            with self.lock:
+                rows = {
+                    key: (list(row), self._sums[key])
+                    for key, row in self._buckets.items()
+                }
+
+            for key, (row, total) in rows.items():
+                metric.add_metric(key, self._cumulated(row), total)
+
+        yield metric
+
+    def _cumulated(self, row: list[int]) -> list[tuple[str, float]]:
+        text = _library("prometheus_client.utils").floatToGoString
+        seen, buckets = 0, []
+        for bound, number in zip((*self._bounds, float("inf")), row, strict=True):
+            seen += number
+            buckets.append((text(bound), float(seen)))
+
+        return buckets
+
+    def _empty(self) -> Any:
+        core = _library("prometheus_client.metrics_core")
+        kinds = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "histogram": core.HistogramMetricFamily,
+        }
+        return kinds[self.kind](self._name, self._help, labels=self._labels)
+
+
+def _library(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as exc:
+        raise OptionsError(
+            "PrometheusSink needs prometheus-client: pip install 'aioinformer[metrics]'"
+        ) from exc
+
+
+_BOARDS: WeakKeyDictionary[CollectorRegistry, _Board] = WeakKeyDictionary()
+_BOARDS_LOCK = Lock()

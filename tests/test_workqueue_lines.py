@@ -1,0 +1,186 @@
+"""`Ranked`: the order of ranks, and what it costs to keep."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from queue_helpers import CountedTime
+
+from aioinformer.workqueue.lines import (
+    DISTINCT_LABELS,
+    OTHER_LABEL,
+    STALE_ENTRIES_KEPT,
+    Ranked,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return CountedTime(self.now)
+
+
+def ranked(ageing: float = 0.0) -> tuple[Ranked[str], Clock]:
+    line, clock = Ranked[str](ageing), Clock()
+    line.start_clock(clock)
+    return line, clock
+
+
+def put(line: Ranked[str], item: str, priority: int) -> None:
+    line.want(item, priority)
+    line.append(item)
+
+
+def rest_of(line: Ranked[str]) -> list[str]:
+    return [line.popleft() for _ in range(len(line))]
+
+
+def test_an_empty_line_raises_what_a_deque_raises() -> None:
+    line, _ = ranked()
+
+    with pytest.raises(IndexError):
+        line.popleft()
+
+
+def test_out_of_date_entries_alone_are_an_empty_line() -> None:
+    line, _ = ranked()
+    put(line, "a", 0)
+    line.raise_to("a", 1)
+    line.popleft()
+
+    with pytest.raises(IndexError):
+        line.popleft()
+
+    assert len(line) == 0
+    assert list(line) == []
+
+
+def test_an_item_without_a_priority_has_0() -> None:
+    line, _ = ranked()
+    put(line, "low", -1)
+    line.append("usual")
+
+    assert line.priority_of("usual") == 0
+    assert rest_of(line) == ["usual", "low"]
+
+
+def test_a_priority_is_wanted_once() -> None:
+    line, _ = ranked()
+    put(line, "a", 5)
+    line.popleft()
+
+    line.append("a")
+
+    assert line.priority_of("a") == 0
+
+
+def test_what_is_wanted_can_be_raised_or_forgotten() -> None:
+    line, _ = ranked()
+    line.want("a", 1)
+    line.want("b", 1)
+
+    line.raise_to("a", 2)
+    line.forget("b")
+    line.forget("never wanted")
+
+    assert [line.priority_of(item) for item in "abc"] == [2, None, None]
+    assert len(line) == 0
+
+
+def test_clearing_leaves_nothing() -> None:
+    line, _ = ranked()
+    put(line, "a", 1)
+    line.want("b", 2)
+
+    line.clear()
+
+    assert line.depths() == {"0": 0}
+    assert line.priority_of("b") is None
+    line.append("c")
+    assert rest_of(line) == ["c"]
+
+
+def test_a_step_of_priority_is_worth_the_ageing() -> None:
+    line, clock = ranked(ageing=10)
+    put(line, "low", -1)
+    clock.now = 9.9
+    put(line, "just in time", 0)
+    clock.now = 10.1
+    put(line, "too late", 0)
+
+    assert rest_of(line) == ["just in time", "low", "too late"]
+
+
+def test_time_is_nothing_without_ageing() -> None:
+    line, clock = ranked()
+    put(line, "low", -1)
+    clock.now = 1e9
+    put(line, "high", 0)
+
+    assert rest_of(line) == ["high", "low"]
+
+
+def test_depths_count_what_is_in_the_line() -> None:
+    line, _ = ranked()
+    for item, priority in {"a": 1, "b": 1, "c": 2}.items():
+        put(line, item, priority)
+
+    line.want("d", 1)
+    before = line.depths()
+    line.raise_to("a", 2)
+    raised = line.depths()
+    rest_of(line)
+
+    assert before == {"0": 0, "1": 2, "2": 1}
+    assert raised == {"0": 0, "1": 1, "2": 2}
+    assert line.depths() == {"0": 0, "1": 0, "2": 0}
+
+
+def test_labels_are_given_to_the_first_priorities_for_good() -> None:
+    line, _ = ranked()
+    for number in range(3 * DISTINCT_LABELS):
+        put(line, f"item-{number}", number)
+        line.depths()
+        line.popleft()
+
+    put(line, "a", 0)
+    put(line, "b", 3 * DISTINCT_LABELS - 1)
+    depths = line.depths()
+
+    assert len(depths) == DISTINCT_LABELS + 1
+    assert {label: n for label, n in depths.items() if n} == {"0": 1, OTHER_LABEL: 1}
+    assert len(line._labels) == DISTINCT_LABELS
+
+
+def test_out_of_date_entries_are_dropped_when_they_are_too_many() -> None:
+    line, _ = ranked()
+    for number in range(40):
+        put(line, f"other-{number}", 0)
+
+    put(line, "a", 0)
+    for priority in range(1, 10_000):
+        line.raise_to("a", priority)
+
+    assert len(line._heap) <= 41 + STALE_ENTRIES_KEPT + 1
+    assert rest_of(line) == ["a", *(f"other-{number}" for number in range(40))]
+
+
+@pytest.mark.parametrize("priority", [-1, 0, 1])
+def test_putting_in_and_taking_out_cost_the_logarithm_of_what_is_there(
+    priority: int,
+) -> None:
+    line, clock = ranked(ageing=1)
+    number = 10_000
+    before = CountedTime.comparisons
+    for item in range(number):
+        clock.now += 0.001
+        put(line, f"item-{item}", priority * item)
+
+    rest_of(line)
+
+    # For each at most once up the heap, once down and once up, with two comparisons of
+    # each pair.
+    assert CountedTime.comparisons - before < 6 * number * math.log2(number)
