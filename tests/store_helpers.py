@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from sys import getswitchinterval, setswitchinterval
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+    )
 
     from aioinformer.cache import Indexer
 
@@ -35,3 +45,61 @@ def by_version(thing: Thing) -> Iterable[str]:
 def contents_of(indexer: Indexer[Thing], name: str = "tag") -> dict[str, set[str]]:
     values = indexer.list_index_func_values(name)
     return {value: set(indexer.index_keys(name, value)) for value in values}
+
+
+class ManualClock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def beside(life: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Run something beside the block, and cancel it behind it."""
+    task = asyncio.create_task(life)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@contextmanager
+def reading_in_threads(read: Callable[[], None], count: int) -> Iterator[None]:
+    """Call `read` in threads as long as the block runs, and once behind it.
+
+    The threads take turns as often as they can. Raises the first error of one.
+    """
+    errors: list[Exception] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            while not done.is_set():
+                read()
+
+            read()
+        except Exception as exc:  # noqa: BLE001 - raised below
+            errors.append(exc)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    interval = getswitchinterval()
+    setswitchinterval(1e-5)
+    for thread in threads:
+        thread.start()
+
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+        setswitchinterval(interval)
+
+    if errors:
+        raise errors[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
-from fifo_helpers import Thing, deltas, listing, put, take_all, text_of
+from fifo_helpers import Thing, deltas, holding, listing, put, take_all, text_of
 from queue_helpers import settle
 
 from aioinformer.cache import DeltaFIFO
@@ -49,7 +49,8 @@ def fifo() -> DeltaFIFO[Thing]:
         ),
     ],
 )
-def test_hands_out(fifo: DeltaFIFO[Thing], changes: str, entries: list[str]) -> None:
+def test_hands_out(changes: str, entries: list[str]) -> None:
+    fifo = DeltaFIFO(known_objects=holding("a0 b0 c0"))
     put(fifo, *changes.split())
 
     length = len(fifo)
@@ -69,9 +70,8 @@ def test_a_key_that_was_taken_goes_to_the_end_of_the_line(
     assert take_all(fifo) == ["+b1 ~b2", "+c1", "~a2"]
 
 
-def test_a_deletion_is_no_second_one_after_the_first_was_taken(
-    fifo: DeltaFIFO[Thing],
-) -> None:
+def test_a_deletion_is_no_second_one_after_the_first_was_taken() -> None:
+    fifo = DeltaFIFO(known_objects=holding("a0"))
     put(fifo, "-a1")
     fifo.pop_nowait()
 
@@ -131,6 +131,7 @@ def test_keys_come_from_the_key_function() -> None:
     entry = fifo.pop_nowait()
     assert isinstance(entry, list)
     assert [delta.object for delta in entry] == [1, 11]
+    assert fifo.key_of(entry) == "1"
 
 
 def test_objects_may_be_decoded_json() -> None:
@@ -210,38 +211,6 @@ async def test_repr_tells_that_it_is_closed(fifo: DeltaFIFO[Thing]) -> None:
     await fifo.close()
 
     assert repr(fifo) == "<DeltaFIFO closed waiting=0>"
-
-
-@pytest.mark.parametrize(
-    ("changes", "pops"),
-    [
-        pytest.param("=5", 1, id="empty-list"),
-        pytest.param("+a1 +b1 =5", 3, id="with-what-came-before"),
-        pytest.param("=5 +a1", 1, id="not-what-came-after"),
-        pytest.param("=5 =6", 1, id="only-the-first-list"),
-    ],
-)
-def test_has_synced_once_the_first_list_was_taken(
-    fifo: DeltaFIFO[Thing], changes: str, pops: int
-) -> None:
-    before = fifo.has_synced
-    put(fifo, *changes.split())
-    history = []
-    for _ in range(len(fifo)):
-        history.append(fifo.has_synced)
-        fifo.pop_nowait()
-
-    assert not before
-    assert [*history, fifo.has_synced].index(True) == pops
-    put(fifo, "+x1", "=9")
-    assert fifo.has_synced
-
-
-def test_changes_alone_are_no_sync(fifo: DeltaFIFO[Thing]) -> None:
-    put(fifo, "+a1")
-    fifo.pop_nowait()
-
-    assert not fifo.has_synced
 
 
 # ---------------------------------------------------------------- versions
@@ -343,7 +312,7 @@ async def test_popping_leaves_the_version_to_be_asked_for(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed([], "7")
-    popper = asyncio.create_task(fifo.pop(lambda entry: None))
+    popper = asyncio.create_task(fifo.pop(lambda entry, initial: None))
     await settle()
 
     waited = not popper.done()
@@ -364,7 +333,7 @@ async def test_versions_that_nobody_asks_for_do_not_pile_up(
     lengths = [len(fifo._marks)]
     for number in range(50):
         await fifo.feed(deltas("a"), str(number))
-        await fifo.pop(lambda entry: None)
+        await fifo.pop(lambda entry, initial: None)
         lengths.append(len(fifo._marks))
 
     assert max(lengths) <= 2

@@ -22,6 +22,8 @@ from aioinformer.model.keys import meta_namespace_key
         (DeltaType.ADDED, "Added"),
         (DeltaType.UPDATED, "Updated"),
         (DeltaType.DELETED, "Deleted"),
+        (DeltaType.REPLACED, "Replaced"),
+        (DeltaType.SYNC, "Sync"),
     ],
 )
 def test_types_are_written_as_client_go_writes_them(

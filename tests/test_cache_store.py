@@ -8,7 +8,8 @@ import pytest
 from store_helpers import Thing, by_tag, by_version, contents_of
 
 from aioinformer.cache import DeletedFinalStateUnknown, Indexer, Store
-from aioinformer.errors import HandlerError, OptionsError
+from aioinformer.errors import HandlerError, NoKey, OptionsError
+from aioinformer.model.keys import meta_namespace_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -110,19 +111,43 @@ def test_keys_come_from_the_key_function() -> None:
     assert store.list_keys() == ["v3"]
 
 
-def test_an_object_without_a_key_changes_nothing() -> None:
-    store = Store[Any]()
+def no_name(obj: object) -> str:
+    raise LookupError("no name")
+
+
+@pytest.mark.parametrize(
+    ("key_func", "cause"),
+    [
+        pytest.param(meta_namespace_key, None, id="no-metadata"),
+        pytest.param(no_name, LookupError, id="fails"),
+        pytest.param(lambda obj: 7, None, id="no-string"),
+        pytest.param(lambda obj: ["a"], None, id="not-hashable"),
+        pytest.param(lambda obj: None, None, id="none"),
+    ],
+)
+def test_an_object_without_a_key_changes_nothing(
+    key_func: Callable[[object], str], cause: type[Exception] | None
+) -> None:
+    nameless = object()
+
+    def key_of(obj: object) -> str:
+        return key_func(obj) if obj is nameless else meta_namespace_key(obj)
+
+    store = Indexer[Any]({"key": lambda obj: [obj.key]}, key_func=key_of)
     store.add(Thing("a"))
     store.applied("7")
 
-    for write in (store.add, store.delete):
-        with pytest.raises(OptionsError):
-            write(object())
+    for step in (store.add, store.update, store.delete, store.get):
+        with pytest.raises(NoKey, match="object has no key") as caught:
+            step(nameless)
 
-    with pytest.raises(OptionsError):
-        store.replace([Thing("b"), object()], "8")
+        assert caught.value.obj is nameless
+        assert isinstance(caught.value.__cause__, cause or type(None))
 
-    assert store.list_keys() == ["a"]
+    with pytest.raises(NoKey):
+        store.replace([Thing("b"), nameless], "8")
+
+    assert store.list_keys() == store.list_index_func_values("key") == ["a"]
     assert store.resource_version == "7"
 
 
@@ -157,7 +182,19 @@ def test_the_version_is_the_one_applied_last() -> None:
     store.replace([], "4")
 
     assert first == "9"
-    assert store.resource_version == "4"
+    assert store.resource_version == "4", "also if it went backwards"
+
+
+def test_objects_do_not_bring_their_versions() -> None:
+    """A part of a batch would show a version of which not everything is there."""
+    store = Store[Thing]()
+    store.applied("7")
+
+    store.add(Thing("a", version=9))
+    store.update(Thing("a", version=10))
+    store.delete(Thing("a", version=11))
+
+    assert store.resource_version == "7"
 
 
 # ---------------------------------------------------------------- indexes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from store_helpers import Thing, by_tag, by_version, contents_of
 
 from aioinformer.cache import Indexer, index_by_label
+from aioinformer.cache.index import by_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +145,20 @@ def test_objects_without_labels_can_come_change_and_go_beside_an_index_by_label(
         Thing("a", version=1),
         Thing("a", version=2),
     ]
+
+
+def test_objects_without_a_namespace_can_be_replaced_by_others_with_one(
+    failures: list[HandlerError],
+) -> None:
+    """The index by namespace takes it from the key, and asks nobody where it was."""
+    indexer = Indexer[Any]({"namespace": by_namespace}, on_error=failures.append)
+    indexer.add(Thing("shop/a"))
+
+    indexer.update(SimpleNamespace(key="shop/a", namespace="shop"))
+    indexer.add(SimpleNamespace(key="shop/b", namespace="shop"))
+
+    assert [it.subject for it in failures] == [Thing("shop/a")]
+    assert indexer.index_keys("namespace", "shop") == ["shop/a", "shop/b"]
 
 
 def test_an_on_error_that_fails_stops_nothing(

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from aioinformer.errors import OptionsError
+from aioinformer.model.functions import check_plain
 from aioinformer.model.paths import Path, path_reader
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["NAMESPACE_INDEX", "Index", "IndexFunction", "index_by", "index_by_label"]
+__all__ = [
+    "NAMESPACE_INDEX",
+    "Index",
+    "IndexFunction",
+    "check_index_function",
+    "index_by",
+    "index_by_label",
+    "index_by_owner",
+]
 
 T = TypeVar("T")
 
@@ -35,7 +47,8 @@ def index_by(path: Path) -> IndexFunction[KubeObject]:
     Args:
         path: As for `KubeObject.at`, such as `"spec.nodeName"`. A string is one value,
             an array of strings several; numbers and booleans are written as in JSON.
-            Absent, null, and objects are no value.
+            Absent, null, and objects are no value. A path leads to one array, not
+            through its items: for these write a function, as below.
 
     Raises:
         OptionsError: It is not a path.
@@ -44,6 +57,9 @@ def index_by(path: Path) -> IndexFunction[KubeObject]:
 
         informer.add_indexers({"node": index_by("spec.nodeName")})
         informer.indexer.by_index("node", "node-7")
+
+        def images(pod: KubeObject) -> list[str]:
+            return [it["image"] for it in pod.at("spec.containers", ())]
     """
     return _ByPath(path)
 
@@ -56,6 +72,33 @@ def index_by_label(name: str) -> IndexFunction[KubeObject]:
         informer.add_indexers({"app": index_by_label("app.kubernetes.io/name")})
     """
     return _ByLabel(name)
+
+
+def index_by_owner(*, controller: bool = False) -> IndexFunction[KubeObject]:
+    """An index function by the uids of the owner references.
+
+    Args:
+        controller: Only that of the one owner that controls the object.
+
+    Example::
+
+        informer.add_indexers({"owner": index_by_owner()})
+        informer.indexer.by_index("owner", replica_set.uid)
+    """
+    return _ByOwner(controller)
+
+
+def check_index_function(name: object, function: object) -> None:
+    """Refuse what cannot be an index, before any object is entered.
+
+    Raises:
+        OptionsError: The name is no string, or the function cannot be called or is a
+            coroutine function: objects are entered without waiting.
+    """
+    if not isinstance(name, str):
+        raise OptionsError(f"the name of an index must be a string: {name!r}")
+
+    check_plain(function, f"the function of index {name!r}")
 
 
 class _ByPath:
@@ -96,6 +139,33 @@ class _ByLabel:
         return () if value is None else (value,)
 
 
+class _Owner(msgspec.Struct, gc=False):
+    uid: str | None = None
+    controller: bool | None = None
+
+
+class _Owned(msgspec.Struct, gc=False, rename="camel"):
+    owner_references: list[_Owner] | None = None
+
+
+class _OwnedObject(msgspec.Struct, gc=False):
+    metadata: _Owned | None = None
+
+
+_owned = msgspec.json.Decoder(_OwnedObject)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByOwner:
+    controller: bool
+
+    def __call__(self, obj: KubeObject) -> Iterable[str]:
+        metadata = _owned.decode(obj.raw).metadata
+        owners = (metadata and metadata.owner_references) or ()
+        wanted = (it for it in owners if it.controller or not self.controller)
+        return [it.uid for it in wanted if it.uid]
+
+
 @dataclass(frozen=True, slots=True)
 class _ByNamespace:
     recomputable: ClassVar = True
@@ -130,6 +200,7 @@ Packed = str | bytes | None
 that the garbage collector tracks, as there is one for each object."""
 
 _several = msgspec.json.Decoder(list[str])
+_ITEMS = methodcaller("items")
 
 
 class Index(Generic[T]):
@@ -166,7 +237,11 @@ class Index(Generic[T]):
         """Enter `obj`, in the place of `old` if the key was there already."""
         if self._of_key and old is not None:
             for value in self._function(obj):
-                self.buckets[value][key] = obj
+                bucket = self.buckets.get(value)
+                if bucket is None:  # the function failed for the old one
+                    self.buckets[value] = {key: obj}
+                else:
+                    bucket[key] = obj
         else:
             self.put_values(key, obj, _pack(self._function(obj)), old)
 
@@ -206,11 +281,15 @@ class Index(Generic[T]):
 
     def find(self, obj: T) -> list[T]:
         """The objects that share a value with `obj`, each once."""
-        found: dict[str, T] = {}
-        for value in _unpack(_pack(self._function(obj))):
-            found.update(self.buckets.get(value, ()))
+        buckets = filter(None, map(self.buckets.get, self.answers(obj)))
 
+        # One call, so that a thread that reads sees no change between two buckets.
+        found: dict[str, T] = dict(chain.from_iterable(map(_ITEMS, buckets)))
         return list(found.values())
+
+    def answers(self, obj: T) -> Iterable[str]:
+        """What the index function answers for an object, each value once, sorted."""
+        return _unpack(_pack(self._function(obj)))
 
     def _enter(self, value: str, key: str, obj: T) -> None:
         bucket = self.buckets.get(value)
@@ -221,10 +300,11 @@ class Index(Generic[T]):
 
     def _leave(self, key: str, values: Iterable[str]) -> None:
         for value in values:
-            bucket = self.buckets[value]
-            del bucket[key]
-            if not bucket:
-                del self.buckets[value]
+            bucket = self.buckets.get(value)
+            if bucket is not None:
+                bucket.pop(key, None)
+                if not bucket:
+                    del self.buckets[value]
 
 
 def _pack(values: Iterable[str]) -> Packed:

@@ -9,81 +9,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aioinformer.cache.index import Index
-from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.model.keys import meta_namespace_key
+from aioinformer.budget import LoopBudget
+from aioinformer.cache.contents import Contents, Growing
+from aioinformer.cache.index import check_index_function
+from aioinformer.errors import OptionsError
+from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Mapping
 
-    from aioinformer.cache.index import IndexFunction
+    from aioinformer.cache.index import Index, IndexFunction
+    from aioinformer.errors import HandlerError
 
 __all__ = ["Contents", "Indexer", "Store"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-
-class Contents(Generic[T]):
-    """Objects by key, with their indexes: what a store holds, or will hold.
-
-    A replacement is built as `Contents` beside the old ones, in as many steps as it
-    needs, and then put in their place at once.
-    """
-
-    __slots__ = ("_report", "indexes", "objects")
-
-    def __init__(
-        self,
-        indexes: dict[str, Index[T]],
-        report: Callable[[HandlerError], None],
-    ) -> None:
-        self.objects: dict[str, T] = {}
-        self.indexes = indexes
-        self._report = report
-
-    def put(self, key: str, obj: T) -> None:
-        """Enter or replace one object."""
-        old = self.objects.get(key)
-        self.objects[key] = obj
-        for name, index in self.indexes.items():
-            self.put_in_index(name, index, key, obj, old)
-
-    def keep(self, key: str, obj: T, source: Contents[T]) -> None:
-        """Take over an object of `source`, with the index values it has there."""
-        old = self.objects.get(key)
-        self.objects[key] = obj
-        for name, index in self.indexes.items():
-            there = source.indexes.get(name)
-            if there is None:
-                self.put_in_index(name, index, key, obj, old)
-            else:
-                index.put_values(key, obj, there.values_of(key, obj), old)
-
-    def remove(self, key: str) -> T | None:
-        """Take one object out; returns it, or None if there was none."""
-        old = self.objects.pop(key, None)
-        if old is not None:
-            for index in self.indexes.values():
-                index.remove(key, old)
-
-        return old
-
-    def put_in_index(
-        self, name: str, index: Index[T], key: str, obj: T, old: T | None
-    ) -> None:
-        """Enter an object into one index; if its function fails, it is absent there."""
-        try:
-            index.put(key, obj, old)
-        except Exception as exc:  # noqa: BLE001 - the user's code, reported
-            if old is not None:
-                index.remove(key, old)
-
-            failure = HandlerError("index function", name, obj)
-            failure.__cause__ = exc
-            self._report(failure)
 
 
 class Store(Generic[T]):
@@ -108,7 +51,6 @@ class Store(Generic[T]):
         self.key_func = key_func
         self._on_error = on_error or _log
         self._contents: Contents[T] = Contents({}, self._report)
-        self._resource_version = ""
 
     def __len__(self) -> int:
         return len(self._contents.objects)
@@ -122,7 +64,7 @@ class Store(Generic[T]):
     @property
     def resource_version(self) -> str:
         """The version up to which everything is applied; empty before the first list."""
-        return self._resource_version
+        return self._contents.resource_version
 
     # ------------------------------------------------------------ reads, any thread
 
@@ -131,8 +73,12 @@ class Store(Generic[T]):
         return self._contents.objects.get(key)
 
     def get(self, obj: T) -> T | None:
-        """The stored object with the key of `obj`, or None."""
-        return self.get_by_key(self.key_func(obj))
+        """The stored object with the key of `obj`, or None.
+
+        Raises:
+            NoKey: `obj` has no key.
+        """
+        return self.get_by_key(key_of(obj, self.key_func))
 
     def list(self) -> builtins.list[T]:
         """All objects, in a fresh list."""
@@ -145,23 +91,34 @@ class Store(Generic[T]):
     # ------------------------------------------------------------ writes, one loop
 
     def add(self, obj: T) -> None:
-        """Enter an object, or replace the one with its key; the same as `update`."""
-        self._contents.put(self.key_func(obj), obj)
+        """Enter an object, or replace the one with its key; the same as `update`.
+
+        Raises:
+            NoKey: `obj` has no key; nothing is written.
+        """
+        self._contents.put(key_of(obj, self.key_func), obj)
 
     update = add
 
     def delete(self, obj: T) -> None:
-        """Take out the object with the key of `obj`; no error if there is none."""
-        self._contents.remove(self.key_func(obj))
+        """Take out the object with the key of `obj`; no error if there is none.
+
+        Raises:
+            NoKey: `obj` has no key; nothing is written.
+        """
+        self._contents.remove(key_of(obj, self.key_func))
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
         """Put `objects` in the place of everything; readers see all of it or nothing.
 
         Of several objects with one key the last wins.
+
+        Raises:
+            NoKey: One of them has no key; nothing is written.
         """
         replacement = self.replacement()
         for obj in objects:
-            replacement.put(self.key_func(obj), obj)
+            replacement.put(key_of(obj, self.key_func), obj)
 
         self.swap(replacement, resource_version)
 
@@ -182,20 +139,44 @@ class Store(Generic[T]):
             self._report,
         )
 
+    async def complete(self, replacement: Contents[T]) -> None:
+        """Give a replacement the indexes that were added since it was begun.
+
+        In slices of the loop's budget. `swap` does it as well, but in one go.
+
+        Cancellation:
+            Safe: call it again, or `swap`.
+        """
+        late = self._late(replacement)
+        if late is not None:
+            await _grow(late)
+
     def swap(self, replacement: Contents[T], resource_version: str = "") -> Contents[T]:
         """Put the replacement in place, in one step; returns the old contents."""
-        for name, index in self._indexes().items():
-            if name not in replacement.indexes:  # added while it was being filled
-                late = replacement.indexes[name] = index.empty_copy()
-                _fill(name, late, replacement)
+        late = self._late(replacement)
+        if late is not None:
+            _grow_at_once(late)
 
+        replacement.resource_version = resource_version
         old, self._contents = self._contents, replacement
-        self._resource_version = resource_version
+        old.growing, growing = [], old.growing
+        for it in growing:
+            it.begin(replacement)
+
         return old
 
     def applied(self, resource_version: str) -> None:
         """Everything up to this version is in the store."""
-        self._resource_version = resource_version
+        self._contents.resource_version = resource_version
+
+    def _late(self, replacement: Contents[T]) -> Growing[T] | None:
+        """The indexes that a replacement lacks; None if it lacks none."""
+        late = {
+            name: index.function
+            for name, index in self._indexes().items()
+            if name not in replacement.indexes
+        }
+        return Growing(late, replacement, self._contents) if late else None
 
     def _indexes(self) -> Mapping[str, Index[T]]:
         return self._contents.indexes
@@ -207,9 +188,28 @@ class Store(Generic[T]):
             logger.exception("on_error failed")
 
 
-def _fill(name: str, index: Index[T], contents: Contents[T]) -> None:
-    for key, obj in contents.objects.items():
-        contents.put_in_index(name, index, key, obj, None)
+def _grow_at_once(growing: Growing[T]) -> None:
+    try:
+        for _ in growing.steps():
+            pass
+
+        growing.publish()
+    finally:
+        growing.close()
+
+
+async def _grow(growing: Growing[T]) -> None:
+    budget = LoopBudget.current()
+    try:
+        await budget.start()
+        for _ in growing.steps():
+            if budget.over():
+                await budget.start()
+
+        growing.publish()  # no await behind the last step
+        budget.end()
+    finally:
+        growing.close()
 
 
 class Indexer(Store[T]):
@@ -241,22 +241,49 @@ class Indexer(Store[T]):
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
         """Add indexes; the objects that are there are entered before this returns.
 
-        That takes about 2 microseconds for each object and index, in one go: with very
-        many objects, add indexes before they come. Adding the same function under the same name again changes nothing.
+        That takes one to two microseconds for each object and index, in one go: with very
+        many objects, add indexes before they come, or `await build_indexers`. Adding
+        the same function under the same name again changes nothing.
 
         Raises:
-            OptionsError: A name is taken by another function; nothing was added.
+            OptionsError: A name is taken by another function, or one is no plain
+                function; nothing was added.
         """
-        taken = self._indexes()
-        for name, function in indexers.items():
-            if name in taken and taken[name].function != function:
-                raise OptionsError(f"there is another index named {name!r} already")
+        new = self._new(indexers)
+        if new:
+            _grow_at_once(Growing(new, self._contents))
+
+    async def build_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
+        """The same as `add_indexers`, in slices that leave time for everything else.
+
+        The store may be written to and even replaced meanwhile. The indexes are there,
+        all of them and complete, when this returns, and not before.
+
+        Raises:
+            OptionsError: As `add_indexers`.
+
+        Cancellation:
+            Safe: none of them is there.
+        """
+        new = self._new(indexers)
+        if new:
+            await _grow(Growing(new, self._contents))
+
+    def _new(
+        self, indexers: Mapping[str, IndexFunction[T]]
+    ) -> dict[str, IndexFunction[T]]:
+        """Those that are not there yet."""
+        known = self.indexers
+        taken = dict(known)
+        for growing in self._contents.growing:
+            taken |= {name: it.function for name, it in growing.indexes.items()}
 
         for name, function in indexers.items():
-            if name not in taken:
-                index: Index[T] = Index(function)
-                _fill(name, index, self._contents)
-                self._contents.indexes[name] = index
+            check_index_function(name, function)
+            if name in taken and taken[name] != function:
+                raise OptionsError(f"there is another index named {name!r} already")
+
+        return {name: it for name, it in indexers.items() if name not in known}
 
     def by_index(self, name: str, value: str) -> builtins.list[T]:
         """The objects that have `value` in the index `name`, in a fresh list.
@@ -276,7 +303,7 @@ class Indexer(Store[T]):
         return sorted(self._index(name).buckets.get(value, ()))
 
     def index(self, name: str, obj: T) -> builtins.list[T]:
-        """The objects that share a value with `obj` in the index `name`.
+        """The objects that share a value with `obj` in the index `name`, each once.
 
         Raises:
             OptionsError: There is no such index.

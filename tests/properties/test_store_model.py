@@ -2,13 +2,14 @@
 
 A key is in the bucket of a value just if that value is among those of its object; no
 bucket is empty; an index function is called once for each object that is entered, and
-an object for which it fails is stored and absent from its index alone.
+an object for which it fails is stored and absent from its index alone. The same holds
+for indexes that are built in slices, and for replacements that lack an index.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 import pytest
@@ -21,10 +22,12 @@ from hypothesis.stateful import (
 )
 
 from aioinformer.cache import Indexer
-from aioinformer.errors import HandlerError, OptionsError
+from aioinformer.cache import contents as contents_module
+from aioinformer.cache.contents import Growing
+from aioinformer.errors import HandlerError, NoKey, OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from aioinformer.cache.store import Contents
 
@@ -46,8 +49,10 @@ THINGS = st.builds(Thing, KEYS, TAGS)
 class Function:
     """An index function that counts how often it is asked about each object."""
 
-    def __init__(self, name: str, *, recomputable: bool) -> None:
+    def __init__(self, name: str, *, recomputable: bool, built: bool = False) -> None:
         self.name = name
+        # In slices: whatever takes the place of the contents begins it anew.
+        self.built = built
         self.recomputable = recomputable
         self.asked: dict[int, int] = {}
 
@@ -76,11 +81,23 @@ class Staged:
     objects: dict[str, Thing] = field(default_factory=dict)
 
 
+@dataclass
+class Building:
+    """An index that is built in slices."""
+
+    name: str
+    function: Function
+    growing: Growing[Thing]
+    steps: Iterator[None]
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Drives an indexer and a dict through the same writes."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(contents_module, "_OBJECTS_IN_A_STEP", 1)
         self.failures: list[HandlerError] = []
         self.functions = {"all": Function("all", recomputable=False)}
         self.indexer = Indexer[Thing](self.functions, on_error=self.failures.append)
@@ -88,12 +105,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.version = ""
         self.entered: list[Thing] = []  # kept alive, so that no id is used again
         self.staged: Staged | None = None
+        self.building: Building | None = None
 
-    @rule(thing=THINGS)
-    def add(self, thing: Thing) -> None:
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    @rule(thing=THINGS, verb=st.sampled_from(["add", "update"]))
+    def add(self, thing: Thing, verb: str) -> None:
         self.entered.append(thing)
         self.objects[thing.key] = thing
-        self.indexer.add(thing)
+        getattr(self.indexer, verb)(thing)
+
+    @rule(things=st.lists(THINGS, max_size=2))
+    def be_refused(self, things: list[Thing]) -> None:
+        nameless: Any = object()
+        self.entered += things
+        with pytest.raises(NoKey):
+            self.indexer.replace([*things, nameless], "refused")
+
+        for write in (self.indexer.add, self.indexer.update, self.indexer.delete):
+            with pytest.raises(NoKey):
+                write(nameless)
 
     @rule(key=KEYS)
     def delete(self, key: str) -> None:
@@ -119,9 +151,42 @@ class StoreMachine(RuleBasedStateMachine):
         if name in self.functions:
             with pytest.raises(OptionsError):
                 self.indexer.add_indexers({"new": function, name: function})
+        elif self.building and name == "y":
+            with pytest.raises(OptionsError):
+                self.indexer.add_indexers({"y": function})
         else:
             self.functions[name] = function
             self.indexer.add_indexers({name: function})
+
+    # An index is built in many steps, with writes and whole replacements between them.
+
+    @precondition(lambda self: self.building is None and "y" not in self.functions)
+    @rule(recomputable=st.booleans())
+    def begin_building(self, recomputable: bool) -> None:
+        function = Function("y", recomputable=recomputable, built=True)
+        growing = Growing({"y": function}, self.indexer.contents)
+        self.building = Building("y", function, growing, growing.steps())
+
+    @precondition(lambda self: self.building)
+    @rule()
+    def go_on_building(self) -> None:
+        assert self.building
+        next(self.building.steps, None)
+
+    @precondition(lambda self: self.building)
+    @rule(cancelled=st.booleans())
+    def end_building(self, cancelled: bool) -> None:
+        assert self.building
+        building, self.building = self.building, None
+        if not cancelled:
+            # Anew: if all had been entered, there may be more by now.
+            for _ in building.growing.steps():
+                pass
+
+            building.growing.publish()
+            self.functions.setdefault(building.name, building.function)
+
+        building.growing.close()
 
     # A replacement is filled in many steps, with writes and new indexes between them.
 
@@ -176,10 +241,25 @@ class StoreMachine(RuleBasedStateMachine):
                 assert self.indexer.index_keys(name, value) == sorted(bucket)
 
     @invariant()
+    def objects_find_those_they_share_a_value_with(self) -> None:
+        for name, function in self.functions.items():
+            expected = function.expected(self.objects.values())
+            values = [value for value in expected if value[-1] in "xy"]
+            found: dict[str, Thing] = {}
+            for value in values:
+                found |= expected[value]
+
+            asked = Thing("asked", tuple(value[-1] for value in values))
+            if name not in asked.tags:
+                assert set(self.indexer.index(name, asked)) == set(found.values())
+                function.asked.pop(id(asked))
+
+    @invariant()
     def no_function_is_asked_twice_about_an_object(self) -> None:
         for function in self.functions.values():
-            if not function.recomputable:
-                # Into the store, and once more into the replacement at most.
+            if not function.recomputable and not function.built:
+                # Into the store, and once more into a replacement begun without it
+                # that has an object which the store does not have any more.
                 assert max(function.asked.values(), default=0) <= (
                     1 if function.name == "all" else 2
                 )
@@ -189,6 +269,9 @@ class StoreMachine(RuleBasedStateMachine):
         for index in self.indexer.contents.indexes.values():
             assert set(index._values) <= set(self.objects)
 
+        expected = [self.building.growing] if self.building else []
+        assert self.indexer.contents.growing == expected
+
     @invariant()
     def failures_are_reported(self) -> None:
         for failure in self.failures:
@@ -196,5 +279,5 @@ class StoreMachine(RuleBasedStateMachine):
             assert failure.name in failure.subject.tags
 
 
-StoreMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+StoreMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30)
 TestStoreMachine = StoreMachine.TestCase

@@ -134,7 +134,8 @@ def test_watch_of_pods_that_is_cut_off_anywhere_raises_decode_error() -> None:
 def typed_list(items: list[Any]) -> dict[str, Any]:
     """As servers write lists of built-in kinds: the head is in front."""
     head = {"resourceVersion": "7", "continue": "next", "remainingItemCount": 5}
-    return {"kind": "FooList", "apiVersion": "x", "metadata": head, "items": items}
+    head = {"kind": "FooList", "apiVersion": FOOS.api_version, "metadata": head}
+    return {**head, "items": items}
 
 
 def custom_list(items: list[Any]) -> dict[str, Any]:
@@ -274,7 +275,8 @@ def test_list_that_is_cut_off_anywhere_raises_decode_error(
 def test_pods_of_a_real_server_come_one_by_one() -> None:
     """However small the pieces, an object is there when the next one begins."""
     items = [pod(f"web-{n}", labels={"n": str(n)}) for n in range(20)]
-    body = written(typed_list(items)).replace(b"FooList", b"PodList")
+    head = {"kind": "PodList", "apiVersion": "v1"}
+    body = written({**typed_list(items), **head})
     splitter = ListSplitter(ObjectDecoder(Resource("", "v1", "pods", "Pod")))
     arrived = [
         body[: at + 1].count(b'},{"apiVersion":"v1","kind":"Pod","metadata":')

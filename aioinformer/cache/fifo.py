@@ -1,0 +1,144 @@
+"""`FIFO`: the newest state of each object, in the order in which they were first queued.
+
+The oldest of client-go's queues: it tells what is, not what happened. Deletions are not
+handed out, they only take an object out of the line.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from aioinformer.cache.poppable import Poppable
+from aioinformer.metrics import NULL_SINK
+from aioinformer.model.keys import meta_namespace_key
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aioinformer.metrics import MetricsSink
+
+__all__ = ["FIFO"]
+
+T = TypeVar("T")
+
+
+class FIFO(Poppable[T], Generic[T]):
+    """Objects that wait to be processed, each once and in its newest state.
+
+    It can be read and written like a `Store` of what waits; popped objects are in it no
+    more. All methods that change it are plain, and wake whoever waits. Unlike a store
+    it belongs to one event loop, also for reading.
+
+    Args:
+        key_func: The key of an object; `"namespace/name"` of its metadata if left out.
+        name: Names it in log, metrics and `repr()`.
+        metrics: Takes `informer_queued_items`, a gauge, and for what `pop` processes
+            `informer_processing_latency_seconds`; both with the label `name`.
+    """
+
+    def __init__(
+        self,
+        *,
+        key_func: Callable[[T], str] = meta_namespace_key,
+        name: str = "",
+        metrics: MetricsSink = NULL_SINK,
+    ) -> None:
+        super().__init__(name, metrics)
+        self.key_func = key_func
+
+        # The line; an object that changes stays where it is.
+        self._objects: OrderedDict[str, T] = OrderedDict()
+
+        # Of the first list, the keys that were neither processed nor deleted; None
+        # before anything came.
+        self._initial: set[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._objects
+
+    @property
+    def has_synced(self) -> bool:
+        """True when all of the first list was processed, or an object came before it."""
+        return self._initial is not None and not self._initial
+
+    # ------------------------------------------------------------ reads
+
+    def get_by_key(self, key: str) -> T | None:
+        """The object that waits under `key`, or None."""
+        return self._objects.get(key)
+
+    def get(self, obj: T) -> T | None:
+        """The object that waits with the key of `obj`, or None."""
+        return self._objects.get(self.key_func(obj))
+
+    def list(self) -> builtins.list[T]:
+        """All objects that wait, in their order, in a fresh list."""
+        return [*self._objects.values()]
+
+    def list_keys(self) -> builtins.list[str]:
+        """The keys of all objects that wait, in their order, in a fresh list."""
+        return [*self._objects]
+
+    # ------------------------------------------------------------ state changes
+
+    def add(self, obj: T) -> None:
+        """Queue an object, or put it in the place of the one with its key."""
+        self._objects[self.key_func(obj)] = obj
+        self._begin()
+        self._wake()
+
+    update = add
+
+    def delete(self, obj: T) -> None:
+        """Take the object with the key of `obj` out of the line, if it is there.
+
+        If it comes again, it stands at the end. (In client-go it finds its old place.)
+        """
+        key = self.key_func(obj)
+        self._objects.pop(key, None)
+        self._begin().discard(key)
+        self._wake()
+
+    def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
+        """Put `objects` in the place of everything; of those with one key the last.
+
+        Args:
+            objects: All there is, in the order in which they are to come.
+            resource_version: Takes no part here; stores and queues are given it.
+        """
+        self._objects = OrderedDict((self.key_func(obj), obj) for obj in objects)
+        if self._initial is None:
+            self._initial = set(self._objects)
+        else:
+            self._initial &= self._objects.keys()
+
+        self._wake()
+
+    def resync(self) -> None:
+        """Do nothing: whatever is here stands in line already."""
+
+    # ------------------------------------------------------------ helpers
+
+    def _begin(self) -> set[str]:
+        if self._initial is None:
+            self._initial = set()
+
+        return self._initial
+
+    def _head_key(self) -> str | None:
+        return next(iter(self._objects))
+
+    def _take_first(self) -> T:
+        return self._objects.popitem(last=False)[1]
+
+    def _finish(self, keys: Iterable[str | None]) -> None:
+        self._begin().difference_update(keys)
+
+    def _put_back(self, entries: Mapping[str | None, T]) -> None:
+        for key, obj in entries.items():
+            self._objects.setdefault(cast("str", key), obj)

@@ -1,0 +1,33 @@
+"""Any sequence of calls: `OrderedFIFO` against a list of entries.
+
+Everything comes in the order in which it came, each change by itself, also where a
+consumer gives it back; and lists and resyncs are one entry, or with known objects many.
+"""
+
+from __future__ import annotations
+
+from fifo_machine import QueueMachine
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import invariant
+
+from aioinformer.cache import Replacement
+
+
+class OrderedMachine(QueueMachine):
+    ordered = True
+
+    @invariant()
+    def what_is_newest_waits_behind_the_last_list(self) -> None:
+        newest = self.fifo._newest
+        behind = [*self.fifo._queue]
+        lists = [n for n, it in enumerate(behind) if isinstance(it[1], Replacement)]
+        behind = behind[lists[-1] + 1 if lists else 0 :]
+        assert newest == {key: entry for key, entry in behind if key is not None}
+
+
+OrderedMachine.TestCase.settings = settings(
+    max_examples=200,
+    stateful_step_count=30,
+    suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
+)
+TestOrderedMachine = OrderedMachine.TestCase

@@ -1,0 +1,290 @@
+"""`ExpirationStore`: objects are gone when they have been there for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from queue_helpers import error_in_thread
+from store_helpers import ManualClock, Thing
+
+from aioinformer.cache import DeletedFinalStateUnknown, ExpirationStore, TTLPolicy
+from aioinformer.errors import NoKey, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> ExpirationStore[Thing]:
+    """Its objects expire after ten seconds."""
+    return ExpirationStore(TTLPolicy(10), clock=clock)
+
+
+# ---------------------------------------------------------------- the policy
+
+
+@pytest.mark.parametrize(
+    ("ttl", "age", "expired"),
+    [
+        pytest.param(10, 9.9, False, id="younger"),
+        pytest.param(10, 10.0, False, id="exactly"),
+        pytest.param(10, 10.1, True, id="older"),
+        pytest.param(timedelta(seconds=10), 10.1, True, id="timedelta"),
+        pytest.param(0, 1e9, False, id="zero-is-never"),
+        pytest.param(-1, 1e9, False, id="negative-is-never"),
+        pytest.param(timedelta(seconds=-1), 1e9, False, id="negative-timedelta"),
+    ],
+)
+def test_a_ttl_is_exceeded_when_it_has_passed(
+    ttl: Any, age: float, expired: bool
+) -> None:
+    assert TTLPolicy(ttl).is_expired(Thing("a"), age) is expired
+
+
+@pytest.mark.parametrize("ttl", [float("inf"), float("nan")])
+def test_a_ttl_is_finite(ttl: float) -> None:
+    with pytest.raises(OptionsError):
+        TTLPolicy(ttl)
+
+
+def test_a_policy_may_look_at_the_object(clock: ManualClock) -> None:
+    class Policy:
+        def is_expired(self, obj: Thing, age: float) -> bool:
+            return age > obj.version
+
+    store = ExpirationStore(Policy(), clock=clock)
+    for version in (1, 5):
+        store.add(Thing(f"v{version}", version=version))
+
+    clock.now += 3
+
+    assert store.list() == [Thing("v5", version=5)]
+
+
+# ---------------------------------------------------------------- reads
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda it: it.get_by_key("a"), id="get_by_key"),
+        pytest.param(lambda it: it.get(Thing("a", version=7)), id="get"),
+        pytest.param(lambda it: (it.list() or [None])[0], id="list"),
+        pytest.param(lambda it: Thing("a") if "a" in it else None, id="contains"),
+    ],
+)
+def test_what_has_expired_is_taken_out_by_the_read_that_meets_it(
+    store: ExpirationStore[Thing],
+    clock: ManualClock,
+    read: Callable[[ExpirationStore[Thing]], Thing | None],
+) -> None:
+    store.add(Thing("a"))
+
+    clock.now += 10
+    in_time = read(store)
+    clock.now += 0.1
+    unnoticed = store.list_keys()
+    late = read(store)
+
+    assert (in_time, unnoticed, late) == (Thing("a"), ["a"], None)
+    assert store.list_keys() == []
+
+
+def test_a_list_takes_out_only_what_has_expired(
+    store: ExpirationStore[Thing], clock: ManualClock
+) -> None:
+    for name in ("a", "b", "c"):
+        store.add(Thing(name))
+        clock.now += 4
+
+    listed = store.list()
+
+    assert listed == [Thing("b"), Thing("c")]
+    assert store.list_keys() == ["b", "c"]
+    assert repr(store) == "<ExpirationStore 2 objects>"
+
+
+def test_reads_of_what_is_not_there_answer_none(store: ExpirationStore[Thing]) -> None:
+    assert store.get_by_key("a") is None
+    assert store.get(Thing("a")) is None
+    assert "a" not in store
+    assert 7 not in store
+    assert store.list() == []
+    assert len(store) == 0
+
+
+def test_a_policy_that_reads_the_store_expires_each_once(clock: ManualClock) -> None:
+    class Group:
+        """If one of them has expired, all have."""
+
+        depth = 0
+
+        def is_expired(self, obj: Thing, age: float) -> bool:
+            if self.depth:
+                return age > 10
+
+            self.depth = 1
+            gone = group.get_by_key("first") is None
+            self.depth = 0
+            return gone
+
+    group: ExpirationStore[Thing] = ExpirationStore(Group(), clock=clock)
+    group.add(Thing("first"))
+    clock.now += 5
+    group.add(Thing("second"))
+
+    before = group.list()
+    clock.now += 6
+
+    assert before == [Thing("first"), Thing("second")]
+    assert group.list() == []
+    assert group.list_keys() == []
+
+
+def test_what_a_policy_raises_goes_to_the_reader(clock: ManualClock) -> None:
+    class Broken:
+        def is_expired(self, obj: Thing, age: float) -> bool:
+            raise ZeroDivisionError
+
+    store = ExpirationStore(Broken(), clock=clock)
+    store.add(Thing("a"))
+
+    for read in (store.list, lambda: store.get_by_key("a")):
+        with pytest.raises(ZeroDivisionError):
+            read()
+
+    assert store.list_keys() == ["a"]
+
+
+# ---------------------------------------------------------------- writes
+
+
+@pytest.mark.parametrize("write", ["add", "update"])
+def test_writing_an_object_again_begins_its_time_anew(
+    store: ExpirationStore[Thing], clock: ManualClock, write: str
+) -> None:
+    store.add(Thing("a", version=1))
+    clock.now += 8
+    getattr(store, write)(Thing("a", version=2))
+    clock.now += 8
+
+    assert store.list() == [Thing("a", version=2)]
+
+
+def test_what_has_expired_can_be_written_again(
+    store: ExpirationStore[Thing], clock: ManualClock
+) -> None:
+    store.add(Thing("a", version=1))
+    clock.now += 11
+    expired = store.get_by_key("a")
+    store.add(Thing("a", version=2))
+
+    assert expired is None
+    assert store.get_by_key("a") == Thing("a", version=2)
+
+
+def test_a_list_is_written_at_one_time(
+    store: ExpirationStore[Thing], clock: ManualClock
+) -> None:
+    store.add(Thing("old"))
+
+    def listing() -> Any:
+        for name in ("a", "b", "a"):
+            yield Thing(name, version=int(clock.now))
+            clock.now += 1
+
+    began = clock.now
+    store.replace(listing(), "12")
+    clock.now = began + 10
+    in_time = store.list()
+    clock.now += 0.1
+
+    assert in_time == [
+        Thing("a", version=int(began) + 2),
+        Thing("b", version=int(began) + 1),
+    ]
+    assert store.list() == []
+    assert store.resource_version == "12"
+
+
+@pytest.mark.parametrize(
+    "gone", [Thing("a", version=5), DeletedFinalStateUnknown("a", None), "a"]
+)
+def test_delete_takes_out_what_has_the_key(gone: Any) -> None:
+    store = ExpirationStore[Any](TTLPolicy(10), clock=ManualClock())
+    store.add(Thing("a"))
+    store.add(Thing("b"))
+
+    store.delete(gone)
+    store.delete(gone)
+
+    assert store.list_keys() == ["b"]
+
+
+def test_keys_come_from_the_key_function() -> None:
+    store = ExpirationStore[Thing](
+        TTLPolicy(10), key_func=lambda it: f"v{it.version}", clock=ManualClock()
+    )
+
+    store.add(Thing("a", version=3))
+
+    assert store.list_keys() == ["v3"]
+
+
+def test_an_object_without_a_key_changes_nothing() -> None:
+    store = ExpirationStore[Any](TTLPolicy(10), clock=ManualClock())
+    store.add(Thing("a"))
+    store.applied("7")
+
+    for write in (store.add, store.update, store.delete, store.get):
+        with pytest.raises(NoKey):
+            write(object())
+
+    with pytest.raises(NoKey):
+        store.replace([Thing("b"), object()], "8")
+
+    store.resync()
+    assert store.list() == [Thing("a")]
+    assert store.resource_version == "7"
+
+
+# ---------------------------------------------------------------- time
+
+
+async def test_unless_told_otherwise_it_is_the_time_of_the_loop() -> None:
+    store = ExpirationStore[Thing](TTLPolicy(10))
+    store.add(Thing("a"))
+
+    await asyncio.sleep(10)
+    in_time = store.list()
+    await asyncio.sleep(0.1)
+
+    assert in_time == [Thing("a")]
+    assert store.list() == []
+
+
+async def test_threads_read_by_the_time_of_the_loop_that_wrote() -> None:
+    store = ExpirationStore[Thing](TTLPolicy(10))
+    empty = error_in_thread(store.list)
+    store.add(Thing("a"))
+
+    assert empty is None
+    assert error_in_thread(lambda: store.get_by_key("a")) is None
+    assert error_in_thread(store.list) is None
+
+
+def test_without_a_loop_a_clock_has_to_be_given() -> None:
+    store = ExpirationStore[Thing](TTLPolicy(10))
+
+    with pytest.raises(OptionsError, match="clock="):
+        store.add(Thing("a"))
+
+    assert len(store) == 0

@@ -1,0 +1,411 @@
+"""`MutationCache`: own writes are read until the store has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from store_helpers import ManualClock, reading_in_threads
+
+from aioinformer.cache import (
+    DeletedFinalStateUnknown,
+    Indexer,
+    MutationCache,
+    Store,
+)
+from aioinformer.errors import NoKey, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class Item:
+    """A version of an object: a small `KubeObject`."""
+
+    key: str
+    resource_version: str
+    uid: str = "A"
+    tags: tuple[str, ...] = ()
+
+
+def item(version: object, uid: str = "A", tags: tuple[str, ...] = ()) -> Item:
+    return Item("shop/web", str(version), uid, tags)
+
+
+def by_tag(obj: Item) -> Iterable[str]:
+    if "bad" in obj.tags:
+        raise ZeroDivisionError
+
+    return obj.tags
+
+
+KEY = "shop/web"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def indexer() -> Indexer[Item]:
+    return Indexer({"tag": by_tag})
+
+
+@pytest.fixture
+def cache(indexer: Indexer[Item], clock: ManualClock) -> MutationCache[Item]:
+    return MutationCache(indexer, include_adds=True, clock=clock)
+
+
+# ---------------------------------------------------------------- get_by_key
+
+
+@pytest.mark.parametrize(
+    ("stored", "written", "read", "kept"),
+    [
+        pytest.param(item(5), item(6), item(6), 1, id="write-is-newer"),
+        pytest.param(item(9), item(10), item(10), 1, id="compared-as-numbers"),
+        pytest.param(item(""), item(1), item(1), 1, id="no-version-is-the-oldest"),
+        pytest.param(
+            item(2**63), item(2**64 - 1), item(2**64 - 1), 1, id="64-bits-unsigned"
+        ),
+        pytest.param(
+            item(7, "B"), item(6, "A"), item(7, "B"), 0, id="another-one-is-there-now"
+        ),
+        pytest.param(item("abc"), item(6), item("abc"), 0, id="not-comparable"),
+    ],
+)
+def test_the_newer_one_of_both_is_read(
+    indexer: Indexer[Item],
+    cache: MutationCache[Item],
+    stored: Item,
+    written: Item,
+    read: Item,
+    kept: int,
+) -> None:
+    indexer.add(stored)
+
+    cache.mutation(written)
+
+    assert cache.get_by_key(KEY) == read
+    assert len(cache) == kept
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_write_is_forgotten_when_a_read_finds_the_store_as_new(
+    indexer: Indexer[Item], cache: MutationCache[Item], version: int
+) -> None:
+    indexer.add(item(5))
+    cache.mutation(item(6))
+    caught_up = item(version, tags=("stored",))
+    indexer.update(caught_up)
+
+    assert cache.get_by_key(KEY) is caught_up
+    assert len(cache) == 0
+
+
+@pytest.mark.parametrize("include_adds", [True, False])
+def test_what_the_store_does_not_have_is_read_if_asked_for(
+    indexer: Indexer[Item], clock: ManualClock, include_adds: bool
+) -> None:
+    cache = MutationCache(indexer, include_adds=include_adds, clock=clock)
+    cache.mutation(item(6, tags=("x",)))
+
+    found = [item(6, tags=("x",))] if include_adds else []
+    assert cache.get_by_key(KEY) == (found[0] if found else None)
+    assert cache.by_index("tag", "x") == found
+    assert cache.get_by_key("shop/none") is None
+
+
+# ---------------------------------------------------------------- mutation
+
+
+def test_the_newest_write_of_a_key_is_kept(cache: MutationCache[Item]) -> None:
+    cache.mutation(item(6, tags=("first",)))
+    cache.mutation(item(6, tags=("second",)))
+    equal_overwrites = cache.get_by_key(KEY)
+    cache.mutation(item(5))
+
+    assert equal_overwrites == item(6, tags=("second",))
+    assert cache.get_by_key(KEY) == equal_overwrites
+
+
+def test_a_write_whose_versions_mean_nothing_is_refused(
+    cache: MutationCache[Item],
+) -> None:
+    with pytest.raises(OptionsError, match="'v1'"):
+        cache.mutation(item("v1"))
+
+    assert len(cache) == 0
+
+
+def test_a_write_without_a_key_is_refused(clock: ManualClock) -> None:
+    cache = MutationCache[Any](Store[Any](), clock=clock)
+
+    for step in (cache.mutation, cache.on_add_or_update, cache.on_delete):
+        with pytest.raises(NoKey):
+            step(object())
+
+
+def test_the_one_used_longest_ago_goes_first(clock: ManualClock) -> None:
+    cache = MutationCache[Item](Store(), include_adds=True, max_size=2, clock=clock)
+    for name in ("a", "b"):
+        cache.mutation(Item(name, "1"))
+
+    cache.get_by_key("a")
+    cache.mutation(Item("c", "1"))
+
+    found = {name for name in "abc" if cache.get_by_key(name)}
+    assert found == {"a", "c"}
+    assert len(cache) == 2
+
+
+@pytest.mark.parametrize("ttl", [300, timedelta(minutes=5), None])
+def test_a_write_is_kept_for_its_time(clock: ManualClock, ttl: Any) -> None:
+    options = {} if ttl is None else {"ttl": ttl}
+    cache = MutationCache[Item](Store(), include_adds=True, clock=clock, **options)
+    cache.mutation(item(6))
+
+    clock.now += 300
+    in_time = cache.get_by_key(KEY)
+    clock.now += 0.1
+
+    assert in_time == item(6)
+    assert cache.get_by_key(KEY) is None
+    assert len(cache) == 0
+
+
+async def test_unless_told_otherwise_it_is_the_time_of_the_loop() -> None:
+    cache = MutationCache[Item](Store(), ttl=5, include_adds=True)
+    cache.mutation(item(6))
+
+    await asyncio.sleep(5)
+    in_time = cache.get_by_key(KEY)
+    await asyncio.sleep(0.1)
+
+    assert (in_time, cache.get_by_key(KEY)) == (item(6), None)
+
+
+@pytest.mark.parametrize(
+    "options", [{"ttl": 0}, {"ttl": -1}, {"ttl": float("inf")}, {"max_size": 0}]
+)
+def test_refuses_options_that_cannot_work(options: Any) -> None:
+    with pytest.raises(OptionsError):
+        MutationCache[Item](Store(), **options)
+
+
+# ---------------------------------------------------------------- the store's changes
+
+
+@pytest.mark.parametrize(
+    ("version", "kept"),
+    [
+        pytest.param(5, 1, id="older-keeps-it"),
+        pytest.param(6, 0, id="equal-clears-it"),
+        pytest.param(7, 0, id="newer-clears-it"),
+        pytest.param("abc", 0, id="not-comparable-clears-it"),
+    ],
+)
+def test_on_add_or_update(
+    cache: MutationCache[Item], version: object, kept: int
+) -> None:
+    cache.mutation(item(6))
+
+    cache.on_add_or_update(item(version))
+
+    assert len(cache) == kept
+
+
+def test_as_a_handler_of_updates_it_takes_the_newer_state(
+    cache: MutationCache[Item],
+) -> None:
+    cache.mutation(item(6))
+
+    cache.on_add_or_update(item(4), item(5))
+    older = len(cache)
+    cache.on_add_or_update(item(5), item(6))
+
+    assert (older, len(cache)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("gone", "read"),
+    [
+        pytest.param(item(4, "A"), None, id="same-uid-older"),
+        pytest.param(item(7, "B"), None, id="other-uid-newer"),
+        pytest.param(item(4, "B"), item(6, "A"), id="other-uid-older"),
+        pytest.param(
+            DeletedFinalStateUnknown(KEY, item(4, "A")), None, id="tombstone-same-uid"
+        ),
+        pytest.param(
+            DeletedFinalStateUnknown(KEY, item(4, "B")),
+            item(6, "A"),
+            id="tombstone-other-uid",
+        ),
+        pytest.param(
+            DeletedFinalStateUnknown(KEY, None), None, id="tombstone-without-state"
+        ),
+    ],
+)
+def test_on_delete(cache: MutationCache[Item], gone: Any, read: Item | None) -> None:
+    cache.mutation(item(6, "A"))
+
+    cache.on_delete(gone)
+
+    assert cache.get_by_key(KEY) == read
+
+
+def test_uids_that_are_not_known_are_not_the_same(cache: MutationCache[Item]) -> None:
+    cache.mutation(item(6, ""))
+    cache.on_delete(item(5, ""))
+    newer_is_kept = cache.get_by_key(KEY)
+    cache.on_delete(item(7, ""))
+    cache.mutation(item(8, ""))
+
+    assert newer_is_kept == item(6, "")
+    assert cache.get_by_key(KEY) == item(8, "")
+
+
+@pytest.mark.parametrize(
+    ("late", "read"),
+    [
+        pytest.param(item(6, "A"), None, id="before-the-deletion"),
+        pytest.param(item(8, "A"), None, id="same-uid-though-newer"),
+        pytest.param(item(7, "B"), None, id="other-uid-of-its-version"),
+        pytest.param(item(8, "B"), item(8, "B"), id="created-again"),
+    ],
+)
+def test_a_late_answer_loses_against_the_deletion(
+    indexer: Indexer[Item],
+    cache: MutationCache[Item],
+    clock: ManualClock,
+    late: Item,
+    read: Item | None,
+) -> None:
+    indexer.add(item(5, "A"))
+    indexer.delete(item(5, "A"))
+    cache.on_delete(item(7, "A"))
+
+    cache.mutation(late)
+
+    assert cache.get_by_key(KEY) == read
+    clock.now += 301
+    assert (cache.get_by_key(KEY), len(cache)) == (None, 0)
+
+
+def test_a_tombstone_hides_nothing_that_the_store_has(
+    indexer: Indexer[Item], cache: MutationCache[Item]
+) -> None:
+    cache.on_delete(item(7, "A"))
+    indexer.add(item(8, "B", ("x",)))
+
+    assert cache.get_by_key(KEY) == item(8, "B", ("x",))
+    assert cache.by_index("tag", "x") == [item(8, "B", ("x",))]
+
+
+def test_a_late_answer_loses_against_what_was_created_again(
+    indexer: Indexer[Item], cache: MutationCache[Item]
+) -> None:
+    indexer.add(item(5, "A"))
+    cache.on_delete(item(7, "A"))
+    again = item(8, "B")
+    indexer.update(again)
+    cache.on_add_or_update(again)
+
+    cache.mutation(item(6, "A"))
+
+    assert len(cache) == 0
+    assert cache.get_by_key(KEY) is again
+
+
+# ---------------------------------------------------------------- by_index
+
+
+def test_reading_by_an_index_gives_the_newer_ones(
+    indexer: Indexer[Item], cache: MutationCache[Item]
+) -> None:
+    indexer.replace([Item("a", "5", tags=("x",)), Item("b", "5", tags=("x",))])
+    cache.mutation(Item("a", "6", tags=("x",)))
+    cache.mutation(Item("c", "6", tags=("x", "y")))
+
+    found = cache.by_index("tag", "x")
+
+    assert found == [
+        Item("a", "6", tags=("x",)),
+        Item("b", "5", tags=("x",)),
+        Item("c", "6", tags=("x", "y")),
+    ]
+    assert cache.by_index("tag", "y") == [Item("c", "6", tags=("x", "y"))]
+
+
+def test_a_written_object_is_found_under_the_values_it_has_now(
+    indexer: Indexer[Item], clock: ManualClock
+) -> None:
+    cache = MutationCache(indexer, clock=clock)
+    indexer.add(item(5, tags=("x",)))
+    cache.mutation(item(6, tags=("y",)))
+
+    assert cache.by_index("tag", "x") == []
+    assert cache.by_index("tag", "y") == [item(6, tags=("y",))]
+
+
+def test_a_written_object_whose_index_function_fails_is_not_found(
+    indexer: Indexer[Item], cache: MutationCache[Item]
+) -> None:
+    indexer.add(item(5, tags=("x",)))
+    cache.mutation(item(6, tags=("x", "bad")))
+    cache.mutation(Item("new", "6", tags=("x", "bad")))
+
+    assert cache.by_index("tag", "x") == []
+    assert cache.get_by_key(KEY) == item(6, tags=("x", "bad"))
+
+
+def test_a_deleted_object_is_found_no_more(cache: MutationCache[Item]) -> None:
+    cache.mutation(item(6, tags=("x",)))
+    before = cache.by_index("tag", "x")
+    cache.on_delete(item(6))
+
+    assert before == [item(6, tags=("x",))]
+    assert cache.by_index("tag", "x") == []
+
+
+def test_an_index_has_to_be_there(
+    cache: MutationCache[Item], clock: ManualClock
+) -> None:
+    with pytest.raises(OptionsError, match="'node'"):
+        cache.by_index("node", "x")
+
+    with pytest.raises(OptionsError, match="has no indexes"):
+        MutationCache[Item](Store(), clock=clock).by_index("tag", "x")
+
+
+def test_repr_tells_what_it_is_laid_over(cache: MutationCache[Item]) -> None:
+    cache.mutation(item(6))
+
+    assert repr(cache) == "<MutationCache of 1 over <Indexer 0 objects>>"
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_it_may_be_used_from_any_thread(clock: ManualClock) -> None:
+    indexer = Indexer[Item]({"tag": by_tag})
+    cache = MutationCache(indexer, include_adds=True, max_size=5, clock=clock)
+
+    def read() -> None:
+        for name in "abcdefgh":
+            found = cache.get_by_key(name)
+            assert found is None or found.key == name
+
+        cache.by_index("tag", "x")
+
+    with reading_in_threads(read, 4):
+        for version in range(1, 2000):
+            obj = Item("abcdefgh"[version % 8], str(version), tags=("x",))
+            (cache.mutation, cache.on_add_or_update, cache.on_delete)[version % 3](obj)
+
+    assert len(cache) <= 5

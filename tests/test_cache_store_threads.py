@@ -1,0 +1,184 @@
+"""Reads in many threads while the store changes: each answers from one snapshot."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from store_helpers import Thing, reading_in_threads
+
+from aioinformer.cache import Indexer
+from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
+from aioinformer.informer import Lister
+from aioinformer.model import KubeObject
+from aioinformer.model.views import ObjectContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+THREADS = 8
+ROUNDS = 150
+KEYS = 40
+CONTEXT = ObjectContext()
+
+
+def parity_of(obj: KubeObject) -> Iterable[str]:
+    """Two values of three, never the same two for one version and the next."""
+    return ["abc"[int(obj.resource_version) % 3], "bca"[int(obj.resource_version) % 3]]
+
+
+def state(name: int, version: int) -> KubeObject:
+    metadata = f'"name":"p{name}","namespace":"n","resourceVersion":"{version}"'
+    body = b'{"metadata":{' + metadata.encode() + b"}}"
+    return KubeObject(body, f"n/p{name}", "", str(version), {}, CONTEXT)
+
+
+def generation(version: int) -> list[KubeObject]:
+    return [state(name, version) for name in range(KEYS)]
+
+
+@pytest.fixture
+def indexer() -> Indexer[KubeObject]:
+    indexers = {NAMESPACE_INDEX: by_namespace, "parity": parity_of}
+    made: Indexer[KubeObject] = Indexer(indexers, key_func=lambda obj: obj.key)
+    made.replace(generation(0), "0")
+    return made
+
+
+def versions_of(objects: list[KubeObject]) -> list[int]:
+    return [int(obj.resource_version) for obj in objects]
+
+
+def check_prefix(objects: list[KubeObject]) -> None:
+    """States as they were after some number of writes.
+
+    Each round writes p0, p1, ... in this order: at any moment some of the first have
+    the new version, and all others the one before.
+    """
+    versions = [version for _, version in sorted(numbered(objects))]
+    assert len(versions) == KEYS
+    assert versions == sorted(versions, reverse=True)
+    assert versions[0] - versions[-1] <= 1
+
+
+def numbered(objects: list[KubeObject]) -> list[tuple[int, int]]:
+    return [(int(it.name[1:]), int(it.resource_version)) for it in objects]
+
+
+def test_readers_meet_the_state_between_two_writes(
+    indexer: Indexer[KubeObject],
+) -> None:
+    def read() -> None:
+        check_prefix(indexer.list())
+        check_prefix(indexer.by_index(NAMESPACE_INDEX, "n"))
+        assert indexer.list_keys() == [f"n/p{name}" for name in range(KEYS)]
+        assert len(indexer.index_keys(NAMESPACE_INDEX, "n")) == KEYS
+        assert len(indexer) == KEYS
+
+    with reading_in_threads(read, THREADS):
+        for version in range(1, ROUNDS):
+            for obj in generation(version):
+                indexer.update(obj)
+
+
+def test_an_object_that_moves_is_found_by_all_of_its_values_together(
+    indexer: Indexer[KubeObject],
+) -> None:
+    """It always shares a value with one that has two of the three."""
+    asked = state(0, 0)
+
+    def read() -> None:
+        found = indexer.index("parity", asked)
+        assert len(found) == KEYS
+        assert len({obj.key for obj in found}) == KEYS
+
+    with reading_in_threads(read, THREADS):
+        for version in range(1, ROUNDS // 3):
+            for obj in generation(version):
+                indexer.update(obj)
+
+
+def test_readers_meet_the_old_contents_or_the_new(
+    indexer: Indexer[KubeObject],
+) -> None:
+    def read() -> None:
+        contents = indexer.contents
+        for objects in (
+            indexer.list(),
+            indexer.by_index(NAMESPACE_INDEX, "n"),
+            list(contents.objects.values()),
+        ):
+            versions = set(versions_of(objects))
+            assert len(versions) == 1
+            assert len(objects) == KEYS
+
+        found = versions_of(list(contents.objects.values()))
+        assert str(found[0]) == contents.resource_version
+
+    with reading_in_threads(read, THREADS):
+        for version in range(1, ROUNDS):
+            indexer.replace(generation(version), str(version))
+
+
+def test_objects_come_and_go_under_readers(indexer: Indexer[KubeObject]) -> None:
+    def read() -> None:
+        for objects in (indexer.list(), indexer.by_index(NAMESPACE_INDEX, "n")):
+            names = [number for number, _ in sorted(numbered(objects))]
+            assert names in (list(range(len(names))), list(range(KEYS)[-len(names) :]))
+
+        indexer.get_by_key("n/p7")
+        indexer.list_index_func_values("parity")
+        for value in "abc":
+            indexer.by_index("parity", value)
+            indexer.index_keys("parity", value)
+
+    with reading_in_threads(read, THREADS):
+        for version in range(1, ROUNDS // 2):
+            for obj in generation(version):
+                indexer.delete(obj)
+
+            for obj in generation(version):
+                indexer.add(obj)
+
+
+def test_indexes_are_added_under_readers(indexer: Indexer[KubeObject]) -> None:
+    def read() -> None:
+        for name in indexer.indexers:
+            if name.startswith("late"):
+                assert len(indexer.by_index(name, "x")) == KEYS
+
+    with reading_in_threads(read, THREADS):
+        for number in range(100):
+            indexer.add_indexers({f"late-{number}": lambda obj: ["x"]})
+            indexer.update(state(number % KEYS, number))
+
+
+def test_the_json_of_a_lister_is_one_state(indexer: Indexer[KubeObject]) -> None:
+    lister = Lister(indexer, lambda *_: None, lambda *_: None)
+
+    def read() -> None:
+        for narrowed in (lister, lister.namespace("n")):
+            content = json.loads(narrowed.json())
+            versions = {it["metadata"]["resourceVersion"] for it in content["items"]}
+            assert len(content["items"]) == KEYS
+            assert len(versions) == 1
+            # Whoever goes on from the version of the list misses nothing.
+            assert int(content["metadata"]["resourceVersion"]) <= int(versions.pop())
+
+    with reading_in_threads(read, THREADS):
+        for version in range(1, ROUNDS):
+            indexer.replace(generation(version), str(version))
+
+
+def test_what_a_reader_asserts_reaches_the_test() -> None:
+    indexer = Indexer[Thing]()
+
+    def read() -> None:
+        assert len(indexer) == 0
+
+    reading = reading_in_threads(read, 2)
+    reading.__enter__()
+    indexer.add(Thing("a"))
+    with pytest.raises(AssertionError):
+        reading.__exit__(None, None, None)
