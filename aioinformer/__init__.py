@@ -7,9 +7,9 @@ and imports only from those below it:
     testing/      an API server for tests, with faults
     informer/     SharedInformer, its factory, Lister; reflector, pipeline, processor
     client/       Client: HTTP, configuration, credentials
-    cache/        Store, Indexer, DeltaFIFO
-    workqueue/    WorkQueue, delays, rate limits
-    watch/        events, framing, decoding; the ListerWatcher protocol
+    cache/        Store, Indexer, DeltaFIFO, OrderedFIFO
+    workqueue/    WorkQueue, delays, rate limits, priorities
+    watch/        events, decoding, watches and fakes; the ListerWatcher protocol
     model/        KubeObject, Resource, selectors, keys
 
 Importing this package loads nothing else: a name brings its layer when it is first used,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aioinformer.cache import (
         DeltaFIFO,
         Indexer,
+        OrderedFIFO,
         Store,
         index_by,
     )
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
         QueueShutDown,
         ResourceExpired,
         ServerError,
+        Stale,
         TooManyRequests,
         TransportError,
         Unauthorized,
+        WatchClosed,
         WrongLoop,
     )
     from aioinformer.informer import (
@@ -58,14 +61,21 @@ if TYPE_CHECKING:
         Updated,
         wait_for_cache_sync,
     )
+    from aioinformer.informer.until_with_sync import until_with_sync
     from aioinformer.model import (
         FieldSelector,
         KubeObject,
         LabelSelector,
         Resource,
+        strip_managed_fields,
     )
-    from aioinformer.watch import EventType, WatchEvent
-    from aioinformer.workqueue import DelayingQueue, RateLimitingQueue, WorkQueue
+    from aioinformer.watch import EventType, WatchEvent, until
+    from aioinformer.workqueue import (
+        DelayingQueue,
+        PriorityQueue,
+        RateLimitingQueue,
+        WorkQueue,
+    )
 
 __all__ = [
     "Added",
@@ -91,6 +101,8 @@ __all__ = [
     "Lister",
     "NotFound",
     "NotSynced",
+    "OrderedFIFO",
+    "PriorityQueue",
     "QueueShutDown",
     "RateLimitingQueue",
     "Reflector",
@@ -100,15 +112,20 @@ __all__ = [
     "ServerError",
     "SharedInformer",
     "SharedInformerFactory",
+    "Stale",
     "Store",
     "TooManyRequests",
     "TransportError",
     "Unauthorized",
     "Updated",
+    "WatchClosed",
     "WatchEvent",
     "WorkQueue",
     "WrongLoop",
     "index_by",
+    "strip_managed_fields",
+    "until",
+    "until_with_sync",
     "wait_for_cache_sync",
 ]
 

@@ -12,7 +12,40 @@ from canned import CannedServer, list_body
 from aioinformer.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+
+
+class Bug(Exception):
+    """Not one of ours, really."""
+
+
+def break_requests(
+    client: Client, plural: str, *, after: float = 0.0, watches_only: bool = False
+) -> None:
+    """Let requests about a resource end in what cannot be: an informer dies of it.
+
+    Args:
+        client: Who sends them.
+        plural: Of the resource.
+        after: In so many seconds each.
+        watches_only: Lists are answered.
+    """
+    answer = client.stream
+
+    @asynccontextmanager
+    async def stream(
+        method: str, path: str, params: Mapping[str, str] | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        if path.endswith(f"/{plural}") and (
+            "watch" in (params or {}) or not watches_only
+        ):
+            await asyncio.sleep(after)
+            raise Bug(plural)
+
+        async with answer(method, path, params, **options) as response:
+            yield response
+
+    client.stream = stream  # type: ignore[method-assign]
 
 
 NO_NODES = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}'

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from conftest import pod
 
 from aioinformer.model import KubeObject
-from aioinformer.watch import EventType, ListOptions, WatchEvent, WatchOptions
+from aioinformer.watch import (
+    EventType,
+    ListOptions,
+    Watch,
+    WatchEvent,
+    WatchOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -46,6 +52,15 @@ def bookmark(version: int | str) -> WatchEvent:
     )
 
 
+def initial_events_end(version: int | str, said: str = "true") -> WatchEvent:
+    """The bookmark that ends the initial events of a stream."""
+    annotations = {"k8s.io/initial-events-end": said}
+    metadata = {"resourceVersion": str(version), "annotations": annotations}
+    return WatchEvent(
+        EventType.BOOKMARK, KubeObject.of({"kind": "Pod", "metadata": metadata})
+    )
+
+
 def error_event(code: int, reason: str = "", **more: Any) -> WatchEvent:
     status = {"kind": "Status", "code": code, "reason": reason, **more}
     return WatchEvent(EventType.ERROR, KubeObject.of(status))
@@ -66,8 +81,11 @@ class Page:
     error: Exception | None = None
     """Raised behind the objects, in the place of the end."""
 
+    head: float = 0.0
+    """How long the server takes until it begins to answer."""
+
     seconds: float = 0.0
-    """How long it takes to arrive."""
+    """How long the objects take to arrive then."""
 
     piece: int = 2
     """Objects in one step of the iteration."""
@@ -77,16 +95,26 @@ END: Literal["end"] = "end"
 Step: TypeAlias = "list[WatchEvent] | Exception | float | Literal['end']"
 
 
-class Stream:
+class Stream(Watch):
     """The answer to a watch request: steps that were given, and then silence.
 
     A step is a batch of events, an error to be raised, seconds to wait, or `END`.
     """
 
     def __init__(self, *steps: Step) -> None:
+        super().__init__()
         self._steps = deque(steps)
         self._more = asyncio.Event()
-        self.skipped = 0
+        self._nap: asyncio.Future[None] | None = None
+        self._skipped = 0
+
+    @property
+    def skipped(self) -> int:
+        return self._skipped
+
+    @skipped.setter
+    def skipped(self, number: int) -> None:
+        self._skipped = number
 
     def send(self, *events: WatchEvent) -> None:
         """Let a batch of events arrive."""
@@ -97,11 +125,12 @@ class Stream:
         self._steps.append(step)
         self._more.set()
 
-    def stop(self) -> None:
+    def _close(self) -> None:
         self.then(END)
+        self._wake(self._nap)
 
-    async def next_batch(self) -> list[WatchEvent]:
-        while True:
+    async def _fetch(self) -> list[WatchEvent]:
+        while not self.stopped:
             while not self._steps:
                 self._more.clear()
                 await self._more.wait()
@@ -114,24 +143,31 @@ class Stream:
                 raise step
 
             if step == END:
-                self._steps.append(END)
-                return []
+                break
 
             await self._sleep(float(step))
 
+        return []
+
     async def _sleep(self, seconds: float) -> None:
+        """Sleep, unless stopped meanwhile; the rest of a cancelled sleep comes next."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
+        self._nap = loop.create_future()
+        timer = loop.call_at(until, self._wake, self._nap)
         try:
-            await asyncio.sleep(seconds)
+            await self._nap
         except asyncio.CancelledError:
             self._steps.appendleft(max(until - loop.time(), 0.0))
             raise
+        finally:
+            timer.cancel()
+            self._nap = None
 
-    async def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        while batch := await self.next_batch():
-            for event in batch:
-                yield event
+    @staticmethod
+    def _wake(nap: asyncio.Future[None] | None) -> None:
+        if nap is not None and not nap.done():
+            nap.set_result(None)
 
 
 class Silence:
@@ -147,7 +183,11 @@ class Request:
 
     @property
     def verb(self) -> str:
-        return "list" if isinstance(self.options, ListOptions) else "watch"
+        """`list`, `watch`, or `stream` for a watch that begins with the objects."""
+        if isinstance(self.options, ListOptions):
+            return "list"
+
+        return "stream" if self.options.send_initial_events else "watch"
 
     @property
     def version(self) -> str:
@@ -176,7 +216,7 @@ class FakeSource:
         self.lists = deque(lists or [Page()])
         self.watches = deque(watches)
         self.requests: list[Request] = []
-        self.newest: int | str | Exception = 10**9
+        self.newest: int | str | Exception | Silence = 10**9
         """The version that a check of a silent watch finds."""
         self.checks: list[float] = []
         self.open = 0
@@ -198,6 +238,10 @@ class FakeSource:
             if isinstance(self.newest, Exception):
                 raise self.newest
 
+            if isinstance(self.newest, Silence):
+                await asyncio.Event().wait()
+
+            assert isinstance(self.newest, int | str)
             yield FakePage(Page(version=self.newest))
             return
 
@@ -229,9 +273,34 @@ class FakeSource:
             if isinstance(answer, Silence):
                 await asyncio.Event().wait()
 
+            if isinstance(answer, Page):
+                await asyncio.sleep(answer.head)
+
             yield
         finally:
             self.open -= 1
+
+
+class ServedSource(FakeSource):
+    """A source that can tell whether its resource exists: each answer once, but the
+    last one again and again."""
+
+    def __init__(
+        self,
+        lists: Iterable[Page | Exception | Silence] = (),
+        watches: Iterable[Stream | Exception | Silence] = (),
+        served: Iterable[bool | Exception | Silence] = (False,),
+    ) -> None:
+        super().__init__(lists, watches)
+        self.served = deque(served)
+        self.questions: list[float] = []
+
+    async def is_served(self) -> bool:
+        self.questions.append(asyncio.get_running_loop().time())
+        answer = self.served.popleft() if len(self.served) > 1 else self.served[0]
+        async with self._answered(answer):
+            assert isinstance(answer, bool)
+            return answer
 
 
 class FakePage:
@@ -279,6 +348,8 @@ class FakeStore:
         self.discards = 0
         self.anew: list[bool] = []
         self.unreadable: list[str] = []
+        self.deleted: list[str] = []
+        self.vacated = 0
 
     def known(self, key: str) -> KubeObject | None:
         return self.objects.get(key)
@@ -286,6 +357,10 @@ class FakeStore:
     async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
         self.staged = [*(self.staged or ()), *objects]
         self.anew.append(anew)
+
+    async def stage_deleted(self, keys: list[str]) -> None:
+        self.staged = [obj for obj in self.staged or () if obj.key not in keys]
+        self.deleted += keys
 
     async def stage_unreadable(self, keys: list[str]) -> None:
         self.unreadable += keys
@@ -299,6 +374,10 @@ class FakeStore:
         self.staged = None
         self.commits.append(resource_version)
         self.version = resource_version
+
+    async def vacate(self) -> None:
+        self.vacated += 1
+        self.objects = {}
 
     async def feed(
         self, deltas: list[Delta[KubeObject]], resource_version: str

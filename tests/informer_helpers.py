@@ -17,8 +17,10 @@ from aioinformer.informer import (
     SharedInformer,
     Updated,
 )
+from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.processor import Listener, Processor
+from aioinformer.informer.listener import Listener
+from aioinformer.informer.processor import Processor
 from aioinformer.informer.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from aioinformer.errors import HandlerError
     from aioinformer.informer.notifications import Notification
+    from aioinformer.informer.resync import Resync
 
     Handler = Callable[[Notification], Awaitable[None] | None]
 
@@ -109,11 +112,20 @@ class Stage(Processor):
         super().__init__()
         self.failures: list[HandlerError] = []
 
-    def listen(self, handler: Handler) -> Listener:
+    def listen(
+        self,
+        handler: Handler,
+        *,
+        name: str = "pods/greet",
+        resync: Resync | None = None,
+        **options: Any,
+    ) -> Listener:
         listener = Listener(
-            "pods/greet",
+            name,
             Handlers(on_event=handler),
             Reporter("pods", self.failures.append),
+            HandlerOptions(**options),
+            resync=resync,
         )
         self.add(listener)
         return listener

@@ -11,23 +11,32 @@ from informer_helpers import Stage
 from aioinformer.cache import Delta, DeltaType, Indexer, index_by
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.transforming import Transforming
 
 if TYPE_CHECKING:
+    from aioinformer.errors import HandlerError
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
+    from aioinformer.model.transforms import Transform
 
 
 class Rig:
     """A pipeline between a test and a handler."""
 
-    def __init__(self) -> None:
+    def __init__(self, transform: Transform | None = None) -> None:
         self.indexer: Indexer[KubeObject] = Indexer(
             {"node": index_by("spec.nodeName")}, key_func=lambda obj: obj.key
         )
         self.processor = Stage()
         self.events: list[Notification] = []
         self.steps = 0
-        self.pipeline = Pipeline(self.indexer, self.processor, self._count)
+        self.failures: list[HandlerError] = []
+        self.transforming = Transforming(Reporter("pods", self.failures.append))
+        self.transforming.function = transform
+        self.pipeline = Pipeline(
+            self.indexer, self.processor, self._count, self.transforming
+        )
         self.processor.listen(self.events.append)
 
     def _count(self) -> None:

@@ -1,4 +1,4 @@
-"""`Backoff`: when the next attempt may begin, computed without a clock."""
+"""`Backoff` and `RetryWithDeadline`: when to try again, computed without a clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.backoff import Backoff
+from aioinformer.backoff import Backoff, RetryWithDeadline
 
 
 class Jitter(random.Random):
@@ -123,6 +123,39 @@ def test_the_servers_wish_is_a_lower_bound_of_at_most_two_minutes(
     assert backoff.end(50.0, failed=True, retry_after=retry_after) == wait
 
 
+def test_an_outage_does_not_set_the_gap_back_however_long_it_lasts() -> None:
+    """client-go starts over every 2 minutes, whether anything got better or not."""
+    backoff = Backoff(Jitter())
+    now = 0.0
+    waits = []
+    for _ in range(40):
+        backoff.begin(now)
+        waits.append(backoff.end(now, failed=True))
+        now += waits[-1]
+
+    assert now > 1000
+    assert waits[6:] == [30.0] * 34
+
+
+def test_growth_does_not_end_with_a_number_of_steps() -> None:
+    """Behind the cap a reset is followed by the whole sequence again."""
+    backoff = Backoff(Jitter())
+    for _ in range(50):
+        attempt(backoff, 0.0)
+
+    attempt(backoff, 120.0, failed=False)
+
+    assert [attempt(backoff, 0.0) for _ in range(7)] == [
+        0.8,
+        1.6,
+        3.2,
+        6.4,
+        12.8,
+        25.6,
+        30.0,
+    ]
+
+
 def test_a_seeded_generator_makes_the_sequence_reproducible() -> None:
     def sequence(seed: int) -> list[float]:
         backoff = Backoff(random.Random(seed))
@@ -165,3 +198,146 @@ def test_attempts_start_at_least_d_apart(
         assert 0 <= wait <= max(2 * d, min(retry_after or 0.0, 120.0))
         assert 0.8 <= backoff._d <= 30.0
         assert lasts < 2 * d or wait == min(retry_after or 0.0, 120.0)
+
+
+# ---------------------------------------------------------------- RetryWithDeadline
+
+
+OURS, OTHER = ValueError("ours"), KeyError("another")
+
+
+def retrying(max_duration: float, **more: float) -> RetryWithDeadline:
+    def is_ours(error: Exception) -> bool:
+        return isinstance(error, ValueError)
+
+    return RetryWithDeadline(is_ours, max_duration, **more)
+
+
+def answers(
+    retry: RetryWithDeadline, failures: list[tuple[float, Exception]]
+) -> list[bool]:
+    said = []
+    for now, error in failures:
+        retry.after(error, now)
+        said.append(retry.should_retry(now))
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("max_duration", "failures", "said"),
+    [
+        pytest.param(0, [(1, OURS), (2, OURS)], [False, False], id="off"),
+        pytest.param(-1, [(1, OURS)], [False], id="less-than-off"),
+        pytest.param(
+            1, [(1, OURS), (2, OURS), (3, OURS)], [True, True, False], id="1s"
+        ),
+        pytest.param(1, [(1, OTHER)], [False], id="another-error"),
+        pytest.param(
+            2,
+            [(1, OURS), (2, OTHER), (3, OURS)],
+            [True, False, True],
+            id="another-error-keeps-the-window-open",
+        ),
+        pytest.param(
+            2,
+            [(1, OURS), (2, OTHER), (3.5, OURS)],
+            [True, False, False],
+            id="another-error-does-not-prolong-the-window",
+        ),
+        pytest.param(
+            1,
+            [(1, OURS), (3, OURS), (4, OURS), (5, OURS), (6, OURS)],
+            [True, False, True, True, False],
+            id="another-window-behind-the-first",
+        ),
+        pytest.param(
+            30,
+            [(float(second), OURS) for second in range(33)],
+            [True] * 31 + [False, True],
+            id="30s-with-an-error-each-second",
+        ),
+        pytest.param(
+            30,
+            [(0, OURS), (59.9, OURS), (60, OURS)],
+            [True, False, True],
+            id="less-than-a-minute-is-the-same-row",
+        ),
+        pytest.param(
+            30,
+            [(0, OURS), (60, OURS), (120, OURS), (181, OURS)],
+            [True] * 4,
+            id="a-minute-between-errors-begins-a-new-row",
+        ),
+        pytest.param(
+            100,
+            [(0, OURS), (50, OURS), (100, OURS), (101, OURS)],
+            [True, True, True, False],
+            id="the-window-counts-from-the-first-of-the-row",
+        ),
+    ],
+)
+def test_retries_are_allowed_for_some_time_since_the_first_error_in_a_row(
+    max_duration: float, failures: list[tuple[float, Exception]], said: list[bool]
+) -> None:
+    assert answers(retrying(max_duration), failures) == said
+
+
+def test_without_an_error_there_is_nothing_to_retry() -> None:
+    assert not retrying(30).should_retry(0.0)
+
+
+def test_the_window_is_over_even_if_nothing_fails_any_more() -> None:
+    retry = retrying(30)
+    retry.after(OURS, 0.0)
+
+    said = [retry.should_retry(now) for now in (30.0, 30.1, 30.2)]
+
+    assert said == [True, False, False]
+
+
+def test_how_long_a_row_may_pause_can_be_chosen() -> None:
+    failures: list[tuple[float, Exception]] = [(0, OURS), (8, OURS), (18, OURS)]
+
+    assert answers(retrying(9, min_reset_period=10), failures) == [True, True, True]
+    assert answers(retrying(9, min_reset_period=11), failures) == [True, True, False]
+
+
+def test_its_repr_tells_the_window() -> None:
+    retry = retrying(30)
+    before = repr(retry)
+    retry.after(OURS, 5.0)
+
+    assert before == "<RetryWithDeadline 30s, no window>"
+    assert repr(retry) == "<RetryWithDeadline 30s, open since 5>"
+
+
+@given(
+    failures=st.lists(
+        st.tuples(st.floats(0, 90), st.sampled_from([OURS, OTHER])), max_size=30
+    ),
+    max_duration=st.floats(0, 120),
+)
+def test_a_row_of_errors_is_never_retried_for_longer(
+    failures: list[tuple[float, Exception]], max_duration: float
+) -> None:
+    """Of all answers between two refusals, or two pauses of a minute."""
+    retry = retrying(max_duration)
+    now = 0.0
+    first: float | None = None
+    last = 0.0
+    for pause, error in failures:
+        now += pause
+        retry.after(error, now)
+        allowed = retry.should_retry(now)
+        if error is OTHER:
+            assert not allowed
+            continue
+
+        if first is None or now - last >= 60:
+            first = now
+
+        last = now
+        assert allowed is (max_duration > 0 and now - first <= max_duration)
+        if not allowed and max_duration > 0:
+            first = None

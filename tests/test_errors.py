@@ -18,6 +18,7 @@ from aioinformer.errors import (
     Forbidden,
     HandlerError,
     Invalid,
+    NoKey,
     NotFound,
     NotSynced,
     OptionsError,
@@ -243,6 +244,7 @@ SAMPLES: list[AioInformerError] = [
     SelectorSyntaxError("unexpected ','", text="a,,b", position=2),
     NotSynced("too early", results={"pods": "listing"}),
     HandlerError("filter", "mine", {"a": 1}),
+    NoKey({"a": 1}, "it has no name"),
     Stale("12 s old"),
     WrongLoop("elsewhere"),
 ]

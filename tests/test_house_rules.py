@@ -44,6 +44,8 @@ PUBLIC_NAMES: list[str] = [
     "Lister",
     "NotFound",
     "NotSynced",
+    "OrderedFIFO",
+    "PriorityQueue",
     "QueueShutDown",
     "RateLimitingQueue",
     "Reflector",
@@ -53,15 +55,20 @@ PUBLIC_NAMES: list[str] = [
     "ServerError",
     "SharedInformer",
     "SharedInformerFactory",
+    "Stale",
     "Store",
     "TooManyRequests",
     "TransportError",
     "Unauthorized",
     "Updated",
+    "WatchClosed",
     "WatchEvent",
     "WorkQueue",
     "WrongLoop",
     "index_by",
+    "strip_managed_fields",
+    "until",
+    "until_with_sync",
     "wait_for_cache_sync",
 ]
 
@@ -71,7 +78,7 @@ LONGEST_FILE = 450
 # catch a CancelledError without raising it.
 JUDGES_OF_CANCELLING = {
     PACKAGE / "_tasks.py",
-    PACKAGE / "informer" / "processor.py",
+    PACKAGE / "informer" / "calling.py",
 }
 # Paths of somebody's machine; written so that this file does not contain them.
 FOREIGN = ["/" + "work/", "/tmp" + "/w/", "/" + "root/", "/home" + "/"]
@@ -283,7 +290,7 @@ def undocumented(tree: ast.Module, names: list[str]) -> Iterator[str]:
         if not isinstance(node, Function | ast.ClassDef) or node.name not in names:
             continue
 
-        if not ast.get_docstring(node):
+        if not is_described_elsewhere(node) and not ast.get_docstring(node):
             yield node.name
 
         if isinstance(node, ast.ClassDef):
@@ -299,11 +306,14 @@ def needs_docstring(node: ast.stmt) -> TypeGuard[Function]:
     if not isinstance(node, Function) or node.name.startswith("_"):
         return False
 
+    return not is_described_elsewhere(node)
+
+
+def is_described_elsewhere(node: Function | ast.ClassDef) -> bool:
     # Variants, and what says it all elsewhere: the getter, the overridden method.
     described = {"overload", "override", "setter", "deleter"}
-    return not described & {
-        ast.unparse(it).split(".")[-1] for it in node.decorator_list
-    }
+    decorators = {ast.unparse(it).split(".")[-1] for it in node.decorator_list}
+    return bool(described & decorators)
 
 
 @each_module

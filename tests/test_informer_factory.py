@@ -226,6 +226,23 @@ async def test_informers_are_synced_from_the_server(api: API) -> None:
     assert names == ["a", "b"]
 
 
+async def test_of_a_server_that_sends_whole_objects_the_metadata_is_kept(
+    api: API,
+) -> None:
+    factory = SharedInformerFactory(Client.from_url(api.url))
+    pods = factory.informer("v1", "pods", metadata_only=True)
+
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=10)
+        found = pods.lister.list()
+
+    assert [obj.name for obj in found] == ["a", "b"]
+    assert {(obj.kind, obj.at("spec")) for obj in found} == {
+        ("PartialObjectMetadata", None)
+    }
+    assert pods.status.degraded == 0
+
+
 async def test_an_informer_added_to_a_running_factory_starts_at_once(api: API) -> None:
     async with SharedInformerFactory(Client.from_url(api.url)) as factory:
         pods = factory.informer("v1", "pods")

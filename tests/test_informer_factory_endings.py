@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import pytest
-from factory_helpers import API, FakeClient, served
+from factory_helpers import API, Bug, FakeClient, break_requests, served
 from informer_helpers import settle
 
 from aioinformer import index_by
@@ -18,19 +20,7 @@ from aioinformer.informer import SharedInformerFactory
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioinformer.informer import SharedInformer
     from aioinformer.model import KubeObject
-
-
-class Bug(Exception):
-    """Not one of ours, really."""
-
-
-def break_it(informer: SharedInformer) -> None:
-    async def dies(*_: object, **__: object) -> None:
-        raise Bug(informer.name)
-
-    informer._pipeline.commit = dies  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -40,8 +30,13 @@ async def api() -> AsyncIterator[API]:
 
 
 @pytest.fixture
-async def factory(api: API) -> SharedInformerFactory:
-    return SharedInformerFactory(Client.from_url(api.url))
+def client(api: API) -> Client:
+    return Client.from_url(api.url)
+
+
+@pytest.fixture
+async def factory(client: Client) -> SharedInformerFactory:
+    return SharedInformerFactory(client)
 
 
 # ---------------------------------------------------------------- from inside
@@ -110,8 +105,10 @@ async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
 
 async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
     factory: SharedInformerFactory,
+    client: Client,
 ) -> None:
-    break_it(factory.informer("v1", "pods"))
+    factory.informer("v1", "pods")
+    break_requests(client, "pods")
 
     async def host() -> None:
         async with factory:
@@ -126,8 +123,10 @@ async def test_the_hosts_own_error_is_more_than_that_of_an_informer(
 
 async def test_a_cancellation_is_more_than_the_error_of_an_informer(
     factory: SharedInformerFactory,
+    client: Client,
 ) -> None:
-    break_it(factory.informer("v1", "pods"))
+    factory.informer("v1", "pods")
+    break_requests(client, "pods")
 
     async def host() -> None:
         async with factory:
@@ -144,15 +143,12 @@ async def test_a_cancellation_is_more_than_the_error_of_an_informer(
 
 async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
     factory: SharedInformerFactory,
+    client: Client,
 ) -> None:
     pods = factory.informer("v1", "pods")
     seen: list[tuple[str, str]] = []
 
-    async def dies(*_: object, **__: object) -> None:
-        await asyncio.sleep(1)
-        raise Bug("feed")
-
-    pods._reflector._watch = dies  # type: ignore[assignment, method-assign]
+    break_requests(client, "pods", after=1.0, watches_only=True)
 
     @pods.on_add
     async def slow(obj: KubeObject) -> None:
@@ -164,7 +160,7 @@ async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
     with pytest.raises(Bug):
         await factory.shutdown()
 
-    assert seen == [("stopped", "Bug('feed')")] * 2
+    assert seen == [("stopped", "Bug('pods')")] * 2
 
 
 # ---------------------------------------------------------------- one client for several
@@ -250,3 +246,34 @@ async def test_waiting_in_vain_leaves_the_callers_task_as_it_was(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await asyncio.Event().wait()
+
+
+# ---------------------------------------------------------------- whose life it is
+
+REQUEST: ContextVar[str] = ContextVar("request", default="none")
+
+
+@pytest.mark.parametrize("late", ["handler", "informer", "temporary"])
+async def test_what_is_added_while_it_runs_may_shut_it_down_too(
+    factory: SharedInformerFactory, late: str
+) -> None:
+    seen: list[str] = []
+
+    async def stop(obj: KubeObject) -> None:
+        seen.append(REQUEST.get())
+        await factory.shutdown()
+
+    pods = factory.informer("v1", "pods") if late == "handler" else None
+    async with asyncio.timeout(60), contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(factory)
+        REQUEST.set("GET /")
+        if late == "temporary":
+            pods = await stack.enter_async_context(factory.use("v1", "pods"))
+
+        pods = pods or factory.informer("v1", "pods")
+        await pods.wait_synced()
+        pods.on_add(stop)
+        while pods.status.phase != "stopped":
+            await asyncio.sleep(0.1)
+
+    assert set(seen) == {"none"}, "what a request knows is its own"

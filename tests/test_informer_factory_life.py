@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from factory_helpers import API, FakeClient, served
+from factory_helpers import API, Bug, FakeClient, break_requests, served
 from informer_helpers import Slow, settle
 
 from aioinformer.client import Client
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from aioinformer.informer import SharedInformer
-
 
 @pytest.fixture
 async def api() -> AsyncIterator[API]:
@@ -34,8 +32,13 @@ async def api() -> AsyncIterator[API]:
 
 
 @pytest.fixture
-async def factory(api: API) -> SharedInformerFactory:
-    return SharedInformerFactory(Client.from_url(api.url))
+def client(api: API) -> Client:
+    return Client.from_url(api.url)
+
+
+@pytest.fixture
+async def factory(client: Client) -> SharedInformerFactory:
+    return SharedInformerFactory(client)
 
 
 # ---------------------------------------------------------------- its client
@@ -292,23 +295,11 @@ async def test_leaves_nothing_behind_an_error_of_its_host(
 # ---------------------------------------------------------------- bugs
 
 
-class Bug(Exception):
-    """Not one of ours, really."""
-
-
-def break_it(informer: SharedInformer, after: float) -> None:
-    async def dies(*_: object, **__: object) -> None:
-        await asyncio.sleep(after)
-        raise Bug(informer.name)
-
-    informer._pipeline.commit = dies  # type: ignore[method-assign]
-
-
 async def test_an_informer_that_dies_ends_alone(
-    factory: SharedInformerFactory, caplog: pytest.LogCaptureFixture
+    factory: SharedInformerFactory, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     pods, nodes = factory.informer("v1", "pods"), factory.informer("v1", "nodes")
-    break_it(pods, after=0.0)
+    break_requests(client, "pods")
 
     await factory.start()
     failure = await factory.failed()
@@ -333,8 +324,11 @@ async def test_an_informer_that_dies_ends_alone(
     assert record.getMessage() == "informer pods died"
 
 
-async def test_its_failure_is_raised_once(factory: SharedInformerFactory) -> None:
-    break_it(factory.informer("v1", "pods"), after=0.0)
+async def test_its_failure_is_raised_once(
+    factory: SharedInformerFactory, client: Client
+) -> None:
+    factory.informer("v1", "pods")
+    break_requests(client, "pods")
     await factory.start()
     await factory.failed()
 
@@ -345,9 +339,13 @@ async def test_its_failure_is_raised_once(factory: SharedInformerFactory) -> Non
     assert isinstance(await factory.failed(), Bug), "it is still known"
 
 
-async def test_the_first_failure_counts(factory: SharedInformerFactory) -> None:
-    break_it(factory.informer("v1", "pods"), after=2.0)
-    break_it(factory.informer("v1", "nodes"), after=1.0)
+async def test_the_first_failure_counts(
+    factory: SharedInformerFactory, client: Client
+) -> None:
+    factory.informer("v1", "pods")
+    factory.informer("v1", "nodes")
+    break_requests(client, "pods", after=2.0)
+    break_requests(client, "nodes", after=1.0)
 
     await factory.start()
     await asyncio.sleep(5)
@@ -358,9 +356,10 @@ async def test_the_first_failure_counts(factory: SharedInformerFactory) -> None:
 
 async def test_who_waits_for_a_failure_learns_it_while_it_is_stopped(
     factory: SharedInformerFactory,
+    client: Client,
 ) -> None:
     pods = factory.informer("v1", "pods")
-    break_it(pods, after=1.0)
+    break_requests(client, "pods", after=1.0)
     await factory.start()
     waiter = asyncio.create_task(factory.failed())
     while pods.status.phase != "stopped":

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 import pytest
 from fake_source import thing
 from queue_helpers import error_in_thread
 
-from aioinformer.cache import Indexer, index_by
+from aioinformer.cache import Indexer, index_by, index_by_label
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
-from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError
+from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError, Stale
 from aioinformer.informer import Lister
 from aioinformer.model import KubeObject, LabelSelector
+from aioinformer.model.durations import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from aioinformer.model.durations import Duration
+
+T = TypeVar("T", bound=KubeObject)
 
 WEB = {"app": "web", "tier": "a"}
 OBJECTS = [
@@ -33,10 +39,15 @@ class Trust:
     """Raises what it is told to."""
 
     error: Exception | None = None
+    age = 0.0
 
-    def __call__(self) -> None:
+    def __call__(self, namespace: str | None) -> None:
         if self.error is not None:
             raise self.error
+
+    def check_age(self, most: Duration, namespace: str | None) -> None:
+        if self.age > seconds_of(most):
+            raise Stale(f"{self.age} s old")
 
 
 @pytest.fixture
@@ -54,7 +65,8 @@ def lister_of(*objects: KubeObject, trust: Trust | None = None) -> Lister:
         {NAMESPACE_INDEX: by_namespace, "node": index_by("spec.nodeName")}
     )
     indexer.replace(objects, "17")
-    return Lister(indexer, trust or Trust())
+    trust = trust or Trust()
+    return Lister(indexer, trust, trust.check_age)
 
 
 def keys(objects: list[KubeObject]) -> list[str]:
@@ -202,7 +214,7 @@ def test_json_of_any_version_is_json() -> None:
     indexer: Indexer[KubeObject] = Indexer({NAMESPACE_INDEX: by_namespace})
     indexer.replace([], 'a"b\\')
 
-    body = json.loads(Lister(indexer, Trust()).json())
+    body = json.loads(Lister(indexer, Trust(), Trust().check_age).json())
 
     assert body["metadata"]["resourceVersion"] == 'a"b\\'
 
@@ -231,6 +243,34 @@ def test_no_read_answers_from_a_cache_that_is_not_to_be_trusted(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_no_read_answers_from_a_cache_that_is_older_than_accepted(
+    lister: Lister, trust: Trust, read: Callable[..., object]
+) -> None:
+    trust.age = 61.0
+
+    for narrowed in (lister, lister.namespace("shop")):
+        for most in (60, timedelta(minutes=1)):
+            with pytest.raises(Stale, match="61"):
+                read(narrowed, max_staleness=most)
+
+            with pytest.raises(Stale):
+                read(narrowed, max_staleness=most, allow_unsynced=True)
+
+        assert read(narrowed, max_staleness=timedelta(minutes=2))
+        assert read(narrowed)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_dead_cache_is_refused_before_an_old_one(
+    lister: Lister, trust: Trust, read: Callable[..., object]
+) -> None:
+    trust.age, trust.error = 61.0, NotSynced("not yet")
+
+    with pytest.raises(NotSynced):
+        read(lister, max_staleness=60)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reads_may_come_from_any_thread(
     lister: Lister, read: Callable[..., object]
 ) -> None:
@@ -240,3 +280,109 @@ def test_reads_may_come_from_any_thread(
 def test_repr_tells_the_namespace(lister: Lister) -> None:
     assert repr(lister) == "<Lister of all namespaces>"
     assert repr(lister.namespace("shop")) == "<Lister of shop>"
+
+
+# ---------------------------------------------------------------- what a read looks at
+
+
+class Counting(LabelSelector):
+    """Notes how many objects it has been asked about."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(LabelSelector.parse(text).requirements)
+        self.asked = 0
+
+    def select(self, objects: Iterable[T]) -> list[T]:
+        asked = list(objects)
+        self.asked += len(asked)
+        return super().select(asked)
+
+
+def crowd() -> Lister:
+    """1000 pods in 10 namespaces, each with one of 100 apps; `tier` has no index."""
+    indexer: Indexer[KubeObject] = Indexer(
+        {
+            NAMESPACE_INDEX: by_namespace,
+            "app": index_by_label("app"),
+            "node": index_by("spec.nodeName"),
+        }
+    )
+    indexer.replace(
+        [
+            thing(
+                f"p{number}",
+                namespace=f"ns-{number % 10}",
+                labels={"app": f"a{number // 10}", "tier": "x"},
+                spec={"nodeName": f"node-{number % 4}"},
+            )
+            for number in range(1000)
+        ],
+        "17",
+    )
+    return Lister(indexer, Trust(), Trust().check_age)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "selector", "asked", "found"),
+    [
+        pytest.param(None, "app=a7", 10, 10, id="label-with-an-index"),
+        pytest.param(None, "app in (a7,a8,none)", 20, 20, id="several-values"),
+        pytest.param("ns-3", "app=a7", 1, 1, id="label-in-a-namespace"),
+        pytest.param("ns-3", "tier=x", 100, 100, id="namespace"),
+        pytest.param(None, "tier=x,app=a7", 10, 10, id="one-of-two-labels"),
+        pytest.param(None, "app=none", 0, 0, id="no-such-value"),
+        pytest.param(None, "app!=a7", 1000, 990, id="index-is-no-help"),
+        pytest.param(None, "tier=x", 1000, 1000, id="no-index"),
+    ],
+)
+def test_a_selector_looks_at_no_more_than_an_index_leads_to(
+    namespace: str | None, selector: str, asked: int, found: int
+) -> None:
+    lister = crowd() if namespace is None else crowd().namespace(namespace)
+    counting = Counting(selector)
+
+    assert len(lister.list(counting)) == found
+    assert counting.asked == asked
+    assert keys(lister.list(selector)) == keys(
+        [
+            obj
+            for obj in lister.list()
+            if LabelSelector.parse(selector).matches(obj.labels)
+        ]
+    )
+
+
+@pytest.mark.parametrize("nodes", [4, 1000], ids=["large-buckets", "small-buckets"])
+def test_an_index_in_a_namespace_finds_what_is_in_both(nodes: int) -> None:
+    indexer: Indexer[KubeObject] = Indexer(
+        {NAMESPACE_INDEX: by_namespace, "node": index_by("spec.nodeName")}
+    )
+    for number in range(100):
+        node = {"nodeName": f"node-{number % nodes}"}
+        indexer.add(thing(f"p{number}", namespace=f"ns-{number % 10}", spec=node))
+
+    lister = Lister(indexer, Trust(), Trust().check_age).namespace("ns-3")
+
+    assert sorted(keys(lister.by_index("node", "node-3"))) == sorted(
+        f"ns-3/p{number}" for number in range(3, 100, 10) if number % nodes == 3
+    )
+    assert lister.by_index("node", "node-none") == []
+    with pytest.raises(OptionsError):
+        lister.by_index("none", "x")
+
+
+def test_json_decodes_nothing() -> None:
+    broken = thing("web-9", namespace="shop")
+    broken = KubeObject(
+        b'{"decoded":never}',
+        broken.key,
+        broken.uid,
+        broken.resource_version,
+        {"app": "web"},
+        broken.context,
+    )
+
+    text = lister_of(*OBJECTS, broken).namespace("shop").json("app=web")
+
+    assert text.endswith(b'{"decoded":never}]}')
+    assert text.count(b'"kind":"Pod"') == 2

@@ -1,4 +1,7 @@
-"""The list-watch machine: its table row by row, and the versions of events."""
+"""The list-watch machine: answers that succeed, requests, and what errors mean.
+
+What every error leads to in every phase is in test_informer_machine_table.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from aioinformer.errors import (
     DecodeError,
     Forbidden,
     HistoryReset,
-    InternalError,
     Invalid,
     NotFound,
     ResourceExpired,
@@ -31,16 +33,17 @@ from aioinformer.informer.machine import (
     Listing,
     PageListed,
     Phase,
-    Recovery,
     Report,
+    StreamListed,
+    Vacate,
     WatchEnded,
     Watching,
     advance,
-    is_refusal,
     list_options,
-    recovery_for,
+    stream_options,
 )
-from aioinformer.watch import ListOptions
+from aioinformer.informer.recovery import Recovery, recovery_for
+from aioinformer.watch import ListOptions, WatchOptions
 
 BROKEN = TransportError("broken")
 BACKWARDS = HistoryReset("backwards")
@@ -81,16 +84,16 @@ GONE = NotFound("no such resource", status=404)
         pytest.param(
             Listing("0", "t1", "5"),
             ListFailed(EXPIRED),
-            Listing(""),
+            Listing("", whole=True),
             [Discard(), Report(EXPIRED)],
             id="410-while-paging",
         ),
         pytest.param(
-            Listing("3", "t1", "5"),
-            ListFailed(BROKEN),
-            Listing("3"),
-            [Discard(), Report(BROKEN)],
-            id="broken-while-paging",
+            Listing("", whole=True),
+            PageListed("5", "t1"),
+            Listing("", "t1", "5", whole=True),
+            [],
+            id="page-of-a-list-that-was-to-be-whole",
         ),
         pytest.param(
             Listing("3"),
@@ -105,20 +108,6 @@ GONE = NotFound("no such resource", status=404)
             Listing(""),
             [Discard(), Report(AHEAD)],
             id="version-too-large-on-list",
-        ),
-        pytest.param(
-            Listing("3"),
-            ListFailed(GONE),
-            Listing("3"),
-            [Discard(), Report(GONE)],
-            id="404-on-list",
-        ),
-        pytest.param(
-            Listing(""),
-            ListFailed(BROKEN),
-            Listing(""),
-            [Discard(), Report(BROKEN)],
-            id="newest-is-asked-for-again",
         ),
         pytest.param(Watching("5"), WatchEnded("8"), Watching("8"), [], id="clean-end"),
         pytest.param(
@@ -151,13 +140,6 @@ GONE = NotFound("no such resource", status=404)
         ),
         pytest.param(
             Listing("", known="8"),
-            ListFailed(BROKEN),
-            Listing("", known="8"),
-            [Discard(), Report(BROKEN)],
-            id="what-is-known-is-remembered",
-        ),
-        pytest.param(
-            Listing("", known="8"),
             PageListed("8"),
             Watching("8"),
             [Commit("8")],
@@ -177,6 +159,76 @@ GONE = NotFound("no such resource", status=404)
             [Commit("abc")],
             id="versions-that-cannot-be-compared",
         ),
+        pytest.param(
+            Listing("0", streaming=True),
+            StreamListed("9"),
+            Watching("9", streaming=True),
+            [Commit("9")],
+            id="stream",
+        ),
+        pytest.param(
+            Listing("8", known="8", streaming=True, broken=2),
+            StreamListed("8"),
+            Watching("8", streaming=True),
+            [Commit("8")],
+            id="stream-with-nothing-new",
+        ),
+        pytest.param(
+            Listing("", known="8", anew=True, streaming=True),
+            StreamListed("3"),
+            Watching("3", streaming=True),
+            [Commit("3")],
+            id="stream-taken-as-it-is",
+        ),
+        pytest.param(
+            Listing("0", detour=True),
+            PageListed("5", "t1"),
+            Listing("0", "t1", "5", detour=True),
+            [],
+            id="page-of-a-detour",
+        ),
+        pytest.param(
+            Listing("0", "t1", "5", detour=True),
+            PageListed("5"),
+            Watching("5", streaming=True),
+            [Commit("5")],
+            id="streams-again-behind-a-detour",
+        ),
+        pytest.param(
+            Watching("5", streaming=True),
+            WatchEnded("8"),
+            Watching("8", streaming=True),
+            [],
+            id="clean-end-of-what-began-as-a-stream",
+        ),
+        pytest.param(
+            Watching(""),
+            WatchEnded(""),
+            Listing("", known=""),
+            [],
+            id="clean-end-without-a-version",
+        ),
+        pytest.param(
+            Watching("0"),
+            WatchEnded("8"),
+            Watching("8"),
+            [],
+            id="clean-end-at-the-first-version",
+        ),
+        pytest.param(
+            Listing("8", known="8", detour=True),
+            ListFailed(GONE, absent=True),
+            Listing("0", streaming=True),
+            [Discard(), Vacate(), Report(GONE)],
+            id="absent",
+        ),
+        pytest.param(
+            Listing("", known=""),
+            ListFailed(GONE, absent=True),
+            Listing("0"),
+            [Discard(), Vacate(), Report(GONE)],
+            id="absent-after-a-list-without-a-version",
+        ),
     ],
 )
 def test_advance(
@@ -185,40 +237,13 @@ def test_advance(
     assert advance(phase, happened) == (then, actions)
 
 
-@pytest.mark.parametrize(
-    ("phase", "happened"),
-    [
-        pytest.param(Listing(), WatchEnded("1"), id="watch-ended-while-listing"),
-        pytest.param(
-            Listing("1", "t", "1"),
-            WatchEnded("1", BROKEN),
-            id="watch-failed-while-paging",
-        ),
-        pytest.param(Watching("1"), PageListed("1"), id="page-while-watching"),
-        pytest.param(
-            Watching("1"), PageListed("1", "t"), id="page-with-token-while-watching"
-        ),
-        pytest.param(
-            Watching("1"), ListFailed(BROKEN), id="list-failed-while-watching"
-        ),
-    ],
-)
-def test_impossible_input_is_refused(phase: Phase, happened: Input) -> None:
-    before = repr(phase)
-
-    with pytest.raises(InternalError, match="cannot happen while"):
-        advance(phase, happened)
-
-    assert repr(phase) == before
-
-
 # ---------------------------------------------------------------- recovery
 
 
 @pytest.mark.parametrize(
     ("error", "recovery"),
     [
-        pytest.param(ApiError("?", status=405), Recovery.RESUME, id="405"),
+        pytest.param(ApiError("?", status=405), Recovery.RELIST, id="405"),
         pytest.param(ApiError("?", status=418), Recovery.RESUME, id="other-4xx"),
         pytest.param(ApiError("?"), Recovery.RESUME, id="no-status"),
         pytest.param(Invalid("?", status=400), Recovery.RELIST_NEWEST, id="400"),
@@ -241,6 +266,20 @@ def test_impossible_input_is_refused(phase: Phase, happened: Input) -> None:
             id="too-large-by-words",
         ),
         pytest.param(
+            ServerError(
+                "?",
+                status=504,
+                details={"causes": [{"message": "Too large resource version"}]},
+            ),
+            Recovery.RELIST_NEWEST,
+            id="too-large-by-words-of-the-cause",
+        ),
+        pytest.param(
+            ServerError("?", status=500, reason="StorageReadError"),
+            Recovery.RELIST,
+            id="an-object-that-the-server-cannot-read",
+        ),
+        pytest.param(
             ServerError("?", status=504, details={"causes": [{"reason": "Other"}]}),
             Recovery.RESUME,
             id="504-by-another-cause",
@@ -255,32 +294,41 @@ def test_recovery(error: Exception, recovery: Recovery) -> None:
     assert recovery_for(error) is recovery
 
 
-def test_a_list_older_than_what_is_known_is_broken_history() -> None:
-    phase, actions = advance(Listing("", "t1", "3", known="8"), PageListed("3"))
+@pytest.mark.parametrize(
+    ("phase", "listed", "then"),
+    [
+        pytest.param(
+            Listing("", "t1", "3", known="8"),
+            PageListed("3"),
+            Listing("", known="8", anew=True),
+            id="in-pages",
+        ),
+        pytest.param(
+            Listing("8", known="8", detour=True),
+            PageListed("3"),
+            Listing("", known="8", anew=True, detour=True),
+            id="in-pages-this-once",
+        ),
+        pytest.param(
+            Listing("8", known="8", streaming=True, broken=2),
+            StreamListed("3"),
+            Listing("", known="8", anew=True, streaming=True, broken=2),
+            id="as-a-stream",
+        ),
+    ],
+)
+def test_a_list_older_than_what_is_known_is_broken_history(
+    phase: Phase, listed: Input, then: Phase
+) -> None:
+    phase, actions = advance(phase, listed)
 
-    assert phase == Listing("", known="8", anew=True)
+    assert phase == then
     discard, report = actions
     assert discard == Discard()
     assert isinstance(report, Report)
     assert isinstance(report.error, HistoryReset)
     assert "version 3" in str(report.error)
     assert "version 8" in str(report.error)
-
-
-def test_a_page_that_names_itself_as_the_next_one_fails_the_list() -> None:
-    phase, actions = advance(Listing("7", "t1", "9"), PageListed("9", "t1"))
-
-    assert phase == Listing("7")
-    discard, report = actions
-    assert discard == Discard()
-    assert isinstance(report, Report)
-    assert isinstance(report.error, DecodeError)
-
-
-def test_causes_that_are_no_list_are_no_cause() -> None:
-    error = ServerError("?", status=504, details={"causes": 5})
-
-    assert recovery_for(error) is Recovery.RESUME
 
 
 def test_every_kind_of_api_error_has_a_row_above() -> None:
@@ -293,30 +341,6 @@ def test_every_kind_of_api_error_has_a_row_above() -> None:
     # What the server for tests derives from them is theirs.
     ours = {it for it in kinds(ApiError) if it.__module__ == ApiError.__module__}
     assert ours <= covered
-
-
-@pytest.mark.parametrize(
-    ("error", "refusal"),
-    [
-        (Invalid("?", status=400), True),
-        (Invalid("?", status=422), True),
-        (Unauthorized("?", status=401), True),
-        (Forbidden("?", status=403), True),
-        (NotFound("?", status=404), True),
-        (ApiError("?", status=405), True),
-        (ApiError("?", status=406), False),
-        (EXPIRED, False),
-        (TooManyRequests("?", status=429), False),
-        (ServerError("?", status=500), False),
-        (BROKEN, False),
-        (DecodeError("?"), False),
-    ],
-    ids=lambda value: repr(value) if isinstance(value, bool) else str(value),
-)
-def test_refusals_are_what_only_a_person_can_change(
-    error: Exception, refusal: bool
-) -> None:
-    assert is_refusal(error) is refusal
 
 
 # ---------------------------------------------------------------- lists
@@ -347,6 +371,13 @@ def test_refusals_are_what_only_a_person_can_change(
             ),
             id="relist-in-pages",
         ),
+        pytest.param(Listing("", whole=True), 7, ListOptions(), id="newest-whole"),
+        pytest.param(
+            Listing("5", whole=True),
+            7,
+            ListOptions(resource_version="5", resource_version_match="NotOlderThan"),
+            id="relist-whole-as-pages-failed",
+        ),
         pytest.param(
             Listing("5", "t", "6"),
             None,
@@ -367,12 +398,32 @@ def test_list_options(
     assert list_options(phase, page_size) == options
 
 
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [
+        pytest.param("0", "", id="first"),
+        pytest.param("", "", id="newest"),
+        pytest.param("5", "5", id="not-older-than"),
+    ],
+)
+def test_stream_options(version: str, asked: str) -> None:
+    options = stream_options(Listing(version, streaming=True), 300)
+
+    assert options == WatchOptions(
+        resource_version=asked,
+        timeout_seconds=300,
+        bookmarks=True,
+        send_initial_events=True,
+    )
+
+
 @given(
     st.builds(
         Listing,
         version=st.sampled_from(["", "0", "5", "abc"]),
         token=st.sampled_from(["", "t"]),
         listed=st.sampled_from(["", "6"]),
+        whole=st.booleans(),
     ),
     st.none() | st.integers(1, 5000),
 )

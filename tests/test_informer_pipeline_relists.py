@@ -8,11 +8,11 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_source import thing
+from fake_source import thing, told
 from informer_helpers import running
 from pipeline_helpers import Rig, add, update
 
-from aioinformer.informer import Added, Updated
+from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:
@@ -77,6 +77,101 @@ async def test_what_a_list_cannot_read_stays_as_it_is_known(rig: Rig) -> None:
     assert rig.take() == []
     assert rig.indexer.get_by_key(a.key) is a
     assert len(rig.indexer) == 2
+
+
+# ---------------------------------------------------------------- streams
+
+
+async def test_what_is_deleted_while_a_list_streams_in_is_not_in_it(rig: Rig) -> None:
+    a, b, c = thing("a"), thing("b"), thing("c")
+    await rig.relist(a, b, c, version=5)
+    await rig.applied()
+    rig.take()
+
+    await rig.pipeline.stage([a, b])
+    await rig.pipeline.stage_deleted([a.key, b.key, "default/never-seen"])
+    await rig.pipeline.stage([thing("b", 7), c])
+    await rig.pipeline.commit("9")
+    await rig.applied()
+
+    assert rig.take() == [Deleted(a, True), Updated(b, thing("b", 7))]
+    assert rig.holds == ["b@7", "c@1"]
+    assert told(rig.indexer.by_index("node", "node-1")) == ["b@7", "c@1"]
+
+
+async def test_a_list_may_begin_with_a_deletion(rig: Rig) -> None:
+    await rig.pipeline.stage_deleted(["default/a"])
+    await rig.pipeline.commit("9")
+    await rig.applied()
+
+    assert (rig.holds, rig.pipeline.synced) == ([], True)
+
+
+# ---------------------------------------------------------------- vacated
+
+
+async def test_a_resource_that_is_gone_takes_every_object_along(rig: Rig) -> None:
+    a, b, c = thing("a"), thing("b"), thing("c", 7)
+    await rig.relist(a, b, version=5)
+    await rig.change(add(c), version=7)
+    await rig.applied()
+    rig.take()
+
+    await rig.pipeline.stage([a])  # a list that had begun
+    await rig.pipeline.vacate()
+    known = [rig.pipeline.known(obj.key) for obj in (a, b, c)]
+    await rig.applied()
+
+    assert known == [None, None, None]
+    assert rig.take() == [Deleted(a, True), Deleted(b, True), Deleted(c, True)]
+    assert (rig.holds, rig.indexer.by_index("node", "node-1")) == ([], [])
+    assert rig.pipeline.synced, "what is synced stays so"
+    assert rig.indexer.resource_version == "7", "all up to there was seen"
+
+
+async def test_a_resource_that_comes_back_is_listed_as_usual(rig: Rig) -> None:
+    await rig.relist(thing("a"), version=5)
+    await rig.pipeline.vacate()
+    await rig.applied()
+    rig.take()
+
+    await rig.relist(thing("a", 9), version=9)
+    await rig.applied()
+
+    assert rig.take() == [Added(thing("a", 9))]
+    assert rig.indexer.resource_version == "9"
+
+
+async def test_readers_see_a_resource_vanish_in_one_step(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.relist(*(thing(f"p{n}") for n in range(12)), version=5)
+    await rig.applied()
+    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
+
+    vacating = asyncio.create_task(rig.pipeline.vacate())
+    seen = set()
+    while len(rig.events) < 24:
+        seen.add((len(rig.indexer), len(rig.indexer.by_index("node", "node-1"))))
+        await asyncio.sleep(0)
+
+    await vacating
+    assert seen == {(12, 12), (0, 0)}
+
+
+async def test_before_the_first_list_there_is_nothing_to_vacate(rig: Rig) -> None:
+    await rig.pipeline.stage([thing("a")])
+    await rig.pipeline.vacate()
+    await rig.applied()
+    synced_by_that = rig.pipeline.synced
+    await rig.relist(thing("b"), version=5)
+    await rig.applied()
+
+    assert not synced_by_that
+    assert rig.holds == ["b@1"]
+
+
+# ---------------------------------------------------------------- repetitions, memory
 
 
 async def test_a_change_that_repeats_what_is_stored_is_told_to_nobody(

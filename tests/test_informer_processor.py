@@ -22,7 +22,8 @@ from queue_helpers import Sink
 from aioinformer.errors import InformerStopped
 from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.processor import Listener, Snapshot
+from aioinformer.informer.inbox import Snapshot
+from aioinformer.informer.listener import Listener
 from aioinformer.informer.reporting import Reporter
 
 if TYPE_CHECKING:

@@ -126,6 +126,11 @@ async def test_feeds_what_a_watch_brings_in_batches() -> None:
             Stream([bookmark(9)], [error_event(500)]), "watch '9'", id="500-as-event"
         ),
         pytest.param(
+            Stream([bookmark(9)], [error_event(500, "StorageReadError")]),
+            "list '9'",
+            id="what-the-server-cannot-read",
+        ),
+        pytest.param(
             Stream([bookmark(9)], [bookmark(8)]), "list ''", id="history-reset"
         ),
     ],

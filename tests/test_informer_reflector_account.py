@@ -57,6 +57,36 @@ async def test_failures_are_logged_at_growing_intervals(
     ]
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [NotFound("?", status=404), ApiError("no", status=405), EXPIRED],
+    ids=["404", "405", "410"],
+)
+async def test_good_lists_in_between_do_not_make_the_log_longer(
+    refusal: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = FakeSource([Page(version=7)], [refusal] * 200)
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(6000)
+
+    assert len(source.requests) > 200
+    assert 5 < len(caplog.records) < 10
+
+
+async def test_a_watch_that_went_well_ends_a_row(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watches: list[Stream | Exception] = [BUSY, BUSY, BUSY, Stream(60.0, END), BUSY]
+    source = FakeSource([Page(version=7)], watches)
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(200)
+
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split()[3] for text in told] == ["(1", "(2", "(1"]
+
+
 async def test_watches_that_are_accepted_and_then_always_fail_are_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -108,7 +138,7 @@ async def test_what_is_part_of_normal_life_is_no_warning(
     lines = [(it.levelname, it.getMessage()) for it in caplog.records]
     assert lines[0] == ("INFO", "pods: listed at version 7")
     assert lines[1][0] == "INFO"
-    assert lines[1][1].startswith("pods: watch ended, going on: ")
+    assert lines[1][1].startswith("pods: a list or watch broke off, going on: ")
 
 
 async def test_keeps_account_of_failures() -> None:
@@ -171,8 +201,9 @@ async def test_a_watch_that_is_accepted_is_a_success() -> None:
     assert errors == [(1, BUSY), (0, None), (1, BROKEN)]
 
 
-async def test_knows_that_a_resource_is_not_served() -> None:
-    source = FakeSource([NotFound("?", status=404), Page()])
+@pytest.mark.parametrize("then", [Page(), BUSY], ids=["listed", "another-failure"])
+async def test_knows_that_a_resource_is_not_served(then: Page | Exception) -> None:
+    source = FakeSource([NotFound("?", status=404), then])
     reflector = reflector_of(source)
 
     async with running(reflector.run()):
@@ -226,6 +257,21 @@ async def test_knows_when_it_last_heard_of_the_server() -> None:
 
     assert contacts == [None, *(pytest.approx(it, abs=1e-3) for it in (5, 15, 25, 35))]
     assert events == [None, None, *(pytest.approx(15, abs=1e-3),) * 3]
+
+
+async def test_knows_when_the_store_was_last_in_step() -> None:
+    stream = Stream(10.0, [bookmark(9)], 10.0, BROKEN)
+    pages = [Page([thing("a")], 7, "t", seconds=1.0), Page(version=7, seconds=4.0)]
+    source = FakeSource(pages, [stream, Stream(10.0, END), BUSY])
+    reflector = reflector_of(source)
+    moments = []
+
+    async with running(reflector.run()):
+        for moment in (2, 4, 10, 10, 10):  # listed at 5, watched at 5, 25 and 35 s
+            await asyncio.sleep(moment)
+            moments.append(reflector.in_step)
+
+    assert moments == [None, *(pytest.approx(it, abs=1e-3) for it in (5, 15, 15, 35))]
 
 
 async def test_tells_its_phase_and_when_it_changes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fake_source import FakeSource, FakeStore, Page, Stream, bookmark, thing
+from fake_source import FakeSource, FakeStore, Page, Silence, Stream, bookmark, thing
 from informer_helpers import reflector_of, running
 
 from aioinformer.errors import HistoryReset, ServerError, TransportError
@@ -52,6 +52,21 @@ async def test_a_server_that_is_behind_is_another_one() -> None:
     assert store.anew == [False, True]
     assert store.names == ["b@3"]
     assert reflector.history_resets == 1
+
+
+async def test_a_check_that_takes_too_long_is_given_up() -> None:
+    stream = Stream()
+    source, store = FakeSource([Page(version=7)], [stream]), FakeStore()
+    source.newest = Silence()
+
+    async with running(reflector_of(source, store).run()):
+        await asyncio.sleep(70)
+        stream.send(bookmark(9))
+        await asyncio.sleep(19)
+        assert store.version == "7", "nobody reads the watch during the check"
+        await asyncio.sleep(2)
+
+        assert store.version == "9"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from fake_source import (
     Page,
     Stream,
     error_event,
+    initial_events_end,
     thing,
 )
 from informer_helpers import reflector_of, running
@@ -94,6 +95,20 @@ async def test_an_attempt_that_outlived_its_gap_is_followed_at_once() -> None:
         await asyncio.sleep(65)
 
     assert source.times == pytest.approx([0, 20, 40, 60], abs=1e-3)
+
+
+async def test_a_stream_counts_as_a_watch_from_the_end_of_its_list_on() -> None:
+    # Each list takes longer than its gap, and the watch behind it expires at once.
+    def slow_list() -> Stream:
+        return Stream(2.0, [initial_events_end(7)], [error_event(410, "Expired")])
+
+    source = FakeSource([], [slow_list() for _ in range(50)])
+
+    async with running(reflector_of(source, streaming_list=True).run()):
+        await asyncio.sleep(60)
+
+    gaps = [after - before - 2.0 for before, after in pairwise(source.times)]
+    assert gaps == pytest.approx([1.2, 2.4, 4.8, 9.6, 19.2], abs=1e-3)
 
 
 async def test_a_watch_that_outlived_its_gap_leaves_the_spacing_as_it_is() -> None:

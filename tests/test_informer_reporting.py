@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+import pytest
 from fake_source import thing
 from queue_helpers import Sink
 
 from aioinformer.errors import HandlerError
 from aioinformer.informer.reporting import Reporter
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Counter(Sink):
@@ -79,3 +76,39 @@ def test_a_failure_that_has_its_cause_is_reported_as_it_is() -> None:
     Reporter("pods", told.append).report(failure)
 
     assert told == [failure]
+
+
+@pytest.mark.parametrize("where", ["transform", "index function", "handler"])
+def test_what_fails_again_and_again_is_logged_in_full_a_few_times(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[HandlerError] = []
+    metrics = Counter()
+    reporter = Reporter("pods", told.append, metrics)
+    cause = ValueError("no")
+
+    for _ in range(1000):
+        reporter.failed(where, "shrink", thing("a"), cause)
+
+    assert (len(told), len(metrics.counted)) == (1000, 1000)
+    in_full = [bool(record.exc_info) for record in caplog.records]
+    assert in_full == sorted(in_full, reverse=True)
+    assert in_full[0]
+    assert len(in_full) < 20
+    assert caplog.records[-1].getMessage() == (
+        f"pods: {where} shrink failed 640 times within a minute"
+    )
+
+
+def test_each_code_is_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
+    reporter = Reporter("pods")
+    for where, name in [
+        ("transform", "a"),
+        ("index function", "a"),
+        ("transform", "b"),
+    ]:
+        for _ in range(6):
+            reporter.failed(where, name, None, ValueError("no"))
+
+    assert all(record.exc_info for record in caplog.records)
+    assert len(caplog.records) == 18

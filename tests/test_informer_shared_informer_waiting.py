@@ -132,7 +132,7 @@ async def test_waiting_ends_with_the_informer() -> None:
     async with running(pods.run()):
         await settle()
 
-    with pytest.raises(InformerStopped, match="pods has ended"):
+    with pytest.raises(InformerStopped, match="pods is ending"):
         await waiter
 
     with pytest.raises(InformerStopped):

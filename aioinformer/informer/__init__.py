@@ -5,7 +5,10 @@ synchronous and in one place (`pipeline`), coroutines only perform. The reflecto
 machine and processor know the `ListerWatcher` protocol, not the client.
 """
 
-from aioinformer.informer.factory import SharedInformerFactory, wait_for_cache_sync
+from aioinformer.informer.cache_sync import wait_for_cache_sync
+from aioinformer.informer.events import Events
+from aioinformer.informer.factory import SharedInformerFactory
+from aioinformer.informer.informer_watch import InformerWatch
 from aioinformer.informer.lister import Lister
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.reflector import (
@@ -16,18 +19,30 @@ from aioinformer.informer.reflector import (
 from aioinformer.informer.registration import Registration
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.informer.status import InformerStatus
+from aioinformer.informer.typed_lister import TypedLister
+from aioinformer.informer.until_with_sync import until_with_sync
+from aioinformer.informer.variants import (
+    DynamicInformerFactory,
+    MetadataInformerFactory,
+)
 
 __all__ = [
     "Added",
     "Deleted",
+    "DynamicInformerFactory",
+    "Events",
     "InformerStatus",
+    "InformerWatch",
     "Lister",
+    "MetadataInformerFactory",
     "Reflector",
     "ReflectorOptions",
     "ReflectorStore",
     "Registration",
     "SharedInformer",
     "SharedInformerFactory",
+    "TypedLister",
     "Updated",
+    "until_with_sync",
     "wait_for_cache_sync",
 ]

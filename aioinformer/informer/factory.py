@@ -1,41 +1,57 @@
-"""`SharedInformerFactory`: the informers of one program, started and stopped together."""
+"""`SharedInformerFactory`: makes informers that share one client, and runs them."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from aioinformer._tasks import Bell, Supervisor, together
+from aioinformer._tasks import Supervisor
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.sharing import entered_together
-from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.liveness import running_loop
-from aioinformer.informer.reflector import WATCH_SECONDS, ReflectorOptions
+from aioinformer.errors import InformerStopped, OptionsError
+from aioinformer.informer.asking import InformerOptions
+from aioinformer.informer.cache_sync import wait_for_cache_sync, why_not_ready
+from aioinformer.informer.defaults import Defaults
+from aioinformer.informer.fleet import Fleet
+from aioinformer.informer.hosting import Hosted
+from aioinformer.informer.reflector_options import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.resource import Resource
-from aioinformer.model.resources import lookup
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
+    from typing import Unpack
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.client.client import Client
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.asking import Namespaces, Question
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
+    from aioinformer.model.transforms import Transform
 
-__all__ = ["SharedInformerFactory", "wait_for_cache_sync"]
+    Indexers = Mapping[str, IndexFunction[KubeObject]]
 
-logger = logging.getLogger(__name__)
+__all__ = ["SharedInformerFactory"]
 
 
-class SharedInformerFactory:
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """An informer, and who needs it."""
+
+    asked: Question
+    informer: SharedInformer
+    lasting: bool = False
+    """It was asked for without an end."""
+    users: int = 0
+    """How many blocks use it for a time."""
+
+
+class SharedInformerFactory(Hosted):
     """Makes informers that share one client, and runs them.
 
     ::
@@ -47,37 +63,64 @@ class SharedInformerFactory:
             print(len(pods.lister.list("app=web")))
 
     It may be entered in one task and left in another. A client that nobody has entered
-    is entered, and left again, by the factory.
+    is entered, and left again, by the factory. The defaults are those that client-go's
+    factories have.
 
     Args:
         client: Whom to ask.
-        on_error: Told of each exception in a user's handlers and index functions.
+        namespace: That of all informers which name none (an empty text names all
+            namespaces); cluster-scoped resources have none.
+        label_selector: For all informers, beside their own: both must match.
+        field_selector: For all informers, beside their own: both must match.
+        transform: That of all informers which give none.
+        resync_period: That of all informers which give none, in seconds.
+        custom_resync: The same for some resources, before the one for all.
+        on_error: Told of each exception in a user's handlers, index functions and
+            transforms.
         metrics: Where measurements go.
+
+    Raises:
+        OptionsError: If a namespace or a period cannot be one.
+        SelectorSyntaxError: If a selector cannot be parsed.
     """
+
+    _metadata_only = False
+    _any_resource = False
 
     def __init__(
         self,
         client: Client,
         *,
+        namespace: Namespaces = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        transform: Transform | None = None,
+        resync_period: Duration | None = None,
+        custom_resync: Mapping[Resource, Duration] | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
         self._client = client
+        self._defaults = Defaults(
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            transform=transform,
+            resync_period=resync_period,
+            custom_resync=dict(custom_resync or {}),
+            metadata_only=self._metadata_only,
+            any_resource=self._any_resource,
+        )
         self._on_error = on_error
         self._metrics = metrics
-        self._informers: dict[tuple[object, ...], SharedInformer] = {}
+        self._entries: dict[tuple[object, ...], _Entry] = {}
+        self._fleet = Fleet()
         self._supervisor = Supervisor(self._life, "informer factory")
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._group: asyncio.TaskGroup | None = None
-        self._ended = False
-        # The first informer's that died; and whether somebody has been raised it.
-        self._failure: BaseException | None = None
-        self._raised = False
-        self._news = Bell()
+        self._raised = False  # what an informer died of, to somebody
 
     def __repr__(self) -> str:
-        names = ", ".join(informer.name for informer in self._informers.values())
-        return f"<SharedInformerFactory {names or 'without informers'}>"
+        names = ", ".join(informer.name for informer in self.informers)
+        return f"<{type(self).__name__} {names or 'without informers'}>"
 
     # ------------------------------------------------------------ informers
 
@@ -86,82 +129,203 @@ class SharedInformerFactory:
         api_version: str | Resource,
         resource: str = "",
         *,
-        namespace: str | None = None,
+        namespace: Namespaces = None,
         label_selector: str = "",
         field_selector: str = "",
-        indexers: Mapping[str, IndexFunction[KubeObject]] | None = None,
+        indexers: Indexers | None = None,
+        transform: Transform | None = None,
+        resync_period: Duration | None = None,
         page_size: int | None = None,
+        streaming_list: bool = False,
         watch_seconds: Duration = WATCH_SECONDS,
+        metadata_only: bool = False,
         name: str | None = None,
     ) -> SharedInformer:
         """The informer of a resource: a new one, or the one there is already.
 
-        There is one for each resource, namespace and selectors; asking again adds the
-        indexers to it. On a factory that runs it is started at once.
+        There is one for each resource, namespaces, selectors and `metadata_only`;
+        asking again adds the indexers to it, and must ask for the same transform and
+        options (two functions are the same if they are equal, as two
+        `drop("status.images")` are). On a factory that runs it is started at once.
 
         Args:
             api_version: Such as `"v1"` or `"apps/v1"`; or a `Resource`, for kinds that
-                are not built in.
+                are not built in. Its kind may be left out: then what the server sends
+                is not compared with it.
             resource: The plural name, such as `"pods"`.
-            namespace: Restricts it to one namespace.
+            namespace: Restricts it to one namespace, or to several: one list and watch
+                for each of these, in one store. An empty text is all of them, None what
+                the factory was told.
             label_selector: As kubectl takes it.
             field_selector: As kubectl takes it; the server decides what it supports.
             indexers: Index functions by name.
+            transform: What each object passes before it is kept, to make it smaller or
+                to leave it out: see `SharedInformer`.
+            resync_period: After how many seconds handlers are told of every object
+                again, unless they say so themselves; 0 for never, None for what the
+                factory was told.
             page_size: Objects in a page of a list; None for 500 where pages make sense.
+            streaming_list: Ask for lists as streams, which spares an older server's
+                memory; a server that does not do it is asked for pages instead.
             watch_seconds: How long one watch should last; drawn from [w, 2w).
+            metadata_only: Ask for nothing but the metadata of objects, which are much
+                smaller then. They are as the server sends them: of the kind
+                `PartialObjectMetadata` of `meta.k8s.io/v1`, whatever they are of.
             name: Makes a second informer of the same on purpose, and names it.
 
         Raises:
-            OptionsError: The resource is unknown, or an option contradicts those of the
-                informer that there is.
+            OptionsError: If the resource is unknown, an option cannot work, or one or
+                the transform is another than that of the informer that there is; the
+                text names both places of the code.
             SelectorSyntaxError: A selector cannot be parsed.
             InformerStopped: The factory has been left already, or that informer died.
             WrongLoop: The factory runs in another event loop or thread.
         """
-        self._check_loop()
-        if self._ended:
-            raise InformerStopped("the factory has been left already")
-
-        kind = _resource(api_version, resource)
-        namespace = namespace or None
-        options = ReflectorOptions(page_size=page_size, watch_seconds=watch_seconds)
-        identity = (kind, namespace, label_selector, field_selector, name)
-        known = self._informers.get(identity)
-        if known is not None:
-            _check_same(known, options)
-            known.add_indexers(indexers or {})
-            return known
-
-        source = ListWatch(
-            self._client,
-            kind,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
+        asked = self._defaults.question(
+            api_version,
+            resource,
+            {
+                "namespace": namespace,
+                "label_selector": label_selector,
+                "field_selector": field_selector,
+                "transform": transform,
+                "resync_period": resync_period,
+                "page_size": page_size,
+                "streaming_list": streaming_list,
+                "watch_seconds": watch_seconds,
+                "metadata_only": metadata_only,
+                "name": name,
+            },
         )
-        informer = SharedInformer(
-            source,
-            name=name or _describe(kind, namespace, label_selector, field_selector),
+        entry = self._entry(asked, indexers or {})
+        entry.lasting = True
+        return entry.informer
+
+    def use(
+        self,
+        api_version: str | Resource,
+        resource: str = "",
+        **options: Unpack[InformerOptions],
+    ) -> AbstractAsyncContextManager[SharedInformer]:
+        """An informer for a time: `async with factory.use("v1", "pods") as pods:`.
+
+        The first of the blocks that use the same one starts it, and the last one stops
+        it, as leaving the factory does, and forgets it. It is not synced yet when a
+        block begins. One that is there for good is used as it is, and stays; one that
+        is asked for by `informer()` meanwhile stays as well.
+
+        Left by a handler of an informer of this factory, a block does not wait for the
+        informer's end: that might wait for the handler.
+
+        Args:
+            api_version: As for `informer()`.
+            resource: As for `informer()`.
+            **options: Those of `informer()`; other blocks that use the same informer
+                must give the same.
+
+        Raises:
+            OptionsError: As `informer()`, at once; on entering, if another block's
+                options contradict, or the factory does not run.
+            SelectorSyntaxError: A selector cannot be parsed.
+            InformerStopped: On entering, if the factory has been left, or the informer
+                that others use has died.
+            WrongLoop: On entering, if the factory runs in another event loop.
+
+        Cancellation:
+            On leaving it is deferred until the informer has ended, which takes 5 s at
+            most if its handlers end when they are cancelled.
+        """
+        unknown = options.keys() - InformerOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"no options of an informer: {', '.join(sorted(unknown))}")
+
+        indexers = options.get("indexers") or {}
+        asked = self._defaults.question(api_version, resource, options)
+        return self._used(asked, indexers)
+
+    @contextlib.asynccontextmanager
+    async def _used(
+        self, asked: Question, indexers: Indexers
+    ) -> AsyncIterator[SharedInformer]:
+        self._check_open()
+        if not self._fleet.running:
+            raise OptionsError(
+                f"{asked.describe()!r} can be used while the factory runs: start it"
+            )
+
+        entry = self._entry(asked, indexers)
+        entry.users += 1
+        try:
+            yield entry.informer
+        finally:
+            entry.users -= 1
+            if not entry.users and not entry.lasting:
+                # From here on who asks for the same gets a new one.
+                del self._entries[asked.identity]
+                wait = not self._supervisor.contains_caller()
+                await self._fleet.stop(entry.informer, wait=wait)
+
+    def _entry(self, asked: Question, indexers: Indexers) -> _Entry:
+        self._check_open()
+        entry = self._entries.get(asked.identity)
+        if entry is not None:
+            entry.asked.check_same(asked, entry.informer.transform)
+            entry.informer.add_indexers(indexers)
+            return entry
+
+        entry = _Entry(asked, self._new(asked, indexers))
+        self._entries[asked.identity] = entry
+        self._fleet.start(entry.informer)
+        return entry
+
+    def _new(self, asked: Question, indexers: Indexers) -> SharedInformer:
+        sources = {it: self._source(asked, it) for it in asked.namespaces}
+        return SharedInformer(
+            # One namespace is an informer like any other; several have a state each.
+            sources if len(sources) > 1 else self._source(asked, *asked.namespaces),
+            name=asked.describe(),
             indexers=indexers,
-            options=options,
+            transform=asked.transform,
+            resync_period=asked.resync_period,
+            options=asked.options,
             on_error=self._on_error,
             metrics=self._metrics,
         )
-        self._informers[identity] = informer
-        if self._group is not None:
-            self._start(self._group, informer)
 
-        return informer
+    def _source(self, asked: Question, namespace: str | None = None) -> ListWatch:
+        return ListWatch(
+            self._client,
+            asked.resource,
+            namespace=namespace,
+            label_selector=asked.label_selector,
+            field_selector=asked.field_selector,
+            metadata_only=asked.metadata_only,
+        )
+
+    # ------------------------------------------------------------ how they are doing
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:
-        """All informers of this factory."""
-        return tuple(self._informers.values())
+        """All informers of this factory; those that are used for a time as well."""
+        return tuple(entry.informer for entry in tuple(self._entries.values()))
+
+    def not_ready(self) -> dict[str, str]:
+        """The informers whose listers refuse to answer, and why: for a readiness route.
+
+        Empty if all can be read: they are synced, and none has ended. That says nothing
+        of how fresh they are: in an outage of the API server the answer stays empty, so
+        that the web app goes on answering from what it has; `informer.status` says how
+        old that is. Those that are used for a time are left out. May be called from any
+        thread.
+        """
+        return {it.name: why for it in self._lasting if (why := why_not_ready(it))}
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True
     ) -> None:
         """Wait until the first complete lists of all informers are in their stores.
+
+        Those that are used for a time are left to who uses them.
 
         Args:
             timeout: Seconds, or a timedelta, for all of them; None waits as long as it
@@ -176,7 +340,7 @@ class SharedInformerFactory:
         Cancellation:
             Safe.
         """
-        await wait_for_cache_sync(*self.informers, timeout=timeout, fail_fast=fail_fast)
+        await wait_for_cache_sync(*self._lasting, timeout=timeout, fail_fast=fail_fast)
 
     async def failed(self) -> BaseException:
         """Wait until an informer dies of a bug of ours; returns its error.
@@ -187,13 +351,12 @@ class SharedInformerFactory:
         Cancellation:
             Safe.
         """
-        while self._failure is None:
-            if self._ended:
-                raise InformerStopped("the factory was left; no informer has died")
+        return await self._fleet.failed()
 
-            await self._news.wait()
-
-        return self._failure
+    @property
+    def _lasting(self) -> tuple[SharedInformer, ...]:
+        entries = tuple(self._entries.values())
+        return tuple(entry.informer for entry in entries if entry.lasting)
 
     # ------------------------------------------------------------ its life
 
@@ -208,7 +371,7 @@ class SharedInformerFactory:
         Cancellation:
             Stops it again.
         """
-        if self._ended:
+        if self._fleet.ended:
             raise InformerStopped("a factory runs once; make a new one")
 
         await self._supervisor.start()
@@ -227,8 +390,8 @@ class SharedInformerFactory:
         Cancellation:
             Deferred until all has ended.
         """
-        self._check_loop()
-        self._ended = True
+        self._fleet.check_loop()
+        self._fleet.end()
         if self._supervisor.contains_caller():
             await self._supervisor.stop()
             return
@@ -236,181 +399,18 @@ class SharedInformerFactory:
         try:
             await self._supervisor.stop()
         finally:
-            self._abandon_all()
+            for informer in self.informers:
+                informer.abandon()  # if it was never run
 
-        if self._failure is not None and not self._raised:
+        if self._fleet.failure is not None and not self._raised:
             self._raised = True
-            raise self._failure
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self.shutdown()
-        except Exception as failure:
-            if error is None:
-                raise
-
-            # The reason for leaving is more than what was found on the way out.
-            error.add_note(f"an informer had died, too: {failure!r}")
-
-    def lifespan(self, app: Any = None) -> AbstractAsyncContextManager[None]:
-        """Run with an ASGI app that serves at once: `FastAPI(lifespan=factory.lifespan)`.
-
-        Until the caches are synced, reads through listers raise `NotSynced`.
-        """
-        return self._lifespan(synced=False)
-
-    def lifespan_synced(
-        self, timeout: Duration | None = 60.0
-    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """The same, but the app serves when the caches are synced.
-
-        Args:
-            timeout: Seconds after which starting fails with `NotSynced`.
-        """
-        return lambda app: self._lifespan(synced=True, timeout=timeout)
-
-    async def cleanup_ctx(self, app: Any = None) -> AsyncIterator[None]:
-        """Run with an aiohttp app: `app.cleanup_ctx.append(factory.cleanup_ctx)`."""
-        await self.start()
-        try:
-            yield
-        finally:
-            await self.shutdown()
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(
-        self, *, synced: bool, timeout: Duration | None = None
-    ) -> AsyncIterator[None]:
-        async with self:
-            if synced:
-                await self.wait_for_cache_sync(timeout)
-
-            yield
+            raise self._fleet.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
         async with entered_together(self._client):
-            self._loop = asyncio.get_running_loop()
-            try:
-                async with asyncio.TaskGroup() as group:
-                    self._group = group
-                    for informer in self._informers.values():
-                        self._start(group, informer)
+            await self._fleet.run(self.informers, ready)
 
-                    try:
-                        ready()
-                        await asyncio.Event().wait()  # until cancelled
-                    finally:
-                        self._group = None
-                        self._ended = True
-            finally:
-                self._abandon_all()
-
-    def _abandon_all(self) -> None:
-        """Nothing runs any more, and those that were never begun never will."""
-        for informer in self._informers.values():
-            informer.abandon()
-
-        self._news.ring()
-
-    def _check_loop(self) -> None:
-        if self._group is not None and self._loop is not running_loop():
-            raise WrongLoop("the factory runs in another event loop")
-
-    def _start(self, group: asyncio.TaskGroup, informer: SharedInformer) -> None:
-        group.create_task(self._run(informer), name=f"informer {informer.name}")
-
-    async def _run(self, informer: SharedInformer) -> None:
-        """Run one informer; one that dies of our bug ends alone."""
-        try:
-            await informer.run()
-        except Exception as exc:
-            logger.critical("informer %s died", informer.name, exc_info=exc)
-            if self._failure is None:
-                self._failure = exc
-                self._news.ring()
-
-
-async def wait_for_cache_sync(
-    *informers: SharedInformer,
-    timeout: Duration | None = None,
-    fail_fast: bool = True,
-) -> None:
-    """Wait until the first complete lists of all these informers are in their stores.
-
-    Args:
-        informers: Whom to wait for.
-        timeout: Seconds, or a timedelta, for all of them together; None waits as long
-            as it takes.
-        fail_fast: Give up when one was refused twice in a row, as
-            `SharedInformer.wait_synced` says.
-
-    Raises:
-        NotSynced: Not all of them are; the text and `results` say for each why.
-        InformerStopped: One has ended, synced or not.
-
-    Cancellation:
-        Safe.
-    """
-    try:
-        # At the same time: one that is just slow must not hide that another is refused.
-        await together(
-            *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
-        )
-    except NotSynced as exc:
-        raise _not_synced(informers) from exc.__cause__
-
-
-def _not_synced(informers: Sequence[SharedInformer]) -> NotSynced:
-    results: dict[str, str] = {}
-    for informer in informers:
-        if results.get(informer.name, "synced") == "synced":  # two may have one name
-            results[informer.name] = informer.why_not_synced()
-
-    missing = [f"{name}: {why}" for name, why in results.items() if why != "synced"]
-    return NotSynced(f"not synced: {'; '.join(missing)}", results=results)
-
-
-def _resource(api_version: str | Resource, plural: str) -> Resource:
-    if isinstance(api_version, Resource):
-        if plural:
-            raise OptionsError(f"give a Resource, or two names: not also {plural!r}")
-
-        return api_version
-
-    known = lookup(api_version, plural)
-    if known is None:
-        raise OptionsError(
-            f"{plural!r} of {api_version!r} is not a built-in resource; for a custom "
-            f"one give a Resource: Resource.of({api_version!r}, {plural!r}, Kind)"
-        )
-
-    return known
-
-
-def _describe(kind: Resource, namespace: str | None, labels: str, fields: str) -> str:
-    """`pods`, or `pods in shop where app=web`: short, and different where they are."""
-    plural = kind.plural if kind.version == "v1" else f"{kind.plural}.{kind.version}"
-    return (
-        plural
-        + (f".{kind.group}" if kind.group else "")
-        + (f" in {namespace}" if namespace else "")
-        + (f" where {labels}" if labels else "")
-        + (f" having {fields}" if fields else "")
-    )
-
-
-def _check_same(known: SharedInformer, options: ReflectorOptions) -> None:
-    if known.options != options:
-        raise OptionsError(
-            f"there is an informer {known.name!r} with {known.options}; asked again "
-            f"with {options}: give name= for a second one"
-        )
+    def _check_open(self) -> None:
+        self._fleet.check_loop()
+        if self._fleet.ended:
+            raise InformerStopped("the factory has been left already")

@@ -54,13 +54,16 @@ class Handlers:
             if isgeneratorfunction(call) or isasyncgenfunction(call):
                 raise OptionsError(f"{call!r} is a generator: calling it does nothing")
 
+    def functions(self) -> list[Callable[..., Outcome]]:
+        """Those that were given."""
+        given = (self.on_add, self.on_update, self.on_delete, self.on_event)
+        return [function for function in given if function is not None]
+
     def describe(self) -> str:
         """A name for the log, made of the functions' own names."""
-        calls = (self.on_add, self.on_update, self.on_delete, self.on_event)
         names = [
-            str(getattr(call, "__qualname__", type(call).__qualname__))
-            for call in calls
-            if call is not None
+            str(getattr(function, "__qualname__", type(function).__qualname__))
+            for function in self.functions()
         ]
         return "+".join(dict.fromkeys(names))
 

@@ -2,47 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import methodcaller
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from aioinformer.cache.index import NAMESPACE_INDEX
+from aioinformer.cache.index import NAMESPACE_INDEX, index_by_label
+from aioinformer.informer.typed_lister import TypedLister
 from aioinformer.model.selectors import LabelSelector
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from aioinformer.cache.store import Indexer
+    from aioinformer.cache.store import Contents, Indexer
+    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Lister"]
+
+T = TypeVar("T")
 
 
 class Lister:
     """Reads the objects of one informer, or of one namespace of it.
 
     Every read answers from one snapshot and returns at once: it is memory. The cache
-    follows the server at some distance; what is read may be a little old.
+    follows the server at some distance; what is read may be a little old. Reads may
+    come from any thread.
 
-    All reads raise `NotSynced` before the first complete list is there and
-    `InformerStopped` after the informer has ended, because a dead cache looks just like
-    a live one; `allow_unsynced=True` answers with what there is.
+    Of an informer of several namespaces, a read in one of them asks no more than that
+    this one is complete and fresh; reads in a namespace that it does not have raise
+    `OptionsError`.
+
+    All reads take these options, and raise these errors:
+
+    - `NotSynced` before the first complete list is there and `InformerStopped` after
+      the informer has ended, because a dead cache looks just like a live one.
+      `allow_unsynced=True` answers with what there is.
+    - `Stale` if the cache may be further behind the server than `max_staleness`
+      (seconds, or a timedelta): if `InformerStatus.age` is above it, or there is no
+      state at all; the text says how old it is. Without it, a read answers through any
+      outage with the last known state. It holds for `allow_unsynced=True`, too.
+
+    A read takes time for what it finds, and not for what there is, if an index leads to
+    it: by key, of a namespace, by an index, or by a label that has an index of
+    `index_by_label`. Any other selector looks at each object; in a namespace's lister,
+    of that namespace.
+
+    How much staleness to accept: while nothing happens in a collection, only bookmarks
+    show that nothing did, about one a minute from a real server, though none for some
+    resources; and then the end of the watch, after up to two times `watch_seconds` (10
+    minutes unless set). So choose at least 2 minutes where bookmarks come; elsewhere
+    more than two times `watch_seconds`, and lower those for less. A read that has to
+    see a certain write waits for its version instead: `SharedInformer.wait_for_version`.
 
     Args:
         indexer: The informer's cache.
-        check: Raises if the cache is not to be trusted.
+        check_live: Raises if what is cached of a namespace, or of all for None, is not
+            complete, or dead, or if there is nothing of it.
+        check_age: Raises if it is older than so much.
         namespace: Restricts it to one namespace.
     """
 
     def __init__(
         self,
         indexer: Indexer[KubeObject],
-        check: Callable[[], None],
+        check_live: Callable[[str | None], None],
+        check_age: Callable[[Duration, str | None], None],
         namespace: str | None = None,
     ) -> None:
         self._indexer = indexer
-        self._check = check
+        self._check_live = check_live
+        self._check_age = check_age
         self._namespace = namespace
 
     def __repr__(self) -> str:
@@ -51,21 +86,38 @@ class Lister:
 
     def namespace(self, namespace: str) -> Lister:
         """The same for one namespace."""
-        return Lister(self._indexer, self._check, namespace)
+        return Lister(self._indexer, self._check_live, self._check_age, namespace)
 
-    def get(self, key: str, *, allow_unsynced: bool = False) -> KubeObject | None:
+    def into(self, kind: type[T]) -> TypedLister[T]:
+        """The same, with objects of a type: decoded by each read, and yours to change.
+
+        Args:
+            kind: Whatever `KubeObject.into` takes: a `msgspec.Struct`, a dataclass, a
+                TypedDict, a Pydantic model, or a model of kubernetes_asyncio.
+        """
+        return TypedLister(self, kind)
+
+    def get(
+        self,
+        key: str,
+        *,
+        max_staleness: Duration | None = None,
+        allow_unsynced: bool = False,
+    ) -> KubeObject | None:
         """One object, or None if there is none.
 
         Args:
             key: `"namespace/name"`; the bare name in a namespace's lister, and for
                 cluster-scoped kinds.
-            allow_unsynced: Answer although the cache is not to be trusted.
+            max_staleness: As for every read: see `Lister`.
+            allow_unsynced: The same.
 
         Raises:
-            NotSynced: The first complete list is not here yet.
-            InformerStopped: The informer has ended.
+            NotSynced, InformerStopped, Stale: As every read: see `Lister`.
+            OptionsError: If `max_staleness` is negative or not finite.
         """
-        self._trust(allow_unsynced=allow_unsynced)
+        where = self._namespace or key.rpartition("/")[0] or None
+        self._trust(max_staleness, allow_unsynced=allow_unsynced, namespace=where)
         if self._namespace and "/" not in key:
             key = f"{self._namespace}/{key}"
 
@@ -80,6 +132,7 @@ class Lister:
         selector: str | LabelSelector = "",
         *,
         limit: int | None = None,
+        max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> builtins.list[KubeObject]:
         """The objects whose labels match, in no particular order, in a fresh list.
@@ -88,59 +141,71 @@ class Lister:
             selector: A label selector as kubectl takes it, such as
                 `"app=web,tier in (a,b)"`; empty for all.
             limit: At most so many; None for all.
-            allow_unsynced: Answer although the cache is not to be trusted.
+            max_staleness: As for every read: see `Lister`.
+            allow_unsynced: The same.
 
         Raises:
-            SelectorSyntaxError: The selector cannot be parsed.
-            NotSynced: The first complete list is not here yet.
-            InformerStopped: The informer has ended.
+            SelectorSyntaxError: If the selector cannot be parsed.
+            NotSynced, InformerStopped, Stale, OptionsError: As `get`.
         """
         if isinstance(selector, str):
             selector = LabelSelector.parse(selector)
 
-        self._trust(allow_unsynced=allow_unsynced)
-        found = self._all()
+        self._trust(max_staleness, allow_unsynced=allow_unsynced)
+        found = self._candidates(selector)
         if not selector.empty:
             found = selector.select(found)
 
         return found if limit is None else found[:limit]
 
     def by_index(
-        self, name: str, value: str, *, allow_unsynced: bool = False
+        self,
+        name: str,
+        value: str,
+        *,
+        max_staleness: Duration | None = None,
+        allow_unsynced: bool = False,
     ) -> builtins.list[KubeObject]:
         """The objects that have `value` in the index `name`, in a fresh list.
 
         Raises:
-            OptionsError: The informer has no such index.
-            NotSynced: The first complete list is not here yet.
-            InformerStopped: The informer has ended.
+            OptionsError: If the informer has no such index; and as `get`.
+            NotSynced, InformerStopped, Stale: As `get`.
         """
-        self._trust(allow_unsynced=allow_unsynced)
-        found = self._indexer.by_index(name, value)
-        if self._namespace is None:
-            return found
+        self._trust(max_staleness, allow_unsynced=allow_unsynced)
+        indexes = self._indexer.contents.indexes
+        index, namespace = indexes.get(name), self._namespace
+        if index is None or namespace is None:
+            return self._indexer.by_index(name, value)
 
-        return [obj for obj in found if obj.namespace == self._namespace]
+        found = index.buckets.get(value, _NOTHING)
+        here = indexes[NAMESPACE_INDEX].buckets.get(namespace, _NOTHING)
+        if len(found) <= len(here):
+            return [obj for obj in list(found.values()) if obj.namespace == namespace]
+
+        return [obj for key, obj in list(here.items()) if found.get(key) is obj]
 
     def json(
         self,
         selector: str | LabelSelector = "",
         *,
         limit: int | None = None,
+        max_staleness: Duration | None = None,
         allow_unsynced: bool = False,
     ) -> bytes:
         """The same as `list`, as a Kubernetes `List` in JSON.
 
         The stored bodies are joined, not decoded. The list's version is that of the
-        cache, so that a client can go on from it.
-
-        Raises:
-            SelectorSyntaxError: The selector cannot be parsed.
-            NotSynced: The first complete list is not here yet.
-            InformerStopped: The informer has ended.
+        cache, so that a client can go on from it. Options and errors are those of
+        `list`.
         """
         version = self._indexer.resource_version
-        objects = self.list(selector, limit=limit, allow_unsynced=allow_unsynced)
+        objects = self.list(
+            selector,
+            limit=limit,
+            max_staleness=max_staleness,
+            allow_unsynced=allow_unsynced,
+        )
         return b"".join(
             (
                 b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":',
@@ -151,12 +216,56 @@ class Lister:
             )
         )
 
-    def _all(self) -> builtins.list[KubeObject]:
-        if self._namespace is None:
-            return self._indexer.list()
+    def _candidates(self, selector: LabelSelector) -> builtins.list[KubeObject]:
+        """All that can be meant, of this namespace: from the smallest bucket."""
+        contents, namespace = self._indexer.contents, self._namespace
+        choices: builtins.list[_Buckets] = [[contents.objects]]
+        if namespace is not None:
+            here = contents.indexes[NAMESPACE_INDEX].buckets.get(namespace, _NOTHING)
+            choices = [[here]]
 
-        return self._indexer.by_index(NAMESPACE_INDEX, self._namespace)
+        choices += _labelled(contents, selector)
+        best = min(choices, key=lambda buckets: sum(map(len, buckets)))
 
-    def _trust(self, *, allow_unsynced: bool) -> None:
+        if len(best) == 1:
+            found = list(best[0].values())
+        else:
+            # One call, so that a thread that reads sees no change between two buckets.
+            found = list(dict(chain.from_iterable(map(_ITEMS, best))).values())
+
+        if namespace is None or best is choices[0]:
+            return found
+
+        return [obj for obj in found if obj.namespace == namespace]
+
+    def _trust(
+        self,
+        max_staleness: Duration | None,
+        *,
+        allow_unsynced: bool,
+        namespace: str | None = None,
+    ) -> None:
+        where = namespace or self._namespace
         if not allow_unsynced:
-            self._check()
+            self._check_live(where)
+
+        if max_staleness is not None:
+            self._check_age(max_staleness, where)
+
+
+_Buckets = Sequence[Mapping[str, "KubeObject"]]
+
+_NOTHING: Mapping[str, KubeObject] = MappingProxyType({})
+_ITEMS = methodcaller("items")
+
+
+def _labelled(
+    contents: Contents[KubeObject], selector: LabelSelector
+) -> Iterator[_Buckets]:
+    """For each label that is asked for and has an index, the buckets it may be in."""
+    for it in selector.requirements:
+        if it.operator in ("=", "in"):
+            function = index_by_label(it.key)
+            for index in list(contents.indexes.values()):
+                if index.function == function:
+                    yield [index.buckets.get(value, _NOTHING) for value in it.values]

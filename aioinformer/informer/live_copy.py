@@ -2,60 +2,68 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
-from aioinformer.errors import HistoryReset, NotSynced, OptionsError
+from aioinformer.errors import NotSynced, OptionsError, Stale
 from aioinformer.informer.lister import Lister
 from aioinformer.informer.liveness import Liveness
-from aioinformer.informer.machine import version_number
+from aioinformer.informer.partial import PartialPipeline, Whole
+from aioinformer.informer.parts import Part, sources_of, trouble_with
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.informer.processor import Processor
 from aioinformer.informer.reflector import Reflector, ReflectorOptions
 from aioinformer.informer.reporting import Reporter
-from aioinformer.informer.status import InformerStatus
+from aioinformer.informer.resync import resync_seconds
+from aioinformer.informer.status import combined
+from aioinformer.informer.transforming import Transforming
+from aioinformer.informer.waiting import Waiting
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.durations import seconds_of
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from aioinformer.cache.index import IndexFunction
+    from aioinformer.cache.queue import Queue
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.status import InformerStatus
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
 
 __all__ = ["LiveCopy"]
 
-REFUSALS_TO_FAIL_FAST = 2
-"""One refusal may be a role that is just being granted; two in a row are not."""
-
 
 class LiveCopy:
-    """The base of `SharedInformer`: its parts, its content, its state, its waiters.
+    """The base of `SharedInformer`: its parts, its content, how it is doing.
 
     Args: those of `SharedInformer`.
     """
 
     def __init__(
         self,
-        source: ListerWatcher,
+        source: ListerWatcher | Mapping[str, ListerWatcher],
         *,
         name: str = "informer",
         indexers: Mapping[str, IndexFunction[KubeObject]] | None = None,
+        transform: Transform | None = None,
         options: ReflectorOptions | None = None,
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
         rng: random.Random | None = None,
+        queue: Queue[KubeObject] | None = None,
+        resync_period: Duration | None = None,
     ) -> None:
         self.name = name
+        self._resync_seconds = resync_seconds(resync_period)
         self.options = options or ReflectorOptions()
         self._metrics = metrics
         self._reporter = Reporter(name, on_error, metrics)
@@ -66,21 +74,69 @@ class LiveCopy:
         )
         self._indexer.add_indexers(indexers or {})
         self._live = Liveness(name)
+        self._waiting = Waiting()
+        self._live.followers.append(self._waiting.wake_all)
+        self._transforming = Transforming(self._reporter)
+        self._transforming.function = transform
         self._processor = Processor()
-        self._pipeline = Pipeline(self._indexer, self._processor, self._live.tell)
-        self._reflector = Reflector(
+        sources = sources_of(source)
+        if queue is not None and len(sources) > 1:
+            raise OptionsError(
+                "several namespaces cannot share the queue that is given"
+            )
+
+        self._told_synced = False
+        self._whole = Whole()
+        self._parts: tuple[Part, ...] = tuple(
+            self._part(namespace, it, len(sources) == 1, queue, rng)
+            for namespace, it in sources.items()
+        )
+        self._named = None not in sources
+        self._lister = Lister(self._indexer, self._check_live, self._check_age)
+
+    def _part(
+        self,
+        namespace: str | None,
+        source: ListerWatcher,
+        alone: bool,
+        queue: Queue[KubeObject] | None,
+        rng: random.Random | None,
+    ) -> Part:
+        """Make what lists and watches one source, or one of several namespaces."""
+        name = self.name if alone or namespace is None else f"{self.name}/{namespace}"
+        if queue is None:
+            queue = DeltaFIFO(
+                key_func=attrgetter("key"), name=name, metrics=self._metrics
+            )
+
+        common = (
+            self._indexer,
+            self._processor,
+            self._applied,
+            self._transforming,
+            queue,
+            self._waiting,
+        )
+        pipeline = (
+            Pipeline(*common)
+            if alone or namespace is None
+            else PartialPipeline(namespace, self._whole, *common)
+        )
+        reflector = Reflector(
             source,
-            self._pipeline,
+            pipeline,
             name=name,
             options=self.options,
-            on_change=self._live.tell,
+            on_change=self._changed,
+            metrics=self._metrics,
             rng=rng,
         )
-        self._lister = Lister(self._indexer, self._check_live)
+        return Part(namespace, reflector, pipeline)
 
     def __repr__(self) -> str:
         return (
-            f"<SharedInformer {self.name} {self._phase} {len(self._indexer)} objects>"
+            f"<SharedInformer {self.name} {self.status.phase} "
+            f"{len(self._indexer)} objects>"
         )
 
     # ------------------------------------------------------------ what it holds
@@ -111,6 +167,29 @@ class LiveCopy:
         self._check_open()
         self._indexer.add_indexers(indexers)
 
+    @property
+    def transform(self) -> Transform | None:
+        """What each object passes before it is kept; None for nothing."""
+        return self._transforming.function
+
+    def set_transform(self, transform: Transform | None) -> None:
+        """Set what each object passes before it is kept, in the place of any before.
+
+        Args:
+            transform: As the argument of `SharedInformer`; None for nothing.
+
+        Raises:
+            OptionsError: If the informer has been run: what is kept then, and told, has
+                passed the one before. Or if it is no plain function.
+            InformerStopped: The informer has ended.
+            WrongLoop: Called from another event loop or thread.
+        """
+        self._check_open()
+        if self._live.loop is not None:
+            raise OptionsError(f"{self.name} runs: set its transform before")
+
+        self._transforming.function = transform
+
     # ------------------------------------------------------------ how it is doing
 
     @property
@@ -119,153 +198,125 @@ class LiveCopy:
 
         Never becomes False again: freshness is in `status`.
         """
-        return self._pipeline.synced
+        return all(part.synced for part in self._parts)
 
     @property
     def status(self) -> InformerStatus:
         """How it is doing now. May be read from any thread."""
-        reflector = self._reflector
-        loop, contact = self._live.loop, reflector.last_contact
-        return InformerStatus(
-            phase=self._phase,
-            synced=self.has_synced,
-            last_contact=contact,
-            last_event=reflector.last_event,
-            age=None if loop is None or contact is None else loop.time() - contact,
-            resource_version=self._indexer.resource_version,
-            restarts=reflector.restarts,
-            duplicates=reflector.duplicates + self._pipeline.duplicates,
-            history_resets=reflector.history_resets,
-            degraded=reflector.skipped,
-            not_served=reflector.not_served,
-            last_error=self._live.failure or reflector.last_error,
-            failures=reflector.failures,
+        phase, loop = self._life, self._live.loop
+        now = None if loop is None else loop.time()
+        parts = [part.status(phase, now) for part in self._parts]
+        if self._named:
+            names = [str(part.namespace) for part in self._parts]
+            version = self._indexer.resource_version
+            status = combined(dict(zip(names, parts, strict=True)), version)
+        else:
+            (status,) = parts
+
+        failures = self._transforming.failures
+        return replace(
+            status,
+            degraded=status.degraded + failures,
+            last_error=self._live.failure or status.last_error,
         )
-
-    async def wait_synced(
-        self, timeout: Duration | None = None, *, fail_fast: bool = True
-    ) -> None:
-        """Wait until the first complete list is in the store.
-
-        Says nothing about handlers; for these use `Registration.wait_synced`.
-
-        Args:
-            timeout: Seconds, or a timedelta; None waits as long as it takes.
-            fail_fast: Give up when two attempts in a row ended in a refusal that no
-                patience mends: 400, 401, 403, 404, 405 or 422. The informer itself
-                keeps trying.
-
-        Raises:
-            NotSynced: The time is over, or two attempts were refused; the text and
-                `results` say the phase and the last error.
-            InformerStopped: The informer has ended, synced or not.
-            WrongLoop: Called from another event loop or thread.
-
-        Cancellation:
-            Safe.
-        """
-        self._live.check_loop()
-        self._live.check_not_stopped()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_of(timeout)):
-                while not self.has_synced:
-                    refusals = self._reflector.refusals
-                    if fail_fast and refusals >= REFUSALS_TO_FAIL_FAST:
-                        break
-
-                    await self._live.wait_for_change()
-                    self._live.check_not_stopped()
-
-        if not self.has_synced:
-            raise self._not_synced()
-
-    async def wait_for_version(
-        self, resource_version: str, timeout: Duration | None = None
-    ) -> None:
-        """Wait until the store shows everything up to a version.
-
-        With the version that a write answered, a read behind it sees that write.
-
-        Args:
-            resource_version: As the server gave it; it must be a decimal number.
-            timeout: Seconds, or a timedelta; None waits as long as it takes.
-
-        Raises:
-            TimeoutError: The time is over; the text says how far the store is.
-            HistoryReset: The server's versions went backwards meanwhile, so that this
-                one may never come.
-            OptionsError: Not a decimal version, or those of the server are not: such
-                cannot be compared.
-            InformerStopped: The informer has ended.
-            WrongLoop: Called from another event loop or thread.
-
-        Cancellation:
-            Safe.
-        """
-        self._live.check_loop()
-        self._live.check_not_stopped()
-        wanted = _decimal(resource_version)
-        resets = self._reflector.history_resets
-        try:
-            async with asyncio.timeout(timeout_of(timeout)):
-                while _decimal(self._indexer.resource_version or "0") < wanted:
-                    if self._reflector.history_resets > resets:
-                        raise HistoryReset(f"version {wanted} may never come")
-
-                    await self._live.wait_for_change()
-                    self._live.check_not_stopped()
-        except TimeoutError:
-            raise TimeoutError(
-                f"{self.name} is at version {self._indexer.resource_version or 'none'}, "
-                f"not at {wanted}, after {timeout} s: {self._phase}"
-            ) from None
 
     def why_not_synced(self) -> str:
         """`"synced"`, or the phase and last error: what a person wants to know."""
-        if self.has_synced:
-            return "synced"
-
-        error = self._reflector.last_error
-        if error is None:
-            return f"{self._phase}, no error so far"
-
-        failures = self._reflector.failures
-        attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
-        return f"{self._phase}, {attempts} failed: {error}"
+        return "synced" if self.has_synced else self._trouble
 
     # ------------------------------------------------------------ inside
 
     @property
-    def _phase(self) -> str:
+    def _life(self) -> str:
+        """What it is at as a whole; empty while it lists and watches."""
         if self._live.stopped:
             return "stopped"
 
         if self._live.stopping:
             return "stopping"
 
-        return "idle" if self._live.loop is None else self._reflector.phase
+        return "idle" if self._live.loop is None else ""
 
-    def _not_synced(self) -> NotSynced:
-        reason = self.why_not_synced()
+    @property
+    def _trouble(self) -> str:
+        """The phase, and what went wrong: what a person wants to know."""
+        return trouble_with(self._parts, self._life)
+
+    def _of(self, namespace: str | None) -> Sequence[Part]:
+        """Those of the parts that bring what is in a namespace; all for None.
+
+        Raises:
+            OptionsError: If none of them does.
+        """
+        if namespace is None or not self._named:
+            return self._parts
+
+        for part in self._parts:
+            if part.namespace == namespace:
+                return (part,)
+
+        names = ", ".join(str(part.namespace) for part in self._parts)
+        raise OptionsError(
+            f"{self.name} has nothing of namespace {namespace!r}, only of {names}"
+        )
+
+    def _changed(self) -> None:
+        """A reflector is at something else."""
+        self._live.tell()
+        self._waiting.wake_versions()
+
+    def _applied(self) -> None:
+        """The store has changed."""
+        if not self._told_synced:
+            # Once it is synced, only its end and what the reflectors are at matter.
+            self._told_synced = self.has_synced
+            self._live.tell()
+
+        self._waiting.applied(self._version)
+
+    def _version(self, namespace: str | None) -> str:
+        """Up to which version everything is in the store, of a namespace or of all."""
+        if namespace is None:
+            return self._indexer.resource_version
+
+        (part,) = self._of(namespace)
+        return part.pipeline.version
+
+    def _not_synced(self, parts: Sequence[Part]) -> NotSynced:
+        reason = trouble_with(parts, self._life)
         error = NotSynced(
             f"{self.name} is not synced: {reason}", results={self.name: reason}
         )
-        error.__cause__ = self._reflector.last_error
+        causes = [it.reflector.last_error for it in parts if not it.synced]
+        error.__cause__ = next((it for it in causes if it is not None), None)
         return error
 
-    def _check_live(self) -> None:
+    def _check_live(self, namespace: str | None = None) -> None:
         self._live.check_not_stopped()
-        if not self.has_synced:
-            raise self._not_synced()
+        parts = self._of(namespace)
+        if not all(part.synced for part in parts):
+            raise self._not_synced(parts)
+
+    def _check_age(self, most: Duration, namespace: str | None = None) -> None:
+        limit = seconds_of(most)
+        if limit < 0:
+            raise OptionsError(f"max_staleness must not be negative, as {most}")
+
+        parts, loop = self._of(namespace), self._live.loop
+        for part in parts:
+            age = None if loop is None else part.age(loop.time())
+            if age is None:
+                raise Stale(
+                    f"{self.name} has no state of the server yet: "
+                    f"{trouble_with([part], self._life)}"
+                )
+
+            if age > limit:
+                raise Stale(
+                    f"{self.name} is {age:.1f} s old, and at most {limit:g} s are "
+                    f"accepted: {trouble_with([part], self._life)}"
+                )
 
     def _check_open(self) -> None:
         self._live.check_not_stopped()
         self._live.check_loop()
-
-
-def _decimal(version: str) -> int:
-    number = version_number(version)
-    if number < 0:
-        raise OptionsError(f"versions are not comparable here: {version!r}")
-
-    return number

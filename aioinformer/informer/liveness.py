@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from aioinformer._tasks import Bell
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Liveness", "running_loop"]
 
@@ -17,7 +21,10 @@ class Liveness:
         loop: The loop it lives in; None before it has begun.
         stopping: Nothing new comes any more; handlers may still be at work.
         stopped: It has ended, or will never begin.
+        over: And its handlers have, too.
         failure: What it died of, if it did.
+        followers: Called when any of these has changed; they must neither wait nor
+            raise.
     """
 
     def __init__(self, name: str) -> None:
@@ -25,7 +32,9 @@ class Liveness:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stopping = False
         self.stopped = False
+        self.over = False
         self.failure: BaseException | None = None
+        self.followers: list[Callable[[], None]] = []
         self._changed = Bell()
 
     def __repr__(self) -> str:
@@ -45,11 +54,23 @@ class Liveness:
         self.check_not_stopped()
         self.loop = asyncio.get_running_loop()
 
+    def wind_down(self) -> None:
+        """Nothing new comes from here on. Idempotent."""
+        self.stopping = True
+        self._tell_followers()
+
+    def die(self, failure: BaseException) -> None:
+        """It is dead, though its handlers may go on for a while."""
+        self.stopped = True
+        self.failure = self.failure or failure
+        self._tell_followers()
+
     def end(self, failure: BaseException | None = None) -> None:
         """It has ended, perhaps by a failure; whoever waits is told. Idempotent."""
         self.stopped = True
+        self.over = True
         self.failure = self.failure or failure
-        self.tell()
+        self._tell_followers()
 
     def tell(self) -> None:
         """Wake everybody who waits for a change."""
@@ -64,10 +85,21 @@ class Liveness:
         if self.stopped:
             raise InformerStopped(f"{self._name} has ended") from self.failure
 
+    def check_not_stopping(self) -> None:
+        """Raise `InformerStopped`, caused by the failure, if nothing new will come."""
+        self.check_not_stopped()
+        if self.stopping:
+            raise InformerStopped(f"{self._name} is ending")
+
     def check_loop(self) -> None:
         """Raise `WrongLoop` unless this is the loop it lives in, or it has none yet."""
         if self.loop is not None and self.loop is not running_loop():
             raise WrongLoop(f"{self._name} belongs to another event loop")
+
+    def _tell_followers(self) -> None:
+        self.tell()
+        for follower in list(self.followers):
+            follower()
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -3,57 +3,73 @@
 Pure and synchronous: it never waits, logs, or looks at a clock. The reflector asks what
 the phase says, gives the outcome to `advance`, and performs the actions it returns.
 
-Theory of operation. A phase holds just what is meaningful in it:
+Theory of operation. A phase holds just what is meaningful in it; v is the version it
+goes on from, r that of the answer, and the first row that fits is the one that counts:
 
 =================  ==========================  ====================  =================
 phase              input                       next phase            actions
 =================  ==========================  ====================  =================
 Listing(v)         page with a token           Listing(v, token)
-Listing(v, token)  page with the same token    Listing(v)            Discard, Report
-Listing(v)         last page, version r        Watching(r)           Commit(r)
-Listing(v)         last page, older than what  Listing("", anew)     Discard, Report
-                   is known
-Listing(v, token)  any failure                 Listing("" or v)      Discard, Report
-Listing(v)         410, version too large      Listing("")           Discard, Report
-Listing(v)         other failure               Listing(v)            Discard, Report
-Watching(v)        end of stream at r          Watching(r)
+  "                last page, or all initial   Listing("", anew)     Discard, Report
+                   events, of an r older than
+                   what is known
+  "                last page, or all initial   Watching(r)           Commit(r)
+                   events, of another r
+  "                not served for long, while  Listing("0")          Discard, Vacate,
+                   something was listed                              Report
+  "                broken history              Listing("", anew)     Discard, Report
+  "                410, version too large,     Listing("")           Discard, Report
+                   invalid request
+  "                other failure               Listing(v)            Discard, Report
 Watching(v)        broken history at r         Listing("", anew)     Report
-Watching(v)        other failure at r          what `recovery_for`   Report
-                                               says, from r
+  "                410, version too large,     Listing("")           Report
+                   invalid request
+  "                any end, r is no version    Listing("")           Report, if failed
+  "                404, 405, unreadable, or    Listing(r)            Report
+                   internal errors for long
+  "                other end at r              Watching(r)           Report, if failed
 =================  ==========================  ====================  =================
 
 `Listing("")` asks for the newest state, `Listing("0")` for any that the server has at
 hand, `Listing(v)` for one not older than v. Each remembers what is known, to notice that
 a server's history went backwards (restored from a backup); `anew` takes its list as it
-is, because then the same version may mean another state.
+is, because then the same version may mean another state. A list that fails behind its
+first page, but for a failure that passes, is asked for whole the next time, once: its
+pages may be the reason. They expire (410) before a slow reader is through, or lead in a
+circle. client-go asks for the whole list then, too.
+
+Whether lists are asked for as streams goes along from phase to phase. A stream that
+fails may decide how its list is asked for next; the rows above decide the rest:
+
+==================================================  ==================================
+a stream                                            lists from then on
+==================================================  ==================================
+no end of its initial events in sight, or 405, or   in pages, for good
+invalid with no version to blame (then v stays)
+410, version too large, invalid, broken history,    streams
+429 (no word about streams)
+third failure in a row, after it was accepted       in pages, for good
+third failure in a row, before                      this one in pages, then streams;
+                                                    streams at once if its first page
+                                                    fails as well
+other failure                                       streams
+==================================================  ==================================
+
+client-go answers any failure of a stream by a list, at once, and the next time asks for a
+stream again: a server without streams is asked in vain each time, and one that is
+restarting gets the larger request of the two.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
-from aioinformer.cache.deltas import Delta, DeltaType
-from aioinformer.errors import (
-    ApiError,
-    DecodeError,
-    Forbidden,
-    HistoryReset,
-    InternalError,
-    Invalid,
-    NotFound,
-    ResourceExpired,
-    Unauthorized,
-)
-from aioinformer.watch.events import EventType
-from aioinformer.watch.interface import ListOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aioinformer.model.objects import KubeObject
-    from aioinformer.watch.events import WatchEvent
+from aioinformer.errors import InternalError, Invalid, TooManyRequests
+from aioinformer.informer.recovery import Recovery, is_unsupported, recovery_for
+from aioinformer.informer.sifting import NO_VERSION, history_reset
+from aioinformer.model.versions import version_number
+from aioinformer.watch.interface import ListOptions, WatchOptions
 
 __all__ = [
     "Action",
@@ -64,22 +80,22 @@ __all__ = [
     "Listing",
     "PageListed",
     "Phase",
-    "Recovery",
     "Report",
-    "Sifted",
+    "StreamListed",
+    "Vacate",
     "WatchEnded",
     "Watching",
     "advance",
-    "is_refusal",
     "list_options",
-    "recovery_for",
-    "same_state",
-    "sift",
-    "version_number",
+    "stream_options",
 ]
 
 # client-go's page size. A server with a watch cache answers version "0" whole.
 PAGE_SIZE = 500
+
+STREAMS_TO_GIVE_UP = 3
+"""A server restarts, a proxy cuts: that many streams of initial events in a row which
+failed are no accident."""
 
 
 # ---------------------------------------------------------------- phases
@@ -98,19 +114,23 @@ class Listing:
     listed: str = ""
     """The version of the pages so far."""
 
-    known: str = ""
-    """The version up to which everything was known before."""
+    known: str | None = None
+    """The version up to which everything was known before; None before any list."""
 
     anew: bool = False
     """The server's history is another one: what was known means nothing any more."""
 
-    def again(self) -> Listing:
-        """The same list from its first page."""
-        return replace(self, token="", listed="")
+    streaming: bool = False
+    """Asked for as a stream: a watch that begins with the current objects."""
 
-    def newest(self) -> Listing:
-        """A list of the newest state instead."""
-        return replace(self.again(), version="")
+    broken: int = 0
+    """Streams in a row that failed without a word about streams."""
+
+    detour: bool = False
+    """In pages this once, as streams failed before they began."""
+
+    whole: bool = False
+    """Not in pages this once, as further pages could not be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +138,9 @@ class Watching:
     """A complete list is in the store; changes after `version` have to be asked for."""
 
     version: str
+
+    streaming: bool = False
+    """Lists are asked for as streams, should one be needed."""
 
 
 Phase: TypeAlias = Listing | Watching
@@ -135,10 +158,25 @@ class PageListed:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamListed:
+    """The initial events of a stream are complete and staged; it goes on as a watch."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class ListFailed:
-    """A list request was refused, or broke off."""
+    """A list, in pages or as a stream, was refused, or broke off."""
 
     error: Exception
+    established: bool = False
+    """It was a stream that the server had accepted."""
+
+    endless: bool = False
+    """It was a stream whose initial events did not come to their end in time."""
+
+    absent: bool = False
+    """For long, the server has not even named the resource among those it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +188,11 @@ class WatchEnded:
     established: bool = True
     """The server accepted it; False if the request itself failed."""
 
+    persistent: bool = False
+    """Internal errors of the server have been ending watches for too long."""
 
-Input: TypeAlias = PageListed | ListFailed | WatchEnded
+
+Input: TypeAlias = PageListed | StreamListed | ListFailed | WatchEnded
 
 
 # ---------------------------------------------------------------- actions
@@ -176,42 +217,15 @@ class Report:
     error: Exception
 
 
-Action: TypeAlias = Commit | Discard | Report
+@dataclass(frozen=True, slots=True)
+class Vacate:
+    """The server has the resource no more: every object is gone."""
+
+
+Action: TypeAlias = Commit | Discard | Report | Vacate
 
 
 # ---------------------------------------------------------------- decisions
-
-
-class Recovery(enum.Enum):
-    """How to go on after an error."""
-
-    RESUME = "watch again from the last version"
-    RELIST = "list again, not older than the last version"
-    RELIST_NEWEST = "list again, the newest state"
-    RELIST_ANEW = "list again, the newest state, and believe nothing known before"
-
-
-def recovery_for(error: Exception) -> Recovery:
-    """How to go on after a watch, or a list, failed; the one table of it.
-
-    There is no error after which an informer gives up: permissions, credentials and
-    kinds come back while it runs.
-    """
-    match error:
-        case HistoryReset():
-            return Recovery.RELIST_ANEW
-        case ResourceExpired():
-            return Recovery.RELIST_NEWEST
-        case ApiError() if isinstance(error, Invalid) or _too_large(error):
-            # A version that the server has not reached, or does not understand.
-            return Recovery.RELIST_NEWEST
-        case NotFound():
-            return Recovery.RELIST  # the kind may be gone: a list tells
-        case DecodeError():
-            # Watched again from there, the same bytes would come again, for ever.
-            return Recovery.RELIST
-        case _:
-            return Recovery.RESUME
 
 
 def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
@@ -221,17 +235,16 @@ def advance(phase: Phase, happened: Input) -> tuple[Phase, list[Action]]:
         InternalError: The input cannot happen in this phase; nothing is decided.
     """
     match phase, happened:
-        case Listing(), PageListed(version=version, token=token):
+        case Listing(streaming=False), PageListed(version=version, token=token):
             return _listed(phase, phase.listed or version, token)
-        case Listing(), ListFailed(error=error):
-            newest = recovery_for(error) is Recovery.RELIST_NEWEST
-            again = phase.newest() if newest else phase.again()
-            return again, [Discard(), Report(error)]
-        case Watching(), WatchEnded(version=version, error=None):
-            return Watching(version), []
-        case Watching(), WatchEnded(version=version, error=error):
-            assert error is not None
-            return _after(recovery_for(error), version), [Report(error)]
+        case Listing(streaming=True), StreamListed(version=version):
+            return _complete(phase, version)
+        case Listing(streaming=True), ListFailed():
+            return _list_failed(phase, happened)
+        case Listing(), ListFailed(established=False, endless=False):
+            return _list_failed(phase, happened)
+        case Watching(), WatchEnded():
+            return _watch_ended(phase, happened)
         case _:
             raise InternalError(f"{happened!r} cannot happen while {phase!r}")
 
@@ -248,177 +261,127 @@ def list_options(phase: Listing, page_size: int | None) -> ListOptions:
     if phase.token:
         return ListOptions(limit=page_size or PAGE_SIZE, continue_token=phase.token)
 
-    if phase.version in ("", "0"):
-        return ListOptions(resource_version=phase.version, limit=page_size or PAGE_SIZE)
-
+    anything = phase.version in NO_VERSION
+    limit = page_size or (PAGE_SIZE if anything else 0)
     return ListOptions(
         resource_version=phase.version,
-        resource_version_match="NotOlderThan",
-        limit=page_size or 0,
+        resource_version_match="" if anything else "NotOlderThan",
+        limit=0 if phase.whole else limit,
     )
 
 
-def is_refusal(error: Exception) -> bool:
-    """True for an answer that only a person can change.
+def stream_options(phase: Listing, seconds: int) -> WatchOptions:
+    """The request for a list as a stream.
 
-    The request is wrong (400, 422: a field that cannot be selected by), or we are not
-    known (401), not allowed (403), or ask for what is not served (404, 405).
+    Args:
+        phase: What is to be listed.
+        seconds: When the server is to end the stream, which goes on as a watch.
     """
-    return isinstance(error, Invalid | Unauthorized | Forbidden | NotFound) or (
-        isinstance(error, ApiError) and error.status == 405
+    # No version at hand there: the newest, which the stream waits for.
+    version = "" if phase.version == "0" else phase.version
+    return WatchOptions(
+        resource_version=version, send_initial_events=True, timeout_seconds=seconds
     )
 
 
 def _listed(phase: Listing, listed: str, token: str) -> tuple[Phase, list[Action]]:
-    """After a page: the next one, the watch, or the list again if it cannot be."""
-    if token and token == phase.token:
-        error: Exception = DecodeError("the next page of a list is the page itself")
-        return phase.again(), [Discard(), Report(error)]
-
+    """After a page: the next one, or the end of the list."""
     if token:
         return replace(phase, token=token, listed=listed), []
 
+    return _complete(phase, listed)
+
+
+def _complete(phase: Listing, listed: str) -> tuple[Phase, list[Action]]:
+    """After a complete list: the watch, or the list again if it cannot be believed."""
     number = version_number(listed)
-    if not phase.anew and 0 <= number < version_number(phase.known):
-        error = _reset(f"a list of version {listed}", phase.known)
-        return _after(Recovery.RELIST_ANEW, phase.known), [Discard(), Report(error)]
+    known = phase.known or ""
+    if not phase.anew and 0 <= number < version_number(known):
+        error = history_reset(f"a list of version {listed}", known)
+        return _again(phase, Recovery.RELIST_ANEW), [Discard(), Report(error)]
 
-    return Watching(listed), [Commit(listed)]
-
-
-def _reset(what: str, known: str | int) -> HistoryReset:
-    return HistoryReset(
-        f"{what} after version {known}: the server's history is not the one known so far"
-    )
+    return Watching(listed, phase.streaming or phase.detour), [Commit(listed)]
 
 
-def _after(recovery: Recovery, version: str) -> Phase:
+def _list_failed(phase: Listing, failed: ListFailed) -> tuple[Phase, list[Action]]:
+    report = Report(failed.error)
+    if failed.absent and phase.known is not None:
+        vacant = Listing(streaming=phase.streaming or phase.detour)
+        return vacant, [Discard(), Vacate(), report]
+
+    recovery = recovery_for(failed.error)
+    whole = bool(phase.token) and recovery is not Recovery.RESUME
+    if phase.streaming and _refuses_streams(phase, failed):
+        # The version is not to blame for it.
+        phase, recovery = replace(phase, streaming=False, broken=0), Recovery.RELIST
+    elif phase.streaming:
+        phase = _after_stream(phase, failed, recovery)
+    elif phase.detour and not phase.token:
+        phase = replace(phase, streaming=True, detour=False)
+
+    return _again(phase, recovery, whole=whole), [Discard(), report]
+
+
+def _again(phase: Listing, recovery: Recovery, *, whole: bool = False) -> Listing:
+    """The same list from its beginning, or that of a version that can be had."""
+    phase = replace(phase, token="", listed="", whole=whole)
+    match recovery:
+        case Recovery.RELIST_ANEW:
+            return replace(phase, version="", anew=True)
+        case Recovery.RELIST_NEWEST:
+            return replace(phase, version="")
+        case _:
+            return phase
+
+
+def _refuses_streams(phase: Listing, failed: ListFailed) -> bool:
+    """Whether a stream failed for being one, so that a list may succeed.
+
+    Servers without them say that the request is invalid, or take it for a common watch,
+    whose initial events nobody marks as complete.
+    """
+    unversioned = phase.version in NO_VERSION
+    invalid = isinstance(failed.error, Invalid) and unversioned
+    return failed.endless or invalid or is_unsupported(failed.error)
+
+
+def _after_stream(phase: Listing, failed: ListFailed, recovery: Recovery) -> Listing:
+    """How to ask for a list whose stream failed, perhaps for another reason."""
+    about_versions = recovery in (Recovery.RELIST_NEWEST, Recovery.RELIST_ANEW)
+    if about_versions or isinstance(failed.error, TooManyRequests):
+        return phase
+
+    if phase.broken + 1 < STREAMS_TO_GIVE_UP:
+        return replace(phase, broken=phase.broken + 1)
+
+    # One that never begins: a proxy may be waiting for its end, where a list gets
+    # through; or the server is down, and can do streams when it is back.
+    return replace(phase, streaming=False, broken=0, detour=not failed.established)
+
+
+def _watch_ended(phase: Watching, ended: WatchEnded) -> tuple[Phase, list[Action]]:
+    version, error = ended.version, ended.error
+    recovery = Recovery.RESUME
+    if error is not None:
+        recovery = recovery_for(error, persistent=ended.persistent)
+
+    if version in NO_VERSION and recovery is not Recovery.RELIST_ANEW:
+        # Watched from no version, what was deleted in between would stay.
+        recovery = Recovery.RELIST_NEWEST
+
+    next_phase = _after(recovery, version, phase.streaming)
+    return next_phase, [] if error is None else [Report(error)]
+
+
+def _after(recovery: Recovery, version: str, streaming: bool) -> Phase:
     match recovery:
         case Recovery.RESUME:
-            return Watching(version)
+            return Watching(version, streaming)
         case Recovery.RELIST:
-            return Listing(version, known=version)
+            return Listing(version, known=version, streaming=streaming)
         case Recovery.RELIST_NEWEST:
-            return Listing("", known=version)
+            return Listing("", known=version, streaming=streaming)
         case Recovery.RELIST_ANEW:
-            return Listing("", known=version, anew=True)
+            return Listing("", known=version, anew=True, streaming=streaming)
         case _:
             assert_never(recovery)
-
-
-def _too_large(error: ApiError) -> bool:
-    """Whether the version asked for is ahead of the server.
-
-    Current servers say so in a cause of the Status; those before 1.19 only in words.
-    """
-    causes = error.details.get("causes")
-    causes = causes if isinstance(causes, list) else ()
-    reasons = [cause.get("reason") for cause in causes if isinstance(cause, dict)]
-    return (
-        "ResourceVersionTooLarge" in reasons
-        or "Too large resource version" in error.message
-    )
-
-
-# ---------------------------------------------------------------- events of a watch
-
-
-@dataclass(slots=True)
-class Sifted:
-    """What a batch of events means."""
-
-    deltas: list[Delta[KubeObject]]
-    version: str
-    """The version up to which the watch has brought everything."""
-
-    duplicates: int = 0
-    error: Exception | None = None
-    """Why the watch is over, if the batch says so."""
-
-
-def sift(
-    events: list[WatchEvent],
-    version: str,
-    known: Callable[[str], KubeObject | None],
-) -> Sifted:
-    """Check the versions of a batch and turn its events into changes.
-
-    Inside one watch decimal versions only grow. An event that repeats uid and version
-    of the object we know is a duplicate, unless it is a deletion: some servers delete
-    under the last version of the object. Any other that is not above the last version
-    means that the server's history is not the one we know (a restored backup); so does
-    a bookmark below it. Versions that are not decimal are not compared with anything.
-
-    How the events were cut into batches makes no difference.
-
-    Args:
-        events: In the order they came.
-        version: The last version before them.
-        known: The newest state known of the object with a key; None if it is gone.
-
-    Raises:
-        DecodeError: If an ERROR event cannot be read.
-    """
-    result = Sifted([], version)
-    append = result.deltas.append
-    # What the events before say of their objects; `known` learns it after the batch.
-    told: dict[str, KubeObject | None] = {}
-    last = version_number(version)
-    for event in events:
-        obj = event.object
-        if event.type is EventType.ERROR:
-            result.error = event.error()
-            break
-
-        key = obj.key
-        number = version_number(obj.resource_version)
-        if 0 <= number <= last:
-            if event.type is EventType.BOOKMARK and number == last:
-                continue
-
-            before = told[key] if key in told else known(key)
-            if before is None or not same_state(before, obj):
-                result.error = _reset(f"{event.type} of version {number}", last)
-                break
-
-            if event.type is not EventType.DELETED:
-                result.duplicates += 1
-                continue
-        elif obj.resource_version:
-            last = number
-            result.version = obj.resource_version
-
-        if event.type is not EventType.BOOKMARK:
-            append(Delta(_DELTAS[event.type], obj))
-            told[key] = None if event.type is EventType.DELETED else obj
-
-    return result
-
-
-# Versions are unsigned 64-bit numbers, which have 20 digits at most. What is longer is
-# no number: `int()` refuses to read more than some thousand digits.
-LONGEST_VERSION = 20
-
-
-def version_number(version: str) -> int:
-    """A decimal version as a number; -1 for any other, which cannot be compared."""
-    if len(version) <= LONGEST_VERSION and version.isdecimal():
-        return int(version)
-
-    return -1
-
-
-_DELTAS = {
-    EventType.ADDED: DeltaType.ADDED,
-    EventType.MODIFIED: DeltaType.UPDATED,
-    EventType.DELETED: DeltaType.DELETED,
-}
-
-
-def same_state(one: KubeObject, other: KubeObject) -> bool:
-    """True for the same version of the same object; an empty version is no version."""
-    return (
-        one.resource_version == other.resource_version
-        and one.uid == other.uid
-        and bool(one.resource_version)
-    )

@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["Added", "Deleted", "Notification", "Updated"]
+__all__ = ["Added", "Deleted", "Notification", "Updated", "object_of"]
 
 
 class Added(msgspec.Struct, gc=False, frozen=True):
@@ -52,3 +52,8 @@ class Deleted(msgspec.Struct, gc=False, frozen=True):
 
 
 Notification: TypeAlias = Added | Updated | Deleted
+
+
+def object_of(event: Notification) -> KubeObject:
+    """The object that it is about, in its newest state."""
+    return event.new if isinstance(event, Updated) else event.obj

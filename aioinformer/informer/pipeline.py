@@ -8,22 +8,24 @@ that is added between two steps has seen exactly what the store held then.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget, release
-from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
-from aioinformer.informer.machine import same_state
+from aioinformer.informer.inbox import Snapshot
+from aioinformer.informer.intake import Intake
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
-from aioinformer.informer.processor import Snapshot
+from aioinformer.informer.sifting import same_state
+from aioinformer.informer.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import NoReturn
 
+    from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Contents, Indexer
     from aioinformer.informer.processor import Processor
+    from aioinformer.informer.transforming import Transforming
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Pipeline"]
@@ -36,7 +38,7 @@ _CHANGES_BETWEEN_CHECKS = 8
 _BATCH = 512
 
 
-class Pipeline:
+class Pipeline(Intake):
     """Takes what a reflector learns, keeps the store, tells the processor.
 
     It is the reflector's store, and owns no task: `run()` is its whole life.
@@ -45,6 +47,9 @@ class Pipeline:
         indexer: The informer's store; nobody else may write to it.
         processor: Who is told.
         on_applied: Called after each step that changed the store; must not wait.
+        transforming: The user's transform, which may be set later, before `run()`.
+        queue: What is between the reflector and the store; a `DeltaFIFO` if left out.
+        waiting: Who waits for what the store shows; told in the step that changes it.
     """
 
     def __init__(
@@ -52,121 +57,21 @@ class Pipeline:
         indexer: Indexer[KubeObject],
         processor: Processor,
         on_applied: Callable[[], None] = lambda: None,
+        transforming: Transforming | None = None,
+        queue: Queue[KubeObject] | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
-        self._indexer = indexer
+        super().__init__(indexer, transforming, queue)
         self._processor = processor
         self._on_applied = on_applied
-        self._fifo: DeltaFIFO[KubeObject] = DeltaFIFO(key_func=attrgetter("key"))
-        self._staged: Contents[KubeObject] | None = None
-        # The newest complete list that waits in the queue.
-        self._committed: Contents[KubeObject] | None = None
+        self._waiting = Waiting() if waiting is None else waiting
         self.synced = False
         """The first complete list is in the store and in the listeners' queues."""
-        self.duplicates = 0
-        """Changes that repeated what the store holds, and were told to nobody."""
 
     @property
-    def waiting(self) -> int:
-        """Entries that wait to be applied."""
-        return len(self._fifo)
-
-    # ------------------------------------------------------------ the reflector's side
-
-    def known(self, key: str) -> KubeObject | None:
-        """The newest state that this was given for `key`, applied or still queued.
-
-        None if there is none, or if it was deleted.
-        """
-        waiting = self._fifo.newest(key)
-        if waiting is not None:
-            return None if waiting.type is DeltaType.DELETED else waiting.object
-
-        contents = self._committed or self._indexer.contents
-        return contents.objects.get(key)
-
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
-        """Take some objects of the list under way.
-
-        What is in the store already, with the same uid and version, is kept: then the
-        new bytes are let go at once, and a relist needs no second copy of everything.
-
-        Args:
-            objects: As the server gave them.
-            anew: The same version may be another state: keep only what is equal.
-
-        Cancellation:
-            Leaves the list incomplete: `discard()` it.
-        """
-        staged = self._begin_staging()
-        current = self._indexer.contents
-        budget = LoopBudget.current()
-        await budget.start()
-        for obj in objects:
-            key = obj.key
-            old = current.objects.get(key)
-            if old is not None and same_state(old, obj) and (not anew or old == obj):
-                staged.keep(key, old, current)
-            else:
-                staged.put(key, obj)
-
-            if budget.over():
-                await budget.start()
-
-        budget.end()
-
-    async def stage_unreadable(self, keys: list[str]) -> None:
-        """Of the list under way, objects that are there but cannot be read.
-
-        What the store holds of them stays, rather than seeming deleted.
-
-        Cancellation:
-            Leaves the list incomplete: `discard()` it.
-        """
-        staged = self._begin_staging()
-        current = self._indexer.contents
-        for key in keys:
-            old = current.objects.get(key)
-            if old is not None:
-                staged.keep(key, old, current)
-
-    async def discard(self) -> None:
-        """The list under way failed: forget what was staged.
-
-        Cancellation:
-            Safe: it is forgotten.
-        """
-        staged, self._staged = self._staged, None
-        if staged is not None:
-            await release(list(staged.objects.values()))
-
-    def _begin_staging(self) -> Contents[KubeObject]:
-        if self._staged is None:
-            self._staged = self._indexer.replacement()
-
-        return self._staged
-
-    async def commit(self, resource_version: str) -> None:
-        """The list is complete: what was staged is everything there is.
-
-        Cancellation:
-            Safe: it is queued, or it is not.
-        """
-        staged = self._begin_staging()
-        self._staged = None
-        self._committed = staged
-        await self._fifo.feed_replacement(staged, resource_version)
-
-    async def feed(
-        self, deltas: list[Delta[KubeObject]], resource_version: str
-    ) -> None:
-        """Take changes, and the version up to which they bring everything.
-
-        Cancellation:
-            Safe: all of them are queued, or none.
-        """
-        await self._fifo.feed(deltas, resource_version)
-
-    # ------------------------------------------------------------ the store's side
+    def version(self) -> str:
+        """The version up to which everything it was given is applied."""
+        return self._indexer.resource_version
 
     async def run(self) -> NoReturn:
         """Apply what is queued, for ever.
@@ -177,11 +82,15 @@ class Pipeline:
         budget = LoopBudget.current()
         while True:
             await self._fifo.wait_filled()
-            await budget.start()
-            replacement = self._apply_changes(budget)
-            budget.end()
-            if replacement is not None:
-                await self._apply_replacement(replacement)
+            await self._apply_waiting(budget)
+
+    async def _apply_waiting(self, budget: LoopBudget) -> None:
+        """Apply a part of what is queued: some changes, or up to one complete list."""
+        await budget.start()
+        replacement = self._apply_changes(budget)
+        budget.end()
+        if replacement is not None:
+            await self._apply_replacement(replacement)
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.
@@ -195,9 +104,12 @@ class Pipeline:
         until_check = _CHANGES_BETWEEN_CHECKS
         while len(fifo):
             entry = fifo.take()
-            if isinstance(entry, Replacement):
-                replacement = entry
-                break
+            if not isinstance(entry, Delta):
+                if isinstance(entry, Replacement):
+                    replacement = entry
+                    break
+
+                continue  # a resync: each handler has its own, by its own timer
 
             if entry.older is None:
                 self._apply(entry, contents, notifications)
@@ -215,9 +127,10 @@ class Pipeline:
 
         if notifications:
             self._processor.publish(notifications)
+            self._waiting.changed(notifications)
 
         if replacement is None and (version := fifo.applied()) is not None:
-            self._indexer.applied(version)
+            self._indexer.applied(self._reached(version))
 
         self._on_applied()
         return replacement
@@ -262,57 +175,81 @@ class Pipeline:
         so that whoever leaves the informer once the store shows a list has its handlers
         told of all of it.
         """
-        old, new = self._indexer.contents, replacement.contents
+        new = replacement.contents
+        now = await self._completed(new)
+        before = self._mine(self._indexer.contents)
         first = not self.synced
         changes: list[Notification] = []
-        if old.objects and self._processor.listeners:
-            changes = await _difference(old, new, initial=first)
+        if before and self._processor.listeners:
+            changes = await _difference(before, now, initial=first)
 
         # Perhaps a newer one: that of a bookmark which came behind the list.
         version = self._fifo.applied() or replacement.resource_version
-        self._indexer.swap(new, version)
+        self._indexer.swap(new, self._reached(version))
         if self._committed is new:
             self._committed = None
 
-        if not old.objects:
-            content = Snapshot(list(new.objects.values()), initial=first)
-            self._processor.publish(content)
+        if not before:
+            self._processor.publish(Snapshot(list(now.values()), initial=first))
 
         # In batches that go as they are delivered.
         for start in range(0, len(changes), _BATCH):
             self._processor.publish(changes[start : start + _BATCH])
 
+        self._waiting.replaced(before, now)
         if first:
             self.synced = True
-            self._processor.mark_synced()
+            self._mark_synced()
 
         self._on_applied()
 
         # The old maps themselves stay whole, as a reader in another thread may be just
         # about to look into them.
-        replaced = list(old.objects.values())
-        del old
+        replaced = list(before.values())
+        del before
         await release(changes)
         await release(replaced)
 
+    # ------------------------------------------------------------ a part of a store
+
+    # Here a pipeline fills all of its store. What follows differs where each of several
+    # pipelines fills a part.
+
+    def _mine(self, contents: Contents[KubeObject]) -> Mapping[str, KubeObject]:
+        """The objects that a list of ours takes the place of."""
+        return contents.objects
+
+    async def _completed(self, new: Contents[KubeObject]) -> Mapping[str, KubeObject]:
+        """Make of a list what the store is to hold; returns the objects of the list."""
+        await self._indexer.complete(new)
+        return new.objects
+
+    def _reached(self, version: str) -> str:
+        """All of ours is applied up to a version; returns the version of the store."""
+        return version
+
+    def _mark_synced(self) -> None:
+        """Our first list is in the store and in the listeners' queues."""
+        self._processor.mark_synced()
+
 
 async def _difference(
-    old: Contents[KubeObject], new: Contents[KubeObject], *, initial: bool
+    old: Mapping[str, KubeObject], new: Mapping[str, KubeObject], *, initial: bool
 ) -> list[Notification]:
     """What changed between two complete states: deletions first, then in list order."""
     changes: list[Notification] = []
     budget = LoopBudget.current()
     await budget.start()
-    for key, before in old.objects.items():
-        now = new.objects.get(key)
+    for key, before in old.items():
+        now = new.get(key)
         if now is None or now.uid != before.uid:
             changes.append(Deleted(before, True))
 
         if budget.over():
             await budget.start()
 
-    for key, now in new.objects.items():
-        was = old.objects.get(key)
+    for key, now in new.items():
+        was = old.get(key)
         if was is None or was.uid != now.uid:
             changes.append(Added(now, initial))
         elif was is not now and not (same_state(was, now) and was == now):

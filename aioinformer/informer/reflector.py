@@ -1,7 +1,11 @@
 """`Reflector`: keeps a store in step with one list-watch, for as long as it runs.
 
-It asks what the machine says, feeds the answers to the store, and waits between
-attempts. All decisions are in `machine`; all state of the objects is in the store.
+It asks what the machine says, has the answers read, and waits between attempts. All
+decisions are in `machine`; all state of the objects is in the store.
+
+The way of a failure: `ListReader` or `WatchReader` says how its answer ended, `advance`
+decides what is next (by the table in `recovery`), `Account` counts it, logs it and tells
+the user, `Backoff` says how long to wait.
 """
 
 from __future__ import annotations
@@ -10,20 +14,13 @@ import asyncio
 import logging
 import math
 import random
-from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, assert_never
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, NoReturn, TypeGuard, assert_never
 
 from aioinformer.backoff import Backoff
-from aioinformer.errors import (
-    ApiError,
-    DecodeError,
-    HistoryReset,
-    NotFound,
-    OptionsError,
-    ResourceExpired,
-    TransportError,
-)
+from aioinformer.errors import ApiError, DecodeError, OptionsError, TransportError
+from aioinformer.informer.account import Account
+from aioinformer.informer.list_reader import ListReader
 from aioinformer.informer.machine import (
     Action,
     Commit,
@@ -34,100 +31,68 @@ from aioinformer.informer.machine import (
     PageListed,
     Phase,
     Report,
+    Vacate,
     WatchEnded,
     Watching,
     advance,
-    is_refusal,
-    list_options,
-    sift,
-    version_number,
+    stream_options,
 )
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.watch.interface import ListOptions, WatchOptions
+from aioinformer.informer.reflector_options import ReflectorOptions
+from aioinformer.informer.reflector_store import ReflectorStore
+from aioinformer.informer.watch_reader import WatchReader
+from aioinformer.metrics import NULL_SINK
+from aioinformer.model.durations import seconds_of
+from aioinformer.watch.interface import WatchOptions
+from aioinformer.watch.pages import PagesAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer.cache.deltas import Delta
-    from aioinformer.model.objects import KubeObject
-    from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher, ListPage, Watch
+    from aioinformer.metrics import MetricsSink
+    from aioinformer.watch.interface import ListerWatcher
+    from aioinformer.watch.watch import Watch
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 
 logger = logging.getLogger(__name__)
 
-WATCH_SECONDS = 300.0
-
-SILENCE_SECONDS = 60.0
-"""Servers send a bookmark about every minute: a new watch that says nothing for so long
-may be one from a version that the server has not reached."""
-
-
-class ReflectorStore(Protocol):
-    """Where a reflector puts what it learns. A relist is bracketed: stage, commit."""
-
-    def known(self, key: str) -> KubeObject | None:
-        """The newest state that this store was given for `key`; None if it is gone."""
-
-    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
-        """Take some objects of the list under way.
-
-        Args:
-            objects: As the server gave them.
-            anew: Versions known before mean nothing: the same one may be another state.
-        """
-
-    async def stage_unreadable(self, keys: list[str]) -> None:
-        """Of the list under way, objects that are there but cannot be read."""
-
-    async def discard(self) -> None:
-        """The list under way failed: forget what was staged."""
-
-    async def commit(self, resource_version: str) -> None:
-        """The list is complete: what was staged is everything there is."""
-
-    async def feed(
-        self, deltas: list[Delta[KubeObject]], resource_version: str
-    ) -> None:
-        """Take changes, and the version up to which they bring everything."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectorOptions:
-    """How one reflector lists and watches."""
-
-    page_size: int | None = None
-    """Objects in a page; None for 500 where pages make sense. A server with a watch
-    cache answers the first list whole, whatever this says."""
-
-    watch_seconds: Duration = WATCH_SECONDS
-    """How long the server should keep one watch open: drawn from [w, 2w) for each,
-    so that many informers do not come back together. At least 1 s; whole seconds."""
-
-    def __post_init__(self) -> None:
-        if self.page_size is not None and self.page_size < 1:
-            raise OptionsError(f"page_size must be at least 1, not {self.page_size}")
-
-        if seconds_of(self.watch_seconds) < 1:
-            raise OptionsError(
-                f"watch_seconds must be at least 1, not {self.watch_seconds}"
-            )
-
 
 class Reflector:
     """Lists, watches, and lists again where needed, until it is cancelled.
 
-    Every end of a list or watch (clean, refused, cut off, silent) is followed by
-    another attempt; attempts start at least 0.8 to 60 s apart while they fail. It owns
-    no task: `run()` is its whole life.
+    Only two things end it: its cancellation, and a bug (ours, or of a source, store or
+    `on_change` that raises what it should not). No answer of a server does, and none of
+    a network: permissions, credentials, kinds and servers come back while it runs.
+
+    * Every end of a list or watch (clean, refused, cut off, garbled, silent) is followed
+      by another attempt: a watch from the last version, or a list where that cannot do.
+    * An attempt is a list, in pages or as a stream, or a watch; a complete stream goes
+      on as one. Attempts start at least 0.8 to 60 s apart while they fail or end too
+      soon, and not before a `Retry-After` is over. A list is followed by its watch at
+      once; a stream that the server turns out not to do, once, by the list in pages.
+    * A watch that has fallen silent is ended: after 2.5 times the longest pause between
+      bookmarks, at least 90 s, once their rhythm is known. A new one that says nothing
+      for 60 s is checked: its server may have gone back to an older state.
+    * Where the resource is not served any more, the store keeps what it has; when the
+      server has not named it for a minute, the store is vacated, the phase is
+      `"absent"`, and the attempts go on.
+
+    It owns no task: `run()` is its whole life, and its only one. Besides the watch or
+    list under way it holds one connection at most, of the next page. All of it belongs
+    to one event loop.
+
+    client-go's reflector is the model. It also resyncs its store; here that is done for
+    each handler, by its informer. Its check of streamed lists against common ones, meant
+    for its own tests, has no counterpart.
 
     Args:
-        source: What to list and watch.
+        source: What to list and watch. One that is a `ServedCheck` as well is asked
+            whether the resource exists; without it none is ever absent.
         store: Where the objects go.
-        name: Names it in the log.
+        name: Names it in the log and in metrics.
         options: How to list and watch.
         on_change: Called after each change of its state; must not wait.
+        metrics: Where measurements go; their names are told by `Measures`.
         rng: Where jitter comes from.
     """
 
@@ -139,223 +104,291 @@ class Reflector:
         name: str = "reflector",
         options: ReflectorOptions | None = None,
         on_change: Callable[[], None] = lambda: None,
+        metrics: MetricsSink = NULL_SINK,
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
         self._source = source
         self._store = store
-        self._options = options or ReflectorOptions()
+        self._options = options = options or ReflectorOptions()
         self._on_change = on_change
         self._rng = rng or random.Random()
         self._backoff = Backoff(self._rng)
-        self._phase: Phase = Listing()
+        self._account = account = Account(name, metrics)
+        self._lists = ListReader(source, store, account, options.page_size)
+        patience = seconds_of(options.internal_error_seconds)
+        self._watches = WatchReader(source, store, account, patience)
+        self._phase: Phase = Listing(streaming=options.streaming_list)
         self._pausing = False
-        # The version up to which the current watch has been fed to the store.
-        self._taken = ""
-        # Watches in a row that were accepted, and then failed within their gap.
-        self._short_watches = 0
-
-        self.last_contact: float | None = None
-        """When the server last kept us up to date, on the loop's clock."""
-        self.last_event: float | None = None
-        """When the last change came, on the loop's clock."""
-        self.last_error: Exception | None = None
-        """The last failure, until the next success."""
-        self.restarts = 0
-        """Attempts that were begun after an error."""
-        self.failures = 0
-        """Attempts that failed in a row."""
-        self.refusals = 0
-        """Attempts that ended in a refusal (see `is_refusal`), in a row."""
-        self.duplicates = 0
-        """Events that repeated what was known."""
-        self.history_resets = 0
-        """How often the server's versions went backwards."""
-        self.skipped = 0
-        """Objects and events that could not be read."""
-        self.not_served = False
-        """The server says that it has no such resource, and nothing else since."""
+        self._begun = False
 
     def __repr__(self) -> str:
         return f"<Reflector {self.name} phase={self._phase!r} failures={self.failures}>"
-
-    @property
-    def phase(self) -> str:
-        """`"listing"`, `"watching"` or `"backing off"`."""
-        if self._pausing:
-            return "backing off"
-
-        return "listing" if isinstance(self._phase, Listing) else "watching"
 
     async def run(self) -> NoReturn:
         """Keep the store in step, for ever.
 
         Raises:
+            OptionsError: It was called before: what a list was at is not known then.
             InternalError: A bug of ours; errors of the server never end it.
 
         Cancellation:
-            The way to stop it. Its connection is closed before this returns.
+            The way to stop it. Its connections are closed before this returns.
         """
-        while True:
-            outcome = await self._attempt(self._phase)
-            self._phase, actions = advance(self._phase, outcome)
-            for action in actions:
-                await self._perform(action, outcome)
+        if self._begun:
+            raise OptionsError(f"{self.name} runs once")
 
-            self._on_change()
-            if not isinstance(outcome, PageListed) or actions[:1] == [Discard()]:
-                await self._pause(outcome)  # else what follows is the same attempt
+        self._begun = True
+        while True:
+            self._backoff.begin(_now())
+            outcome = await self._attempt()
+            listed = isinstance(outcome, PageListed)
+            if not (listed and isinstance(self._phase, Watching)):
+                await self._pause(outcome)
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Have a function told of every failure from here on.
+
+        It is called with what a list or watch failed with: refusals, broken and garbled
+        answers, ERROR events, silence, a history that went backwards. Each is counted
+        and logged anyway, and followed by another attempt whatever the function does.
+        A watch that the server ends in time is no failure.
+
+        client-go's handler is told of failed lists and refused watches alone, not of
+        what ends a watch that had begun.
+
+        Args:
+            handler: A plain function that does not wait. What it raises is logged and
+                dropped. None for nobody.
+
+        Raises:
+            OptionsError: If it is a coroutine function, or no function at all.
+        """
+        self._account.set_handler(handler)
+
+    # ------------------------------------------------------------ how it is doing
+
+    @property
+    def phase(self) -> str:
+        """`"listing"`, `"watching"`, `"backing off"` or `"absent"`.
+
+        `"absent"`: for a minute at least, the server has not named the resource among
+        those it serves; whatever is done about it meanwhile.
+        """
+        if self._lists.absent:
+            return "absent"
+
+        if self._pausing:
+            return "backing off"
+
+        return "listing" if isinstance(self._phase, Listing) else "watching"
+
+    @property
+    def last_contact(self) -> float | None:
+        """When the server last kept us up to date, on the loop's clock."""
+        return self._account.last_contact
+
+    @property
+    def last_event(self) -> float | None:
+        """When the last change came, on the loop's clock."""
+        return self._account.last_event
+
+    @property
+    def in_step(self) -> float | None:
+        """When the store was last known to follow the server, on the loop's clock.
+
+        A list was complete, an event or bookmark came, a watch ended in time. The parts
+        of a list, and a watch that is just accepted, are contact, but prove nothing.
+        """
+        return self._account.in_step
+
+    @property
+    def last_error(self) -> Exception | None:
+        """The last failure, until the next success."""
+        return self._account.last_error
+
+    @property
+    def restarts(self) -> int:
+        """Attempts that were begun after an error."""
+        return self._account.restarts
+
+    @property
+    def failures(self) -> int:
+        """Attempts that failed in a row."""
+        return self._account.failures
+
+    @property
+    def refusals(self) -> int:
+        """Attempts that ended in a refusal, which only a person can change, in a row."""
+        return self._account.refusals
+
+    @property
+    def duplicates(self) -> int:
+        """Events that repeated what was known."""
+        return self._account.duplicates
+
+    @property
+    def history_resets(self) -> int:
+        """How often the server's versions went backwards."""
+        return self._account.history_resets
+
+    @property
+    def skipped(self) -> int:
+        """Objects and events that could not be read."""
+        return self._account.skipped
+
+    @property
+    def not_served(self) -> bool:
+        """To the last attempt the server said that it has no such resource (404)."""
+        return self._account.not_served
+
+    @property
+    def streamless(self) -> bool:
+        """Lists were asked for as streams, until the server turned out not to do them."""
+        return self._account.streamless
 
     # ------------------------------------------------------------ attempts
 
-    async def _attempt(self, phase: Phase) -> Input:
-        if not (isinstance(phase, Listing) and phase.token):
-            self._backoff.begin(self._now())
+    async def _attempt(self) -> Input:
+        """Make one attempt, with all its steps; returns how it ended."""
+        match self._phase:
+            case Listing(streaming=True) as phase:
+                outcome = await self._list_as_stream(phase)
+                pages = self._pages_instead(outcome)
+                if pages is None:
+                    return outcome
 
-        match phase:
-            case Listing():
-                return await self._list(phase)
+                # If it fails as well, the next attempt has to wait for this one's gap.
+                self._backoff.begin(_now())
+                return await self._list_in_pages(pages)
+            case Listing() as phase:
+                return await self._list_in_pages(phase)
             case Watching(version=version):
-                return await self._watch(version)
+                outcome = await self._watch(version)
+                await self._step(outcome)
+                return outcome
             case _:
-                assert_never(phase)
+                assert_never(self._phase)
 
-    async def _list(self, phase: Listing) -> Input:
-        options = list_options(phase, self._options.page_size)
-        try:
-            async with self._source.list(options) as page:
-                async with aclosing(aiter(page)) as pieces:
-                    async for objects in pieces:
-                        self.last_contact = self._now()
-                        await self._store.stage(objects, anew=phase.anew)
+    async def _list_in_pages(self, phase: Listing) -> Input:
+        self._lists.begin()
+        async with PagesAhead(self._source) as pages:
+            while True:
+                outcome = await self._lists.read_page(pages, phase)
+                after = await self._step(outcome)
+                if not (isinstance(after, Listing) and after.token):
+                    return outcome
 
-                self.last_contact = self._now()
-                await self._note_unreadable(page)
-                return PageListed(page.resource_version, page.continue_token)
-        except (ApiError, TransportError, DecodeError) as exc:
-            return ListFailed(exc)
+                phase = after
 
-    async def _note_unreadable(self, page: ListPage) -> None:
-        if not page.skipped:
-            return
+    async def _list_as_stream(self, phase: Listing) -> Input:
+        """List by a watch that begins with the current objects, and follow it."""
+        self._lists.begin()
+        outcome: Input
+        async with AsyncExitStack() as stack:
+            try:
+                watch = await self._open(stack, stream_options(phase, self._seconds()))
+            except (ApiError, TransportError, DecodeError) as exc:
+                outcome = await self._lists.failed(exc)
+                await self._step(outcome)
+                return outcome
 
-        self.skipped += page.skipped
-        await self._store.stage_unreadable(page.unreadable)
-        logger.warning(
-            "%s: %d objects of a list cannot be read; what is known of them stays: %s",
-            self.name,
-            page.skipped,
-            ", ".join(page.unreadable[:5]) or "not even their names",
-        )
+            outcome, rest = await self._lists.read_stream(watch, phase)
+            after = await self._step(outcome)
+            if isinstance(after, Listing):
+                return outcome
+
+            # From here on it is a watch: only how long that lives counts.
+            self._backoff.begin(_now())
+            outcome = await self._watches.follow(watch, after.version, rest)
+
+        await self._step(outcome)
+        return outcome
+
+    def _pages_instead(self, outcome: Input) -> Listing | None:
+        """The same list in pages, at once, if streams have just been given up.
+
+        That happens once; so it does not have to wait, unless it was asked to.
+        """
+        if not _gives_up_streams(self._phase) or _retry_after(outcome) is not None:
+            return None
+
+        return self._phase
 
     async def _watch(self, version: str) -> WatchEnded:
-        self._taken = version
-        established = False
-        try:
-            async with self._source.watch(self._watch_options(version)) as watch:
-                established = True
-                self._succeeded()
-                failure = await self._follow(watch)
-        except (ApiError, TransportError, DecodeError, HistoryReset) as exc:
-            failure = exc
+        options = WatchOptions(
+            resource_version=version, timeout_seconds=self._seconds()
+        )
+        async with AsyncExitStack() as stack:
+            try:
+                watch = await self._open(stack, options)
+            except (ApiError, TransportError, DecodeError) as exc:
+                return self._watches.refused(version, exc)
 
-        return WatchEnded(self._taken, failure, established)
+            self._succeeded()
+            return await self._watches.follow(watch, version)
 
-    async def _follow(self, watch: Watch) -> Exception | None:
-        """Feed a watch to the store until it ends; returns why, if by an error."""
-        skipped_before = self.skipped
-        try:
-            batch = await self._first_batch(watch)
-            while batch:
-                self.skipped = skipped_before + watch.skipped
-                failure = await self._take(batch)
-                if failure is not None:
-                    return failure
+    async def _open(self, stack: AsyncExitStack, options: WatchOptions) -> Watch:
+        watch = await stack.enter_async_context(self._source.watch(options))
+        stack.enter_context(self._account.watching(watch))
+        return watch
 
-                batch = await watch.next_batch()
-        finally:
-            # What came behind the last batch.
-            self.skipped = skipped_before + watch.skipped
-
-        self.last_contact = self._now()
-        return None
-
-    async def _first_batch(self, watch: Watch) -> list[WatchEvent]:
-        """Wait for the first events of a watch; check a server that is silent for long.
-
-        A server whose history went backwards answers a watch from a version that it has
-        not reached (yet) with silence, for as long as that takes.
-
-        Raises:
-            HistoryReset: Its newest version is older than ours.
-        """
-        try:
-            async with asyncio.timeout(SILENCE_SECONDS):
-                return await watch.next_batch()
-        except TimeoutError:
-            newest = await self._newest_version()
-            known = version_number(self._taken)
-            if 0 <= newest < known:
-                raise HistoryReset(
-                    f"the newest version is {newest}, after version {known}: the "
-                    "server's history is not the one known so far"
-                ) from None
-
-        return await watch.next_batch()
-
-    async def _newest_version(self) -> int:
-        """Ask for the newest version there is; -1 if that cannot be told."""
-        try:
-            async with self._source.list(ListOptions(limit=1)) as page:
-                async with aclosing(aiter(page)) as pieces:
-                    async for _ in pieces:
-                        pass
-
-                return version_number(page.resource_version)
-        except (ApiError, TransportError, DecodeError) as exc:
-            logger.debug("%s: a check of a silent watch failed: %s", self.name, exc)
-            return -1
-
-    async def _take(self, batch: list[WatchEvent]) -> Exception | None:
-        """Feed a batch to the store; returns why the watch is over, if it says so."""
-        now = self._now()
-        self.last_contact = now
-        sifted = sift(batch, self._taken, self._store.known)
-        if sifted.deltas:
-            self.last_event = now
-
-        await self._store.feed(sifted.deltas, sifted.version)
-        self._taken = sifted.version
-        self.duplicates += sifted.duplicates
-        return sifted.error
-
-    def _watch_options(self, version: str) -> WatchOptions:
+    def _seconds(self) -> int:
+        """How long the server should keep the next watch open."""
         least = seconds_of(self._options.watch_seconds)
-        seconds = max(int(least * (1.0 + self._rng.random())), math.ceil(least))
-        return WatchOptions(resource_version=version, timeout_seconds=seconds)
+        return max(int(least * (1.0 + self._rng.random())), math.ceil(least))
 
-    # ------------------------------------------------------------ between attempts
+    # ------------------------------------------------------------ steps
+
+    async def _step(self, outcome: Input) -> Phase:
+        """Let the machine decide, and do what it says; returns the phase from here on."""
+        before = self._phase
+        self._phase, actions = advance(before, outcome)
+        if _accepted(outcome) and self._backoff.outlived(_now()):
+            self._account.watched_well()
+
+        for action in actions:
+            await self._perform(action, outcome)
+
+        if before.streaming and _gives_up_streams(self._phase):
+            self._account.streams_given_up()
+
+        self._on_change()
+        return self._phase
 
     async def _perform(self, action: Action, outcome: Input) -> None:
         match action:
             case Commit(version=version):
                 await self._store.commit(version)
+                self._lists.completed(version)
+                self._account.in_step = _now()
                 self._succeeded()
                 logger.info("%s: listed at version %s", self.name, version)
             case Discard():
                 await self._store.discard()
+            case Vacate():
+                await self._store.vacate()
+                logger.warning(
+                    "%s: the server has this resource no more; all of it is gone",
+                    self.name,
+                )
             case Report(error=error):
-                self._failed(error, outcome)
+                self._account.failed(
+                    error, watched=_accepted(outcome), absent=self._lists.absent
+                )
             case _:
                 assert_never(action)
 
+    def _succeeded(self) -> None:
+        self._account.succeeded(_now())
+        self._on_change()
+
     async def _pause(self, outcome: Input) -> None:
         """Wait until the next attempt may begin."""
-        error = None if isinstance(outcome, PageListed) else outcome.error
         wait = self._backoff.end(
-            self._now(),
-            failed=not _accepted(outcome),
-            retry_after=error.retry_after if isinstance(error, ApiError) else None,
+            _now(), failed=not _accepted(outcome), retry_after=_retry_after(outcome)
         )
         if wait > 0:
             self._pausing = True
@@ -365,48 +398,31 @@ class Reflector:
             finally:
                 self._pausing = False
 
-    def _succeeded(self) -> None:
-        self.last_contact = self._now()
-        self.last_error = None
-        self.failures = 0
-        self.refusals = 0
-        self.not_served = False
-        self._on_change()
-
-    def _failed(self, error: Exception, outcome: Input) -> None:
-        self.restarts += 1
-        self.failures += 1
-        self.refusals = self.refusals + 1 if is_refusal(error) else 0
-        self.last_error = error
-        if isinstance(error, HistoryReset):
-            self.history_resets += 1
-
-        if isinstance(error, NotFound):
-            self.not_served = True
-
-        row = self.failures
-        if _accepted(outcome):
-            outlived = self._backoff.outlived(self._now())
-            self._short_watches = 0 if outlived else self._short_watches + 1
-            row = self._short_watches
-
-        if row <= 1 and (_accepted(outcome) or isinstance(error, ResourceExpired)):
-            # Part of normal life: a history that moved on, a connection that broke.
-            logger.info("%s: watch ended, going on: %s", self.name, error)
-        elif row & (row - 1) == 0:
-            # The 1st, 2nd, 4th, 8th ... of a row: it may last for days.
-            logger.warning(
-                "%s: attempt failed (%d in a row), will try again: %s",
-                self.name,
-                row,
-                error,
-            )
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
 
 def _accepted(outcome: Input) -> bool:
     """True for a watch that the server accepted, however it went on."""
     return isinstance(outcome, WatchEnded) and outcome.established
+
+
+def _retry_after(outcome: Input) -> float | None:
+    """Seconds that the server asked to wait."""
+    match outcome:
+        case (
+            ListFailed(error=ApiError() as error)
+            | WatchEnded(error=ApiError() as error)
+        ):
+            return error.retry_after
+        case _:
+            return None
+
+
+def _gives_up_streams(phase: Phase) -> TypeGuard[Listing]:
+    """True for a list in pages, as is every one from then on.
+
+    Not for one that is in pages just this once, and not for the watch behind a list.
+    """
+    return isinstance(phase, Listing) and not phase.streaming and not phase.detour
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
+
+from aioinformer.errors import NotSynced
+from aioinformer.model.durations import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer.informer.processor import Listener
+    from aioinformer.informer.listener import Listener
+    from aioinformer.model.durations import Duration
 
 __all__ = ["Registration"]
 
@@ -18,6 +23,9 @@ class Registration:
 
     Guarantees: the handler is never called concurrently with itself; one that fails or
     waits delays no other handler and not the store.
+
+    It belongs to the informer's loop. A handler that runs in a thread (`thread=True`) and
+    wants to remove itself asks the loop: `loop.call_soon_threadsafe(it.remove)`.
     """
 
     def __init__(
@@ -44,13 +52,17 @@ class Registration:
         """True once the informer is synced and the handler dealt with the initial state.
 
         That is, it has returned or raised for every object that was there when it
-        began. Never becomes False again.
+        began, or was not told of it: because of its filter, or because it was gone again
+        before it was told (`coalesce=True`). Never becomes False again.
         """
         return self._listener.synced
 
     @property
     def depth(self) -> int:
-        """Notifications that wait for the handler, the one in work included."""
+        """Notifications that wait for the handler, the one in work included.
+
+        With `coalesce=True`, what was merged into another one waits no more.
+        """
         return self._listener.depth
 
     @property
@@ -66,18 +78,31 @@ class Registration:
 
         return self._listener.age(asyncio.get_running_loop().time())
 
-    async def wait_synced(self) -> None:
+    async def wait_synced(self, timeout: Duration | None = None) -> None:
         """Wait until `has_synced`.
 
+        Args:
+            timeout: Seconds, or a timedelta; None waits as long as it takes.
+
         Raises:
+            NotSynced: The time is over; the text says how much waits for the handler.
             InformerStopped: The informer ended, or the handler was removed, before.
             WrongLoop: Called from another event loop or thread.
 
         Cancellation:
-            Safe. Wrap it in `asyncio.timeout()`.
+            Safe.
         """
         self._check_loop()
-        await self._listener.wait_synced()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_of(timeout)):
+                await self._listener.wait_synced()
+
+        if not self.has_synced:
+            reason = f"{self.depth} notifications wait, the oldest for {self.age:.1f} s"
+            raise NotSynced(
+                f"handler {self.name} is not synced: {reason}",
+                results={self.name: reason},
+            )
 
     def remove(self) -> None:
         """Call the handler no more, from now on.

@@ -1,11 +1,15 @@
-"""How failures of a user's code are told: once in the log, counted, and to `on_error`."""
+"""How failures of a user's code are told: in the log, counted, and to `on_error`."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import HandlerError
+from aioinformer.informer.log_limit import LogLimit
 from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
@@ -20,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 class Reporter:
     """Tells about failures of one informer's user code. Never raises.
+
+    Each failure is counted and passed on, and logged with its traceback. Where the same
+    code fails again and again, as it may for each of 100,000 objects, only the first
+    ones of a minute are logged like this, and then how many there were.
 
     Args:
         name: The informer's.
@@ -36,6 +44,8 @@ class Reporter:
         self._name = name
         self._on_error = on_error
         self._metrics = metrics
+        # For each piece of code, by its place and name.
+        self._limits: defaultdict[tuple[str, str], LogLimit] = defaultdict(LogLimit)
 
     def failed(
         self, where: str, name: str, subject: object, cause: BaseException
@@ -47,9 +57,7 @@ class Reporter:
 
     def report(self, failure: HandlerError) -> None:
         """Report one failure that carries its cause."""
-        logger.error(
-            "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
-        )
+        self._log(failure)
         try:
             self._metrics.count(
                 "aioinformer_user_errors_total",
@@ -67,3 +75,23 @@ class Reporter:
             self._on_error(failure)
         except Exception:  # the user's error handler: logged and dropped
             logger.exception("%s: on_error failed", self._name)
+
+    def _log(self, failure: HandlerError) -> None:
+        verdict = self._limits[failure.where, failure.name].note(_now())
+        if verdict.each:
+            logger.error(
+                "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
+            )
+
+        for count in filter(None, (verdict.before, verdict.sum)):
+            logger.error("%s: %s %d times within a minute", self._name, failure, count)
+
+
+def _now() -> float:
+    """The loop's time, or where none runs, as when indexes are added, its clock's."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return time.monotonic()
+
+    return loop.time()

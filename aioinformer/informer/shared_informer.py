@@ -4,44 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from aioinformer._tasks import leaf_of
+from aioinformer.informer.events import AHEAD, Events
+from aioinformer.informer.handled import HandledCopy
+from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.live_copy import LiveCopy
-from aioinformer.informer.processor import Listener, Snapshot
-from aioinformer.informer.registration import Registration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer.informer.handlers import Outcome
-    from aioinformer.informer.notifications import Notification
+    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["SharedInformer"]
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 DRAIN_SECONDS = 5.0
 """How long handlers may go on with what waits for them when the informer is stopped."""
 
 
-class SharedInformer(LiveCopy):
+class SharedInformer(HandledCopy):
     """A local, eventually consistent copy of one collection, with change handlers.
 
     Usually made by `SharedInformerFactory.informer`, which also runs it.
 
     Guarantees (each has a test of its name in tests/contracts/):
         G1: For one object (one uid) a handler is given states that the server reported,
-            in the order in which this informer learnt them, each at most once. While
-            handler and informer live, the last state follows the last change. States
-            may be skipped.
+            in the order in which this informer learnt them, each at most once except as
+            a resync. While handler and informer live, the last state follows the last
+            change. States may be skipped (by a relist, or coalescing).
         G2: No order is promised between different objects.
         G3: When a handler runs, the store shows the notified state or a later one.
         G4: One handler is never called concurrently with itself. One that waits or
             fails delays no other, nor the store. One that blocks the event loop delays
-            everything: calls over 50 ms are counted and logged.
+            everything: calls over 50 ms are counted and logged; `thread=True` runs a
+            plain handler in a thread.
         G5: A handler added late first gets every stored object as
             `Added(initial=True)`, then every later change: no gap, nothing twice.
         G6: An object that was gone while the connection was down gives
@@ -50,101 +48,123 @@ class SharedInformer(LiveCopy):
             this informer's selection".
         G7: Every end of a watch or list leads to another attempt; attempts that fail
             start at least 0.8 s apart, doubling up to 30 s, each with jitter.
-        G8: A dead informer is never mistaken for a live one: `status`, every waiter and
-            every read through its lister say so.
-        G9: When `run()` has ended, no task, timer or connection of its own is left.
-        G12: An exception in a handler or index function is logged once, counted, passed
-            to `on_error`, and stops nothing else.
+        G8: A dead informer is never mistaken for a live one: `status`, every waiter,
+            every iteration of its events and every read through its lister say so.
+        G9: When `run()` has ended, no task, timer or connection of its own is left; and
+            nothing of a waiter or a reader of events who has gone.
+        G12: An exception in a handler, index function, transform or watch error handler
+            is logged once, counted, and stops nothing else; those of the first three
+            are passed to `on_error`. One in a predicate is raised to who waits.
+
+    Several namespaces:
+        Each has a list and a watch of its own, with their own troubles and versions;
+        all share one store and one set of handlers. It is synced when each of them is.
+        What is refused in one stops nothing in the others: `status.namespaces` tells,
+        and reads in a namespace ask for no more than that this one is complete. The
+        version of the store is the lowest that all have reached. A relist of one
+        replaces its part in one step, and takes a microsecond for each object of the
+        others.
 
     Lifetime:
-        `run()` may be called once. It owns 3 tasks and one for each handler.
+        `run()` may be called once. It owns a task, two for each list and watch, and one
+        for each handler.
 
     Args:
-        source: What to list and watch.
+        source: What to list and watch; or several such by the namespace that each has,
+            with nothing of any other.
         name: Names it in log, metrics and errors.
         indexers: Index functions by name; there is one by namespace already.
+        transform: Called with each object before it is kept: once for each state,
+            listed, watched or streamed, and for the final state of a deletion, but not
+            again for what a relist shows unchanged. It returns what is to be stored
+            and told, or None to leave the object out, as if it did not match the
+            selector: if it was known, it goes as `Deleted`, in the state known last.
+            Key, uid and version stay: where missing they are put back, changed they
+            are an error. If it fails, the object is stored as the server sent it,
+            `status.degraded` counts, and `on_error` is told. It runs in the loop and
+            must not wait. See `strip_managed_fields`, `drop` and `transform_dict`.
         options: How to list and watch.
         on_error: Told of each exception in a user's code.
         metrics: Where measurements go.
         rng: Where the jitter of its attempts comes from.
+        queue: What is between reflector and store: a `DeltaFIFO` if left out, which
+            brings the changes of an object together; or an `OrderedFIFO`, which keeps
+            the order of all. Made for this informer, by the key of its objects; not
+            with several namespaces, which have a `DeltaFIFO` each.
+        resync_period: That of handlers which give none: see `add_event_handler`.
 
     Raises:
-        OptionsError: If an indexer is named like the index by namespace.
+        OptionsError: If an indexer is named like the index by namespace, the transform
+            is no plain function, no namespaces are given, or one without a name, or the
+            resync period is negative or shorter than a second.
     """
 
-    # ------------------------------------------------------------ handlers
+    # ------------------------------------------------------------ what it tells
 
-    def add_event_handler(
+    def events(
         self,
-        on_add: Callable[[KubeObject], Outcome] | None = None,
-        on_update: Callable[[KubeObject, KubeObject], Outcome] | None = None,
-        on_delete: Callable[[KubeObject], Outcome] | None = None,
-        on_event: Callable[[Notification], Outcome] | None = None,
         *,
-        name: str = "",
-    ) -> Registration:
-        """Add handlers, plain or async; they share one queue and are called in order.
+        resync_period: Duration | None = None,
+        filter: Callable[[KubeObject], object] | None = None,  # noqa: A002 - as spoken
+        coalesce: bool = False,
+        name: str = "events",
+    ) -> Events:
+        """The changes as an async iterator, for the time of a block.
 
-        May be called at any time: a late one first gets every stored object.
+        ::
+
+            async with pods.events() as events:
+                async for event in events:
+                    match event:
+                        case Added(obj, initial): ...
+                        case Updated(old, new, resync): ...
+                        case Deleted(obj, final_state_unknown): ...
+
+        What there is comes first, as `Added(initial=True)`, then every change, in the
+        order in which a handler would be told. See `Events`.
 
         Args:
-            on_add: Called with each object that comes into the selection.
-            on_update: Called with its old and new state when it changes.
-            on_delete: Called with its last state when it leaves the selection.
-            on_event: Instead of the other three, called with the `Added`, `Updated` or
-                `Deleted`, which has the flags.
-            name: In log and metrics; made of the functions' names if left out.
-
-        Returns:
-            The hold on it: how it is doing, and its removal.
+            resync_period: As of `add_event_handler`; those that follow, too.
+            filter: Which objects the reader wants.
+            coalesce: What waits for the reader is merged for each object.
+            name: In log and metrics.
 
         Raises:
-            OptionsError: No handler was given, or `on_event` together with others.
+            OptionsError: A period under a second, or a filter that is no plain
+                function.
+        """
+        options = HandlerOptions(
+            resync_period=resync_period, filter=filter, coalesce=coalesce, name=name
+        )
+        return Events(
+            lambda handler: self._add(Handlers(on_event=handler), options),
+            self._live,
+            # What was handed over cannot be merged any more.
+            ahead=1 if coalesce else AHEAD,
+        )
+
+    def set_watch_error_handler(
+        self, handler: Callable[[Exception], None] | None
+    ) -> None:
+        """Have a function told of each list or watch that fails.
+
+        In the place of any before, and at any time: from here on it sees every failure,
+        those in the middle of a watch too. The informer goes on by itself; there is
+        nothing to return. (client-go's has to be set before it runs, and is not told of
+        what breaks in mid-stream.)
+
+        Args:
+            handler: A plain function; called in the loop with the error, it must not
+                wait. What it raises is logged and dropped. None tells nobody.
+
+        Raises:
+            OptionsError: If it is no plain function.
             InformerStopped: The informer has ended.
             WrongLoop: Called from another event loop or thread.
         """
         self._check_open()
-        handlers = Handlers(
-            on_add=on_add, on_update=on_update, on_delete=on_delete, on_event=on_event
-        )
-        listener = Listener(
-            f"{self.name}/{name or handlers.describe()}",
-            handlers,
-            self._reporter,
-            metrics=self._metrics,
-        )
-
-        # Atomic: the snapshot is queued and changes follow from here on, no await
-        # between them.
-        if len(self._indexer):
-            snapshot = Snapshot(self._indexer.list())
-            listener.put(snapshot, asyncio.get_running_loop().time())
-
-        self._processor.add(listener)
-        if self._pipeline.synced:
-            listener.mark_synced()
-
-        return Registration(listener, self._processor.remove, self._live.check_loop)
-
-    def on_add(self, handler: F) -> F:
-        """Decorate a function to be called with each object that comes in."""
-        self.add_event_handler(on_add=handler)
-        return handler
-
-    def on_update(self, handler: F) -> F:
-        """Decorate a function to be called with old and new state of a change."""
-        self.add_event_handler(on_update=handler)
-        return handler
-
-    def on_delete(self, handler: F) -> F:
-        """Decorate a function to be called with the last state of what leaves."""
-        self.add_event_handler(on_delete=handler)
-        return handler
-
-    def on_event(self, handler: F) -> F:
-        """Decorate a function to be called with every `Added | Updated | Deleted`."""
-        self.add_event_handler(on_event=handler)
-        return handler
+        for part in self._parts:
+            part.reflector.set_watch_error_handler(handler)
 
     # ------------------------------------------------------------ its life
 
@@ -192,18 +212,20 @@ class SharedInformer(LiveCopy):
             )
             try:
                 async with asyncio.TaskGroup() as upstream:
-                    upstream.create_task(
-                        self._pipeline.run(), name=f"{self.name} pipeline"
-                    )
-                    upstream.create_task(
-                        self._reflector.run(), name=f"{self.name} reflector"
-                    )
+                    for part in self._parts:
+                        name = part.reflector.name
+                        upstream.create_task(
+                            part.pipeline.run(), name=f"{name} pipeline"
+                        )
+                        upstream.create_task(
+                            part.reflector.run(), name=f"{name} reflector"
+                        )
             except BaseExceptionGroup as group:
                 # Dead from here on, though the handlers may go on for a while.
-                self._live.end(leaf_of(group))
+                self._live.die(leaf_of(group))
                 raise
             finally:
-                self._live.stopping = True
+                self._live.wind_down()
                 if not processor.done():
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(DRAIN_SECONDS):

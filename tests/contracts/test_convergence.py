@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aioinformer import Client, KubeObject, SharedInformer
+    from aioinformer.errors import HandlerError
 
 PODS_AT_FIRST = 5000
 CHANGES = 2000
@@ -144,7 +145,8 @@ async def test_ends_as_the_servers_state_whatever_breaks(seed: int) -> None:
             names.append(f"{namespace}/{name}")
 
         script_faults(server, rng)
-        factory = SharedInformerFactory(server.client())
+        wrong: list[HandlerError] = []
+        factory = SharedInformerFactory(server.client(), on_error=wrong.append)
         informer = factory.informer("v1", "pods")
         prompt = Story(informer, waits=False)
         slow = Story(informer, waits=True)
@@ -176,5 +178,7 @@ async def test_ends_as_the_servers_state_whatever_breaks(seed: int) -> None:
             assert story.present.keys() == cached.keys()
             assert all(story.present[key] is obj for key, obj in cached.items())
 
+        # What a story finds wrong is an error of a handler, which ends nothing.
+        assert [str(error.__cause__) for error in wrong] == []
         assert informer.status.degraded == 0
         assert informer.status.history_resets == 0

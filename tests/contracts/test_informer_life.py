@@ -31,6 +31,7 @@ from aioinformer.testing.faults import Cut, Gone, Refuse
 if TYPE_CHECKING:
     from aioinformer import KubeObject, SharedInformer
 
+from factory_helpers import Bug, break_requests
 from informers import cut_running_watch, plain, pods_of, settled
 
 
@@ -98,29 +99,31 @@ async def test_G8_reads_and_waiters_refuse_before_the_list_and_after_the_end() -
         assert informer.store.get_by_key("default/web") is not None
 
 
-async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
-        factory = SharedInformerFactory(server.client())
+        client = server.client()
+        factory = SharedInformerFactory(client)
         dying = factory.informer("v1", "pods")
         living = factory.informer("v1", "configmaps")
-
-        def bug(*_: object) -> None:
-            raise AssertionError("a bug of ours")
-
-        monkeypatch.setattr(dying._pipeline, "_apply_changes", bug)
+        break_requests(client, "pods", after=1.0, watches_only=True)
         await factory.start()
+        await factory.wait_for_cache_sync(timeout=30)
+        assert factory.not_ready() == {}
+
         error = await factory.failed()
-        assert "a bug of ours" in str(error)
-        await living.wait_synced(timeout=30)
+        assert isinstance(error, Bug)
+        assert factory.not_ready() == {"pods": "stopped: Bug('pods')"}
+        assert (dying.status.phase, dying.status.last_error) == ("stopped", error)
         assert living.lister.list() == []
+        with pytest.raises(InformerStopped):
+            dying.lister.list()
+
         with pytest.raises(InformerStopped) as caught:
             await dying.wait_synced(timeout=30)
 
-        assert isinstance(caught.value.__cause__, AssertionError)
-        with pytest.raises(AssertionError, match="a bug of ours"):
+        assert caught.value.__cause__ is error
+        with pytest.raises(Bug):
             await factory.shutdown()
 
 

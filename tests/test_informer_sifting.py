@@ -15,50 +15,12 @@ from aioinformer.errors import (
     HistoryReset,
     ResourceExpired,
 )
-from aioinformer.informer.machine import (
-    Sifted,
-    sift,
-    version_number,
-)
+from aioinformer.informer.sifting import Sifted, sift
 from aioinformer.model import KubeObject
 from aioinformer.watch import EventType, WatchEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-# ---------------------------------------------------------------- versions
-
-
-@pytest.mark.parametrize(
-    ("version", "number"),
-    [
-        ("0", 0),
-        ("17", 17),
-        ("18446744073709551615", 2**64 - 1),
-        ("", -1),
-        ("-1", -1),
-        ("1.5", -1),
-        ("abc", -1),
-        ("²", -1),
-        ("9" * 5000, -1),
-    ],
-    ids=[
-        "zero",
-        "small",
-        "largest",
-        "none",
-        "minus",
-        "point",
-        "word",
-        "sup",
-        "endless",
-    ],
-)
-def test_only_decimal_versions_are_numbers(version: str, number: int) -> None:
-    assert version_number(version) == number
-
-
-# ---------------------------------------------------------------- sifting
 
 
 def nothing(_: str) -> None:
@@ -207,8 +169,51 @@ def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
 def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
     broken = KubeObject(b"{", "", "", "", {}, thing("a").context)
 
-    with pytest.raises(DecodeError):
-        sift([WatchEvent(EventType.ERROR, broken)], "4", nothing)
+    result = sift(
+        [added(thing("a", 5)), WatchEvent(EventType.ERROR, broken)], "4", nothing
+    )
+
+    assert changes(result) == ["Added a@5"]
+    assert result.version == "5"
+    assert isinstance(result.error, DecodeError)
+
+
+def test_a_bookmark_without_a_version_says_nothing() -> None:
+    assert sift([bookmark("")], "4", nothing) == Sifted([], "4")
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+def test_a_watch_from_no_version_begins_with_objects_in_any_order(version: str) -> None:
+    events = [
+        added(thing("a", 9)),
+        added(thing("b", 3)),
+        added(thing("c", 5)),
+        bookmark(9),
+        added(thing("d", 10)),
+    ]
+
+    result = sift(events, version, knows(thing("b", 3)))
+
+    assert changes(result) == ["Added a@9", "Added c@5", "Added d@10"]
+    assert (result.version, result.duplicates, result.error) == ("10", 1, None)
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+def test_a_watch_from_no_version_takes_none_of_its_first_objects(version: str) -> None:
+    result = sift([added(thing("a", 9)), added(thing("b", 3))], version, nothing)
+
+    assert changes(result) == ["Added a@9", "Added b@3"]
+    assert (result.version, result.error) == (version, None)
+
+
+def test_versions_are_compared_from_the_first_change_on() -> None:
+    events = [added(thing("a", 9)), modified(thing("b", 10)), added(thing("c", 4))]
+
+    result = sift(events, "0", nothing)
+
+    assert changes(result) == ["Added a@9", "Updated b@10"]
+    assert result.version == "10"
+    assert isinstance(result.error, HistoryReset)
 
 
 # ---------------------------------------------------------------- any split
@@ -223,27 +228,28 @@ EVENTS = st.builds(
 )
 
 
-@given(st.lists(EVENTS, max_size=8), st.data())
+@given(st.lists(EVENTS, max_size=8), st.sampled_from(["2", "0", ""]), st.data())
 def test_how_events_are_cut_into_batches_makes_no_difference(
-    events: list[WatchEvent], data: st.DataObject
+    events: list[WatchEvent], version: str, data: st.DataObject
 ) -> None:
     cuts = data.draw(st.sets(st.integers(0, len(events))))
 
-    whole = outcome([events])
+    whole = outcome([events], version)
     in_pieces = outcome(
         [
             events[start:end]
             for start, end in itertools.pairwise([0, *sorted(cuts), len(events)])
-        ]
+        ],
+        version,
     )
 
     assert in_pieces == whole
 
 
-def outcome(batches: list[list[WatchEvent]]) -> tuple[object, ...]:
+def outcome(batches: list[list[WatchEvent]], version: str) -> tuple[object, ...]:
     """What a store holds and knows behind a watch that brought these batches."""
     objects = {"default/a": thing("a", 2)}
-    version, duplicates = "2", 0
+    duplicates = 0
     seen: list[str] = []
     for batch in batches:
         result = sift(batch, version, objects.get)

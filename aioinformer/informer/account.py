@@ -1,0 +1,168 @@
+"""`Account`: what a reflector knows of how it is doing, and whom it tells.
+
+Plain state, changed by synchronous calls of those who perform the attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
+from aioinformer.informer.measures import Measures
+from aioinformer.informer.recovery import is_refusal
+from aioinformer.metrics import NULL_SINK
+from aioinformer.model.functions import check_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aioinformer.metrics import MetricsSink
+    from aioinformer.watch.watch import Watch
+
+__all__ = ["Account"]
+
+logger = logging.getLogger(__name__)
+
+
+class Account:
+    """What a reflector knows of how it is doing, and whom it tells of failures.
+
+    Args:
+        name: Names the reflector in the log and in metrics.
+        metrics: Where measurements go.
+    """
+
+    def __init__(self, name: str, metrics: MetricsSink = NULL_SINK) -> None:
+        self.name = name
+        self.measures = Measures(name, metrics)
+        # Their meaning is told by the properties of `Reflector`.
+        self.last_contact: float | None = None
+        self.last_event: float | None = None
+        self.in_step: float | None = None
+        self.streamless = False
+        self.last_error: Exception | None = None
+        self.restarts = 0
+        self.failures = 0
+        self.refusals = 0
+        self.duplicates = 0
+        self.history_resets = 0
+        self._skipped = 0
+        # The open watch, which counts for itself what it skips.
+        self._watch: Watch | None = None
+        # Failures since a watch last went well. Lists that succeed do not count: where
+        # they do, and their watches are refused, all would be the first of its row.
+        self._row = 0
+        self._handler: Callable[[Exception], None] | None = None
+
+    @property
+    def skipped(self) -> int:
+        """Objects and events that could not be read."""
+        watch = self._watch
+        return self._skipped + (0 if watch is None else watch.skipped)
+
+    @property
+    def not_served(self) -> bool:
+        """To the last attempt the server said that it has no such resource."""
+        return isinstance(self.last_error, NotFound)
+
+    def set_handler(self, handler: Callable[[Exception], None] | None) -> None:
+        """Tell a function of every failure from here on; see `Reflector`.
+
+        Raises:
+            OptionsError: If it cannot be called, or is a coroutine function.
+        """
+        if handler is not None:
+            check_plain(handler, "a watch error handler")
+
+        self._handler = handler
+
+    # ------------------------------------------------------------ what happens
+
+    @contextmanager
+    def watching(self, watch: Watch) -> Iterator[None]:
+        """A watch is open; what it skips counts, also behind its end."""
+        self._watch = watch
+        try:
+            yield
+        finally:
+            self._watch = None
+            self._skipped += watch.skipped
+
+    def unreadable(self, number: int, keys: list[str]) -> None:
+        """Objects of a list cannot be read; some of them have keys at least."""
+        self._skipped += number
+        logger.warning(
+            "%s: %d objects of a list cannot be read; what is known of them stays: %s",
+            self.name,
+            number,
+            ", ".join(keys[:5]) or "not even their names",
+        )
+
+    def succeeded(self, now: float) -> None:
+        """The server has accepted a watch, or answered a list completely."""
+        self.last_contact = now
+        self.last_error = None
+        self.failures = 0
+        self.refusals = 0
+
+    def watched_well(self) -> None:
+        """A watch has lasted longer than attempts are kept apart, however it ended."""
+        self._row = 0
+
+    def failed(self, error: Exception, *, watched: bool, absent: bool = False) -> None:
+        """A list or a watch failed: count it, log it, tell the user's handler.
+
+        Args:
+            error: What it failed with.
+            watched: It was a watch that the server had accepted.
+            absent: For long, the server has not named the resource; that was logged.
+        """
+        self.restarts += 1
+        self.failures += 1
+        self.refusals = self.refusals + 1 if is_refusal(error) else 0
+        self.last_error = error
+        if isinstance(error, HistoryReset):
+            self.history_resets += 1
+
+        self._row += 1
+        if not (absent and isinstance(error, NotFound)):
+            self._log(error, ordinary=watched or isinstance(error, ResourceExpired))
+
+        self.measures.failed(error)
+        self._tell(error)
+
+    def streams_given_up(self) -> None:
+        """Lists are asked for in pages from here on, as streams failed for being such."""
+        self.streamless = True
+        # Whether we are refused, and not a stream, is for the list in pages to tell.
+        self.refusals = 0
+        logger.warning(
+            "%s: no lists as streams here, in pages from now on: %s",
+            self.name,
+            self.last_error,
+        )
+
+    def _log(self, error: Exception, *, ordinary: bool) -> None:
+        row = self._row
+        if row == 1 and ordinary:
+            # Part of normal life: a history that moved on, a connection that broke.
+            logger.info("%s: a list or watch broke off, going on: %s", self.name, error)
+        elif row & (row - 1) == 0:
+            # The 1st, 2nd, 4th, 8th ... of a row: it may last for days.
+            logger.warning(
+                "%s: attempt failed (%d in a row), will try again: %s",
+                self.name,
+                row,
+                error,
+            )
+
+    def _tell(self, error: Exception) -> None:
+        if self._handler is None:
+            return
+
+        try:
+            self._handler(error)
+        except Exception:  # the user's handler: logged and dropped
+            logger.exception("%s: the watch error handler failed", self.name)

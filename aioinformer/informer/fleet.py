@@ -1,0 +1,148 @@
+"""`Fleet`: informers that run side by side, each in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from typing import TYPE_CHECKING
+
+from aioinformer._tasks import Bell, cancel_and_wait
+from aioinformer.errors import InformerStopped, WrongLoop
+from aioinformer.informer.liveness import running_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioinformer.informer.shared_informer import SharedInformer
+
+__all__ = ["Fleet"]
+
+logger = logging.getLogger(__name__)
+
+
+class Fleet:
+    """Runs informers side by side. One that dies of a bug of ours ends alone.
+
+    It owns one task for each. It runs once: what comes behind its end is never run.
+    """
+
+    def __init__(self) -> None:
+        self.failure: BaseException | None = None
+        """What the first of those died of that have died."""
+        self.ended = False
+        """Nothing is started any more."""
+        self._tasks: dict[SharedInformer, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.Context()
+        self._news = Bell()
+
+    def __repr__(self) -> str:
+        return f"<Fleet of {len(self._tasks)}>"
+
+    @property
+    def running(self) -> bool:
+        """True while it can start informers at once."""
+        return self._group is not None and not self.ended
+
+    def check_loop(self) -> None:
+        """Raise `WrongLoop` if it runs, and in another event loop or thread."""
+        if self._group is not None and self._loop is not running_loop():
+            raise WrongLoop("the factory runs in another event loop")
+
+    async def run(
+        self, informers: Iterable[SharedInformer], ready: Callable[[], None]
+    ) -> None:
+        """Run these informers, and those that are started later, until cancelled.
+
+        Args:
+            informers: Whom to begin with.
+            ready: Called when they have been started.
+
+        Cancellation:
+            The way to stop it. It ends when the last of them has.
+        """
+        self._loop = asyncio.get_running_loop()
+        # What is started later, perhaps by a request of somebody's web app, is part of
+        # this life, and not of that request's.
+        self._context = contextvars.copy_context()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for informer in informers:
+                self.start(informer)
+
+            try:
+                ready()
+                await asyncio.Event().wait()  # until cancelled
+            finally:
+                self._group = None
+                self.end()
+
+    def start(self, informer: SharedInformer) -> None:
+        """Start an informer, at once if this runs; else it is one for `run()`."""
+        if self._group is None:
+            return
+
+        task = self._group.create_task(
+            self._run(informer),
+            name=f"informer {informer.name}",
+            context=self._context.copy(),
+        )
+        self._tasks[informer] = task
+        task.add_done_callback(lambda _: self._forget(informer))
+
+    async def stop(self, informer: SharedInformer, *, wait: bool = True) -> None:
+        """Stop one informer before the others, as its own `run()` says. Idempotent.
+
+        Args:
+            informer: Whom.
+            wait: False to ask for it only.
+
+        Cancellation:
+            Deferred until it has ended.
+        """
+        task = self._tasks.get(informer)
+        if task is None:
+            informer.abandon()
+        elif wait:
+            await cancel_and_wait(task)
+        else:
+            task.cancel()
+
+    def end(self) -> None:
+        """Start nothing any more; whoever waits for a failure that cannot come knows."""
+        self.ended = True
+        self._news.ring()
+
+    async def failed(self) -> BaseException:
+        """Wait until an informer dies of a bug of ours; returns its error.
+
+        Raises:
+            InformerStopped: It has ended, and none had died.
+
+        Cancellation:
+            Safe.
+        """
+        while self.failure is None:
+            if self.ended and not self._tasks:
+                raise InformerStopped("the factory was left; no informer has died")
+
+            await self._news.wait()
+
+        return self.failure
+
+    def _forget(self, informer: SharedInformer) -> None:
+        """Its task is over; one that was cancelled unbegun has told nobody so far."""
+        informer.abandon()
+        del self._tasks[informer]
+        self._news.ring()
+
+    async def _run(self, informer: SharedInformer) -> None:
+        try:
+            await informer.run()
+        except Exception as exc:
+            logger.critical("informer %s died", informer.name, exc_info=exc)
+            if self.failure is None:
+                self.failure = exc
+                self._news.ring()

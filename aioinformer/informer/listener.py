@@ -1,0 +1,287 @@
+"""A listener: one handler's inbox, and the task that empties it."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from aioinformer._tasks import Bell
+from aioinformer.budget import LoopBudget
+from aioinformer.errors import InformerStopped
+from aioinformer.informer.calling import Caller
+from aioinformer.informer.coalescing import CoalescingInbox
+from aioinformer.informer.handler_filter import HandlerFilter
+from aioinformer.informer.handler_options import HandlerOptions
+from aioinformer.informer.inbox import Inbox
+from aioinformer.informer.slowness import BLOCKING_SECONDS, HIGH_WATER, Slowness
+from aioinformer.informer.thread_calls import ThreadCalls
+from aioinformer.metrics import NULL_SINK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from aioinformer.informer.handlers import Handlers, Outcome
+    from aioinformer.informer.inbox import Batch
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.informer.reporting import Reporter
+    from aioinformer.informer.resync import Resync
+    from aioinformer.metrics import MetricsSink
+
+    Events = Iterator[Notification | None]
+
+__all__ = ["Listener"]
+
+
+class Listener:
+    """One handler's inbox, and the task that empties it.
+
+    Never calls its handler concurrently with itself. Owns no task: `run()` is its whole
+    life, and the processor starts it.
+
+    Args:
+        name: In log and metrics.
+        handlers: What to call.
+        reporter: Who is told of failures.
+        options: Filter, coalescing and thread; the rest is its maker's.
+        resync: Its timer; None for no resyncs.
+        metrics: Counts calls that block the loop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Handlers,
+        reporter: Reporter,
+        options: HandlerOptions | None = None,
+        *,
+        resync: Resync | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> None:
+        options = options or HandlerOptions()
+        self.name = name
+        self.on_crowded: Callable[[Listener], None] = _ignore
+        """Called when somebody should call `tidy()`; must not wait."""
+        self._inbox = CoalescingInbox(self._crowded) if options.coalesce else Inbox()
+        self._slowness = Slowness(name, self._inbox, metrics)
+        self._caller = Caller(name, reporter, self._slowness)
+        self._threads = ThreadCalls(name)
+        self._calls: dict[type, Callable[[Any], Outcome]] = handlers.calls()
+        if options.thread:
+            self._calls = {
+                kind: self._threads.wrap(call) for kind, call in self._calls.items()
+            }
+
+        self._resync = resync
+        # What notifications pass on their way from the inbox to the handler.
+        self._stages: list[Callable[[Events], Events]] = []
+        if resync is not None:
+            self._stages.append(resync.passing)
+
+        if options.filter is not None:
+            accepts = HandlerFilter(options.filter, name, reporter)
+            self._stages.append(accepts.passing)
+
+        # The number of the first notification that is not of the initial state; None
+        # before that is known.
+        self._in_sync_at: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        self.removed = False
+        """No further notification is to be delivered."""
+        self._progress = Bell()
+        self._followers = 0
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.name} waiting={self.depth}>"
+
+    # ------------------------------------------------------------ what goes in
+
+    def put(self, batch: Batch, now: float) -> None:
+        """Queue a batch; it is shared, so nobody may change it."""
+        if self.removed or not len(batch):
+            return
+
+        inbox = self._inbox
+        inbox.put(batch, now)
+        if inbox.queued - inbox.delivered >= HIGH_WATER:
+            self._slowness.crowded(now)
+
+    def mark_synced(self) -> None:
+        """What is queued now is all of the initial state."""
+        if self._in_sync_at is None:
+            self._in_sync_at = self._inbox.queued
+            self._tell()
+
+    async def tidy(self) -> None:
+        """Merge what has come while the handler was busy.
+
+        Cancellation:
+            Safe: the rest is merged later.
+        """
+        if isinstance(self._inbox, CoalescingInbox):
+            await self._inbox.merge()
+            self._tell()  # a beginning and its end may have come to nothing
+
+    def remove(self) -> None:
+        """Deliver nothing more: what waits is dropped. A running call finishes."""
+        self.removed = True
+        self._inbox.clear()
+        if self._resync is not None:
+            self._resync.stop()
+
+        self._tell()
+
+    # ------------------------------------------------------------ how it is doing
+
+    @property
+    def depth(self) -> int:
+        """Notifications that wait, the one being handled included."""
+        return 0 if self.removed else self._inbox.depth
+
+    def age(self, now: float) -> float:
+        """For how many seconds the oldest of them has been waiting; 0 if none is."""
+        return now - self._inbox.oldest if self.depth else 0.0
+
+    @property
+    def synced(self) -> bool:
+        """The handler has dealt with everything that was there when it began."""
+        return self._in_sync_at is not None and self._inbox.finished >= self._in_sync_at
+
+    @property
+    def ended(self) -> bool:
+        """Its task is over, or never began and never will."""
+        return self._ended
+
+    async def wait_synced(self) -> None:
+        """Wait until the handler has dealt with the initial state.
+
+        Raises:
+            InformerStopped: It ended, or was removed, before that.
+
+        Cancellation:
+            Safe.
+        """
+        await self._wait_for(lambda: self.synced)
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing waits for the handler; nothing does once it is removed.
+
+        Raises:
+            InformerStopped: It ended before that.
+
+        Cancellation:
+            Safe.
+        """
+        await self._wait_for(lambda: not self.depth)
+
+    async def wait_ended(self) -> None:
+        """Wait until its task is over. Cancellation: safe."""
+        while not self._ended:
+            await self._wait_for_progress()
+
+    async def _wait_for(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            if self._ended or self.removed:
+                raise InformerStopped(f"handler {self.name} has ended")
+
+            await self._wait_for_progress()
+
+    async def _wait_for_progress(self) -> None:
+        self._followers += 1
+        try:
+            await self._progress.wait()
+        finally:
+            self._followers -= 1
+
+    def _tell(self) -> None:
+        """Wake who waits for progress; most of the time that is nobody."""
+        if self._followers:
+            self._progress.ring()
+
+    def in_own_task(self) -> bool:
+        """True inside a call of its own handler."""
+        return self._task is not None and asyncio.current_task() is self._task
+
+    def end(self) -> None:
+        """Nothing will be delivered any more; whoever waits is told. Idempotent."""
+        self._ended = True
+        self._slowness.close()
+        self._threads.close()
+        if self._resync is not None:
+            self._resync.stop()
+
+        self._tell()
+
+    # ------------------------------------------------------------ its life
+
+    async def run(self) -> None:
+        """Deliver what is queued, until removed.
+
+        Cancellation:
+            Stops it in the middle of a call; what waits is dropped.
+        """
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        try:
+            if self._resync is not None and not self.removed:
+                self._resync.start(self._put_now)
+
+            while not self.removed:
+                batch = self._inbox.take_now()
+                if batch is None:
+                    batch = await self._inbox.take()
+
+                await self._deliver(batch, task)
+                # Kept while it waits, it would keep the objects that it replaced.
+                del batch
+                if self._followers:
+                    self._progress.ring()
+        finally:
+            self._task = None
+            self.end()
+
+    async def _deliver(
+        self, batch: Iterable[Notification | None], task: asyncio.Task[Any]
+    ) -> None:
+        events: Iterable[Any] = batch
+        for stage in self._stages:
+            events = stage(iter(events))
+
+        inbox, calls, begin = self._inbox, self._calls, self._caller.begin
+        budget = LoopBudget.current()
+        await budget.start()
+        before = perf_counter()
+        for event in events:
+            if self.removed:
+                break
+
+            call = calls.get(type(event))
+            rest = None if call is None else begin(call, event)
+            after = perf_counter()
+            if after - before > BLOCKING_SECONDS:
+                self._slowness.blocked(after - before)
+
+            before = after
+            if rest is not None or task.cancelling():
+                budget.end()
+                await self._caller.finish(event, rest, task)
+                await budget.start()
+                before = perf_counter()
+
+            inbox.delivered += 1
+            if budget.over():
+                await budget.start()
+                before = perf_counter()
+
+        budget.end()
+
+    def _put_now(self, batch: Batch) -> None:
+        self.put(batch, asyncio.get_running_loop().time())
+
+    def _crowded(self) -> None:
+        self.on_crowded(self)
+
+
+def _ignore(_: Listener) -> None:
+    """Nobody tidies up before it belongs to a processor."""

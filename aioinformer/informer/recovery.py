@@ -1,0 +1,95 @@
+"""What an error means for a list-watch: how to go on, and whether a person has to act."""
+
+from __future__ import annotations
+
+import enum
+
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    Forbidden,
+    HistoryReset,
+    Invalid,
+    NotFound,
+    ResourceExpired,
+    ServerError,
+    Unauthorized,
+)
+
+__all__ = ["Recovery", "is_internal", "is_refusal", "is_unsupported", "recovery_for"]
+
+
+class Recovery(enum.Enum):
+    """How to go on after an error."""
+
+    RESUME = "watch again from the last version"
+    RELIST = "list again, not older than the last version"
+    RELIST_NEWEST = "list again, the newest state"
+    RELIST_ANEW = "list again, the newest state, and believe nothing known before"
+
+
+def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
+    """How to go on after a watch, or a list, failed; the one table of it.
+
+    There is no error after which an informer gives up: permissions, credentials and
+    kinds come back while it runs.
+
+    Args:
+        error: What it failed with.
+        persistent: Internal errors of the server have been ending watches for too long:
+            perhaps what is stored there cannot be read, which only a list gets over.
+    """
+    match error:
+        case HistoryReset():
+            return Recovery.RELIST_ANEW
+        case ResourceExpired():
+            return Recovery.RELIST_NEWEST
+        case ApiError() if isinstance(error, Invalid) or _too_large(error):
+            # A version that the server has not reached, or does not understand.
+            return Recovery.RELIST_NEWEST
+        case NotFound():
+            return Recovery.RELIST  # the kind may be gone: a list tells
+        case _ if is_unsupported(error):
+            return Recovery.RELIST  # no watches there: lists are better than nothing
+        case DecodeError() | ServerError(reason="StorageReadError"):
+            # Watched again from there, the same would come again, for ever.
+            return Recovery.RELIST
+        case _ if persistent and is_internal(error):
+            return Recovery.RELIST
+        case _:
+            return Recovery.RESUME
+
+
+def is_internal(error: Exception) -> bool:
+    """True for a failure inside of the server (500), which may pass or stay."""
+    return isinstance(error, ServerError) and error.status == 500
+
+
+def is_refusal(error: Exception) -> bool:
+    """True for an answer that only a person can change.
+
+    The request is wrong (400, 422: a field that cannot be selected by), or we are not
+    known (401), not allowed (403), or ask for what is not served (404, 405).
+    """
+    kinds = Invalid | Unauthorized | Forbidden | NotFound
+    return isinstance(error, kinds) or is_unsupported(error)
+
+
+def is_unsupported(error: Exception) -> bool:
+    """True if the resource is there, but not with this verb (405)."""
+    return isinstance(error, ApiError) and error.status == 405
+
+
+def _too_large(error: ApiError) -> bool:
+    """Whether the version asked for is ahead of the server.
+
+    Current servers say so in a cause of the Status; those before 1.19 only in words,
+    of the cause or of the Status itself.
+    """
+    causes = error.details.get("causes")
+    causes = causes if isinstance(causes, list) else ()
+    causes = [cause for cause in causes if isinstance(cause, dict)]
+    words = [error.message, *(str(cause.get("message")) for cause in causes)]
+    return any(
+        cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
+    ) or (any("Too large resource version" in text for text in words))

@@ -1,0 +1,30 @@
+"""Factories with other defaults: for resources known only at run time, and metadata."""
+
+from __future__ import annotations
+
+from aioinformer.informer.factory import SharedInformerFactory
+
+__all__ = ["DynamicInformerFactory", "MetadataInformerFactory"]
+
+
+class DynamicInformerFactory(SharedInformerFactory):
+    """A factory for resources that are known only when the program runs.
+
+    `factory.informer("example.com/v1", "widgets")` needs neither to be built in nor a
+    `Resource`: of what kind the objects are, and whether they are in namespaces, they
+    say themselves. A resource that the server does not serve is no error:
+    `status.not_served` says so, and the informer goes on asking.
+
+    In everything else it is a `SharedInformerFactory`.
+    """
+
+    _any_resource = True
+
+
+class MetadataInformerFactory(DynamicInformerFactory):
+    """The same, asking for nothing of all objects but their metadata.
+
+    See `metadata_only` of `SharedInformerFactory.informer`.
+    """
+
+    _metadata_only = True

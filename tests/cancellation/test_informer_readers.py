@@ -1,0 +1,156 @@
+"""Several namespaces, and those who wait and read, cancelled in every turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_source import FakeSource, Page, Stream, added, error_event, modified
+from informer_helpers import running, settle
+from namespace_helpers import informer_of, of, slow_machine
+from pipeline_helpers import View
+
+from aioinformer.errors import InformerStopped, ServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aioinformer.informer import SharedInformer
+
+BUSY = ServerError("busy", status=503)
+TURNS = 70
+"""Enough for all that happens at one moment; a test below makes sure."""
+
+
+class Rig:
+    """An informer of two namespaces, of which one is refused, and lists again."""
+
+    def __init__(self) -> None:
+        changes = [modified(of("web", "a", 8)), added(of("web", "b", 9))]
+        self.shop = FakeSource(
+            [
+                BUSY,
+                Page([of("shop", "a"), of("shop", "b")], version=5),
+                Page([of("shop", "b"), of("shop", "c", 8)], version=12),
+            ],
+            [Stream(2.0, [error_event(410)])],
+        )
+        self.web = FakeSource(
+            [Page([of("web", "a")], version=7)], [Stream(1.0, changes)]
+        )
+        self.pods = informer_of(shop=self.shop, web=self.web)
+        self.view = View()
+        self.pods.add_event_handler(on_event=self.view)
+
+    @property
+    def stored(self) -> dict[str, str]:
+        return {obj.key: obj.resource_version for obj in self.pods.store.list()}
+
+
+async def cancelled_after(
+    life: Coroutine[Any, Any, Any], moment: float, turns: int
+) -> asyncio.Task[Any]:
+    """Run something for so long, and end it."""
+    task = asyncio.create_task(life)
+    if moment:
+        await asyncio.sleep(moment)
+
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    task.cancel()
+    await asyncio.wait({task})
+    return task
+
+
+MOMENTS = [0.0, 1.0, 1.2, 3.6]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_one_of_several_namespaces_loses_and_leaves_nothing(
+    moment: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_machine(monkeypatch)
+    before = asyncio.all_tasks()
+    for turns in range(1, TURNS, 2):
+        rig = Rig()
+
+        task = await cancelled_after(rig.pods.run(), moment, turns)
+
+        assert task.cancelled()
+        assert rig.shop.open == rig.web.open == 0
+        assert asyncio.all_tasks() == before
+        assert rig.pods.status.phase == "stopped"
+        assert rig.view.broken == []
+        with pytest.raises(InformerStopped):
+            rig.pods.lister.list()
+
+
+async def test_the_moments_above_cover_the_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow_machine(monkeypatch)
+    rig = Rig()
+    seen = []
+    async with running(rig.pods.run()):
+        at = 0.0
+        for moment in MOMENTS:
+            await asyncio.sleep(moment - at)
+            at = moment
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+
+            seen.append(rig.stored)
+
+        await asyncio.sleep(1)
+        last, told = rig.stored, rig.view.objects
+
+    assert seen[0] == {"web/a": "1"}
+    assert seen[1] == {"web/a": "8", "web/b": "9"}
+    assert seen[2] == seen[1] | {"shop/a": "1", "shop/b": "1"}
+    assert seen[2] != seen[3] == last, "the end of it is in its turns"
+    assert last == {"shop/b": "1", "shop/c": "8", "web/a": "8", "web/b": "9"}
+    assert told == last
+
+
+async def follow(pods: SharedInformer) -> None:
+    async with pods.events() as events:
+        async for _ in events:
+            await asyncio.sleep(0)
+
+
+WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, None]]] = {
+    "object": lambda it: it.wait_until(lambda obj: False, "web/a"),
+    "store": lambda it: it.wait_until(lambda store: False),
+    "version": lambda it: it.wait_for_version("99"),
+    "version-of-one": lambda it: it.wait_for_version("99", namespace="web"),
+    "synced": lambda it: it.wait_synced(),
+    "events": follow,
+}
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.9999, 1.1999])
+@pytest.mark.parametrize("waiter", WAITERS.values(), ids=WAITERS)
+async def test_who_waits_harms_nobody_and_leaves_nothing(
+    waiter: Callable[[SharedInformer], Coroutine[Any, Any, None]], moment: float
+) -> None:
+    for turns in range(0, TURNS, 3):
+        rig = Rig()
+        other = asyncio.create_task(
+            rig.pods.wait_until(lambda obj: obj is not None, "shop/c")
+        )
+        async with running(rig.pods.run()):
+            await settle()
+            tasks = asyncio.all_tasks()
+            await cancelled_after(waiter(rig.pods), moment, turns)
+            await settle()
+
+            assert asyncio.all_tasks() <= tasks
+            await other
+            await settle()
+
+            assert len(rig.pods._waiting) == 0
+            assert len(rig.pods._live.followers) == 1
+            assert len(rig.pods._processor.listeners) == 1
+            assert rig.view.objects == rig.stored

@@ -1,0 +1,324 @@
+"""Runs an informer of pods while they change and the server misbehaves; then judges it.
+
+`Witness` is a handler that checks each notification as it comes. `Run` is one informer
+with its witnesses; its `verdict()` says what is wrong at the end: with the store, with
+what was told, or with what was asked of the server, and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from informer_helpers import running
+
+from aioinformer import Added, Deleted, Updated
+from aioinformer.client import Client, ListWatch
+from aioinformer.informer import ReflectorOptions, SharedInformer
+from aioinformer.model.resources import PODS
+from aioinformer.testing.faults import Cut, Gone
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ledger import Ledger
+
+    from aioinformer import KubeObject, Registration
+    from aioinformer.testing import APIServer
+
+__all__ = ["GAP_SECONDS", "Attempt", "Run", "Witness", "attempts_of", "running_pods"]
+
+GAP_SECONDS = 0.8
+"""Starts of attempts are never closer; the loop's clock may be a millisecond early."""
+
+EARLY_SECONDS = 0.002
+
+
+class Witness:
+    """A handler that compares what it is told with what it was told, and what is stored.
+
+    What is wrong is noted, as an exception here would only be logged.
+
+    Args:
+        ledger: What really happened.
+        informer: Whose store is looked at.
+        seconds: How long it waits now and then, as a slow handler does.
+        lied_to: The server tells what is not so: a version that is wrong, an end of what
+            lives on.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        informer: SharedInformer,
+        *,
+        seconds: float = 0.0,
+        lied_to: bool = False,
+    ) -> None:
+        self._ledger = ledger
+        self._informer = informer
+        self._seconds = seconds
+        self._lied_to = lied_to
+        self.present: dict[str, KubeObject] = {}
+        self.last: dict[str, int] = {}
+        """The newest version that was told, by uid."""
+        self.ended: set[str] = set()
+        self.told = 0
+        self.wrong: list[str] = []
+
+    async def __call__(self, event: Added | Updated | Deleted) -> None:
+        self.told += 1
+        match event:
+            case Added(obj=obj):
+                self._expect(obj.key not in self.present, f"G6: {obj} added twice")
+                self._state(obj)
+                self.present[obj.key] = obj
+            case Updated(old=old, new=new):
+                same = self.present.get(new.key) is old and old.uid == new.uid
+                self._expect(same, f"G1: {new} does not follow what was told before")
+                self._state(new)
+                self.present[new.key] = new
+            case Deleted(obj=obj, final_state_unknown=unknown):
+                self._end(obj, unknown=unknown)
+
+        self._store_shows(event)
+        if self._seconds and self.told % 7 == 0:
+            await asyncio.sleep(self._seconds)
+            self._store_shows(event)
+
+    def _expect(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.wrong.append(what)
+
+    def _state(self, obj: KubeObject) -> None:
+        """G1: a state that there was, behind those that were told before."""
+        version = int(obj.resource_version)
+        before = self.last.get(obj.uid, 0)
+        self.last[obj.uid] = version
+        if self._lied_to:
+            self.ended.discard(obj.uid)
+            return
+
+        self._expect(obj.uid not in self.ended, f"G6: {obj} told after its end")
+        self._expect(version > before, f"G1: {obj} told after version {before}")
+        known = version in self._ledger.states.get(obj.uid, ())
+        self._expect(known, f"G1: {obj} is a state that never was")
+
+    def _end(self, obj: KubeObject, *, unknown: bool) -> None:
+        """G6: the end of what was there, once, with its last known state."""
+        before = self.present.pop(obj.key, None)
+        if before is None or before.uid != obj.uid:
+            self.wrong.append(f"G6: {obj} deleted, and {before} was there")
+        elif unknown:
+            same = obj.resource_version == before.resource_version
+            self._expect(same, f"G6: {obj} is not the last known state, {before}")
+        else:
+            self._state(obj)
+
+        self._expect(obj.uid not in self.ended, f"G6: {obj} deleted twice")
+        self.ended.add(obj.uid)
+
+    def _store_shows(self, event: Added | Updated | Deleted) -> None:
+        """G3: the store has the state that is told, or a later one."""
+        if self._lied_to:
+            return
+
+        obj = event.new if isinstance(event, Updated) else event.obj
+        stored = self._informer.store.get_by_key(obj.key)
+        born = self._ledger.born
+        if stored is None:
+            later = isinstance(event, Deleted) or obj.uid in self._ledger.ended
+        elif stored.uid != obj.uid:
+            later = born[stored.uid] > born[obj.uid]
+        else:
+            newer = int(stored.resource_version) >= int(obj.resource_version)
+            later = newer and not isinstance(event, Deleted)
+
+        self._expect(later, f"G3: the store has {stored} when {event} is told")
+
+    def verdict(self) -> list[str]:
+        """Everything that was wrong, or is at the end, when nothing more is to come."""
+        wrong = list(self.wrong)
+        stored = {obj.key: obj for obj in self._informer.store.list()}
+        if any(self.present.get(key) is not obj for key, obj in stored.items()):
+            wrong.append("G1: the last state told is not the last state")
+
+        if self.present.keys() != stored.keys():
+            wrong.append(
+                f"G6: {self.present.keys() ^ stored.keys()} not told, or wrong"
+            )
+
+        untold = (self.last.keys() & self._ledger.ended) - self.ended
+        wrong += [f"G6: the end of {uid} was never told" for uid in untold]
+        wrong += [
+            f"G6: {uid} lives, and was told as deleted"
+            for uid in self.ended - self._ledger.ended
+        ]
+        return wrong
+
+
+class Run:
+    """One informer, its ledger, and three witnesses: a prompt, a slow and a late one."""
+
+    def __init__(
+        self,
+        server: APIServer,
+        ledger: Ledger,
+        informer: SharedInformer,
+        *,
+        lied_to: bool,
+    ) -> None:
+        self.server = server
+        self.ledger = ledger
+        self.informer = informer
+        self._lied_to = lied_to
+        self._witnesses: list[Witness] = []
+        self._registrations: list[Registration] = []
+        self.witness()
+        self.witness(seconds=0.4)
+
+    def witness(self, *, seconds: float = 0.0) -> Witness:
+        """Add one more handler."""
+        one = Witness(
+            self.ledger, self.informer, seconds=seconds, lied_to=self._lied_to
+        )
+        self._registrations.append(self.informer.add_event_handler(on_event=one))
+        self._witnesses.append(one)
+        return one
+
+    async def list_again(self) -> None:
+        """Have everything listed, which tells what was left out before."""
+        self.server.faults.add(Gone())
+        await self.server.until(lambda: not len(self.server.faults), timeout=900)
+        # Only that list can tell of it.
+        self.ledger.write()
+
+    async def settled(self, timeout: float = 900.0) -> None:
+        """Wait until the store has the newest version, and the handlers all of it."""
+        version = self.server.resource_version
+        await self.informer.wait_for_version(version, timeout=timeout)
+        await asyncio.sleep(5)
+        await self.server.until(
+            lambda: not any(one.depth for one in self._registrations), timeout=timeout
+        )
+
+    def verdict(self) -> list[str]:
+        """What is wrong; empty if nothing is."""
+        wrong = [text for one in self._witnesses for text in one.verdict()]
+        truth = {
+            f"{body['metadata']['namespace']}/{body['metadata']['name']}": body
+            for body in self.server.objects(PODS)
+        }
+        stored = {obj.key: obj.to_dict() for obj in self.informer.store.list()}
+        if stored != truth:
+            keys = sorted(stored.keys() | truth.keys())
+            differ = [key for key in keys if stored.get(key) != truth.get(key)]
+            wrong.append(f"the store differs from the server in {differ}")
+
+        return wrong + self.hasty()
+
+    def hasty(self) -> list[str]:
+        """G7: attempts that began too soon after the one before."""
+        struck_at_once = [
+            one.occasion.query
+            for one in self.server.faults.struck
+            if isinstance(one.fault, Cut) and not one.fault.head
+        ]
+        starts = attempts_of(self.server)
+        wrong = []
+        for one, other in pairwise(starts):
+            # A list that was read to its end is followed by its watch, and a request on
+            # a kept-alive connection that proves dead is sent once more: one attempt.
+            resent = one.query == other.query and one.query in struck_at_once
+            follows = other.kind == "watch" and one.kind.startswith("list")
+            gap = other.time - one.time
+            if gap < GAP_SECONDS - EARLY_SECONDS and not (resent or follows):
+                wrong.append(f"G7: a {other.kind} {gap:.3f} s behind a {one.kind}")
+
+        # Streams are given up once; the list that replaces them does not wait.
+        given_up = (
+            wrong and wrong[0].endswith("s behind a stream") and "list" in wrong[0]
+        )
+        return wrong[1:] if given_up else wrong
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A request that begins an attempt: no further page, no check of silence."""
+
+    time: float
+    kind: str
+    query: dict[str, str]
+
+
+def attempts_of(
+    server: APIServer, *, behind: dict[str, str] | None = None
+) -> list[Attempt]:
+    """The attempts of an informer of pods.
+
+    Args:
+        server: What was asked.
+        behind: Only those behind the first request with this query.
+    """
+    asked = [one for one in server.requests if one.resource == PODS.plural]
+    if behind is not None:
+        del asked[: [one.query for one in asked].index(behind) + 1]
+
+    return [
+        Attempt(one.time, kind, one.query)
+        for one in asked
+        if (kind := _kind_of(one.verb, one.query))
+    ]
+
+
+def _kind_of(verb: str, query: dict[str, str]) -> str:
+    if verb == "watch":
+        return "stream" if query.get("sendInitialEvents") == "true" else "watch"
+
+    version = query.get("resourceVersion", "")
+    if verb != "list" or query.get("continue"):
+        return ""
+
+    if not version:
+        return "" if query.get("limit") == "1" else "list newest"
+
+    return "list any" if version == "0" else "list not older"
+
+
+@asynccontextmanager
+async def running_pods(
+    server: APIServer,
+    ledger: Ledger,
+    *,
+    seed: int = 0,
+    lied_to: bool = False,
+    url: str = "",
+    token: str | None = None,
+    **options: Any,
+) -> AsyncIterator[Run]:
+    """Run an informer of all pods, over real HTTP, beside the block.
+
+    Args:
+        server: Where they are.
+        ledger: Who writes them.
+        seed: Of the jitter.
+        lied_to: See `Witness`.
+        url: Whom to ask, if not the server itself.
+        token: Who asks, if not the administrator.
+        **options: Of the reflector.
+    """
+    token = token or server.token
+    async with Client.from_url(url or server.url, token=token) as client:
+        informer = SharedInformer(
+            ListWatch(client, PODS),
+            name="pods",
+            options=ReflectorOptions(**options),
+            rng=random.Random(seed),
+        )
+        run = Run(server, ledger, informer, lied_to=lied_to)
+        async with running(informer.run()):
+            yield run

@@ -1,0 +1,87 @@
+"""Faults drawn by a seed, of every kind, on lists and watches, one after the other.
+
+The single faults are in test_fault_matrix.py; here one strikes while another is being
+recovered from. What fails names its seed, and what the seed drew.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from fault_runs import Run, running_pods
+from ledger import Ledger
+
+from aioinformer.testing import APIServer
+from aioinformer.testing.faults import Chaos, Fault, Occasion, StepBack
+
+WRITES = 160
+STRIKES = 15
+
+WAYS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "pages": {"page_size": 3},
+    "streams": {"page_size": 3, "streaming_list": True},
+}
+
+
+class Honest(Chaos):
+    """Draws all but the lies: wrong versions are one where nothing can give them away."""
+
+    def take(self, occasion: Occasion) -> Fault | None:
+        fault = super().take(occasion)
+        if not isinstance(fault, StepBack):
+            return fault
+
+        compared = {
+            "list": occasion.query.get("resourceVersionMatch") == "NotOlderThan",
+            "watch": "sendInitialEvents" not in occasion.query,
+        }
+        return fault if compared[occasion.verb] else None
+
+
+async def survive(run: Run, chaos: Chaos) -> None:
+    """Write for 40 s, and go on slowly until the chaos has come to its end."""
+    await run.ledger.keep_writing(WRITES // 2)
+    run.witness()
+    await run.ledger.keep_writing(WRITES // 2)
+    while len(run.server.faults) and len(chaos.drawn) < STRIKES:
+        await run.ledger.keep_writing(1, seconds=2.0)
+
+    run.server.faults.clear()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(8))
+async def test_ends_as_the_server_whatever_happens(seed: int, way: str) -> None:
+    chaos = Honest(seed=seed, rate=0.6, limit=STRIKES)
+    async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
+        ledger = Ledger(server, random.Random(seed))
+        server.faults.add(chaos)
+        options = {"watch_seconds": 5, **WAYS[way]}
+        async with running_pods(server, ledger, seed=seed, **options) as run:
+            await survive(run, chaos)
+            await run.settled()
+
+    assert run.verdict() == [], chaos
+    assert len(chaos.drawn) == STRIKES
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(4))
+async def test_ends_as_the_server_once_it_lies_no_more(seed: int, way: str) -> None:
+    chaos = Chaos(seed=seed, rate=0.6, limit=STRIKES, lies=True)
+    async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
+        ledger = Ledger(server, random.Random(seed))
+        server.faults.add(chaos)
+        options = {"watch_seconds": 5, **WAYS[way]}
+        async with running_pods(
+            server, ledger, seed=seed, lied_to=True, **options
+        ) as run:
+            await survive(run, chaos)
+            await run.list_again()
+            await run.settled()
+
+    assert run.verdict() == [], chaos
+    assert len(chaos.drawn) == STRIKES

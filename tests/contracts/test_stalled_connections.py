@@ -1,0 +1,175 @@
+"""Connections that stay open and say nothing: noticed in time, and replaced at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from fault_rows import A_RELIST, on_list, on_page, on_stream
+from fault_runs import attempts_of, running_pods
+from informer_helpers import running
+from informers import plain
+from ledger import Ledger
+from wire import proxying, speechless
+
+from aioinformer.client import Client, ClientConfig, ListWatch
+from aioinformer.informer import ReflectorOptions, SharedInformer
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+from aioinformer.testing.faults import Fault, Stall
+
+ANSWER_SECONDS = 30.0
+"""For the head of an answer, and for each next piece of a list."""
+
+BOOKMARK_SECONDS = 59.0
+"""Just before a new watch that said nothing would be checked by a request."""
+
+SILENCE_SECONDS = 2.5 * BOOKMARK_SECONDS
+"""For a watch that had bookmarks."""
+
+GRACE_SECONDS = 10.0
+"""For a watch, behind the end that the server was asked for."""
+
+LATE_SECONDS = 0.1
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        pytest.param([on_list(head=False)], {}, id="list-without-a-head"),
+        pytest.param([on_list()], {}, id="list-without-a-body"),
+        pytest.param([on_list(after_bytes=900)], {}, id="list-in-the-middle"),
+        pytest.param([*A_RELIST, on_page(head=False)], {}, id="page"),
+        pytest.param([*A_RELIST, on_page(after_bytes=900)], {}, id="half-a-page"),
+        pytest.param([Stall(head=False)], {}, id="watch-without-a-head"),
+        pytest.param(
+            [on_stream(head=False)],
+            {"streaming_list": True},
+            id="stream-without-a-head",
+        ),
+        pytest.param(
+            [on_stream()], {"streaming_list": True}, id="stream-without-an-event"
+        ),
+        pytest.param(
+            [on_stream(after_bytes=900)],
+            {"streaming_list": True},
+            id="stream-in-the-middle",
+        ),
+    ],
+)
+async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
+    script: list[Fault], options: dict[str, Any]
+) -> None:
+    async with APIServer() as server:
+        ledger = Ledger(server, random.Random(1))
+        server.faults.add(*script)
+        async with running_pods(server, ledger, page_size=3, **options) as run:
+            await ledger.keep_writing(200, seconds=0.5)
+            await run.settled()
+
+        struck = server.faults.struck[-1].occasion
+        at = next(it.time for it in server.requests if it.query == dict(struck.query))
+        again = attempts_of(server, behind=dict(struck.query))[0].time
+
+    assert again - at == pytest.approx(ANSWER_SECONDS, abs=LATE_SECONDS)
+    assert run.verdict() == []
+
+
+@pytest.mark.parametrize("after_bytes", [0, 1500])
+async def test_a_watch_without_bookmarks_is_given_up_behind_its_end(
+    after_bytes: int,
+) -> None:
+    async with APIServer(bookmark_seconds=10_000) as server:
+        ledger = Ledger(server, random.Random(1))
+        server.faults.add(Stall(after_bytes=after_bytes))
+        async with running_pods(server, ledger, watch_seconds=300) as run:
+            await ledger.keep_writing(400, seconds=2)
+            await run.settled()
+
+        _, stalled, again, *_ = attempts_of(server)
+
+    length = int(stalled.query["timeoutSeconds"])
+    assert 300 <= length <= 600
+    waited = again.time - stalled.time
+    assert waited == pytest.approx(length + GRACE_SECONDS, abs=LATE_SECONDS)
+    assert again.kind == "watch"
+    assert run.verdict() == []
+
+
+async def test_a_watch_that_had_bookmarks_is_given_up_after_two_and_a_half_of_them() -> (
+    None
+):
+    async with (
+        APIServer(bookmark_seconds=BOOKMARK_SECONDS) as server,
+        proxying(server.url) as proxy,
+    ):
+        ledger = Ledger(server, random.Random(1))
+        async with running_pods(
+            server, ledger, url=proxy.url, watch_seconds=3000
+        ) as run:
+            await run.informer.wait_synced(timeout=10)
+            await asyncio.sleep(3 * BOOKMARK_SECONDS + 1)
+            proxy.swallow()
+            await ledger.keep_writing(200, seconds=1)
+            await run.settled()
+
+        _, watch, again, *_ = attempts_of(server)
+
+    silent = watch.time + 3 * BOOKMARK_SECONDS
+    assert again.kind == "watch"
+    assert again.time - silent == pytest.approx(SILENCE_SECONDS, abs=LATE_SECONDS)
+    assert run.verdict() == []
+
+
+async def test_who_accepts_and_says_nothing_is_given_up_after_thirty_seconds() -> None:
+    async with speechless() as server, Client.from_url(server.url) as client:
+        informer = SharedInformer(ListWatch(client, PODS))
+        async with running(informer.run()):
+            await asyncio.sleep(ANSWER_SECONDS - 1)
+            assert informer.status.failures == 0
+
+            await asyncio.sleep(2)
+            assert informer.status.failures == 1
+            assert server.accepted == 2, "at once, as the gap was over long before"
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+@pytest.mark.parametrize("stall", [on_list(head=False), on_list()])
+async def test_a_list_that_stalls_is_replaced_by_the_real_clock(stall: Fault) -> None:
+    async with APIServer() as server:
+        server.create(PODS, plain("web"))
+        server.faults.add(stall)
+        config = ClientConfig(server=server.url, head_seconds=0.2, read_seconds=0.2)
+        async with Client(config) as client:
+            informer = SharedInformer(ListWatch(client, PODS))
+            async with running(informer.run()):
+                await informer.wait_synced(timeout=20)
+                assert [obj.name for obj in informer.lister.list()] == ["web"]
+
+        assert informer.status.restarts == 1
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_a_watch_that_stalls_is_replaced_by_the_real_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grace = "aioinformer.client.list_watch.WATCH_GRACE_SECONDS"
+    monkeypatch.setattr(grace, 0.2)
+    async with APIServer() as server, server.client() as client:
+        ledger = Ledger(server, random.Random(1))
+        server.faults.add(Stall())
+        informer = SharedInformer(
+            ListWatch(client, PODS), options=ReflectorOptions(watch_seconds=1)
+        )
+        async with running(informer.run()):
+            await informer.wait_synced(timeout=20)
+            ledger.write()
+            await informer.wait_for_version(server.resource_version, timeout=20)
+
+        assert [one.kind for one in attempts_of(server)][:3] == [
+            *("list any", "watch", "watch")
+        ]

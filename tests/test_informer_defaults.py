@@ -1,0 +1,189 @@
+"""`Defaults`: what a factory adds to every question."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.informer.defaults import Defaults
+from aioinformer.model import Resource, drop, strip_managed_fields
+from aioinformer.model.resources import NODES, PODS
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+
+
+# ---------------------------------------------------------------- namespaces
+
+
+@pytest.mark.parametrize(
+    ("default", "asked", "found"),
+    [
+        (None, None, ()),
+        ("shop", None, ("shop",)),
+        ("shop", "test", ("test",)),
+        ("shop", "", ()),
+        (["b", "a"], None, ("a", "b")),
+        ("shop", ["b", "a", "b"], ("a", "b")),
+        (None, ("shop",), ("shop",)),
+        (None, {"a"}, ("a",)),
+    ],
+    ids=str,
+)
+def test_a_namespace_that_is_asked_for_comes_before_the_default(
+    default: Any, asked: Any, found: tuple[str, ...]
+) -> None:
+    question = Defaults(namespace=default).question("v1", "pods", {"namespace": asked})
+
+    assert question.namespaces == found
+
+
+def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
+    defaults = Defaults(namespace="shop")
+
+    assert defaults.question("v1", "nodes", {}).namespaces == ()
+    assert defaults.question("v1", "pods", {}).namespaces == ("shop",)
+
+
+@pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
+def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None:
+    with pytest.raises(OptionsError, match="give None for all of them"):
+        Defaults(namespace=namespaces)
+
+    with pytest.raises(OptionsError, match="give None for all of them"):
+        Defaults().question("v1", "pods", {"namespace": namespaces})
+
+
+# ---------------------------------------------------------------- selectors
+
+
+@pytest.mark.parametrize(
+    ("default", "asked", "found"),
+    [
+        ("", "app=web", "app=web"),
+        ("team=a", "", "team=a"),
+        ("team=a", "app=web", "team=a,app=web"),
+    ],
+)
+def test_selectors_of_the_factory_and_the_informer_must_both_match(
+    default: str, asked: str, found: str
+) -> None:
+    labels = Defaults(label_selector=default)
+    fields = Defaults(field_selector=default)
+
+    question = labels.question("v1", "pods", {"label_selector": asked})
+    assert question.label_selector == found
+    assert question.describe() == f"pods where {found}"
+    question = fields.question("v1", "pods", {"field_selector": asked})
+    assert question.field_selector == found
+
+
+def test_selectors_that_mean_the_same_are_the_same() -> None:
+    one, other = (
+        Defaults(label_selector=text).question("v1", "pods", {}).identity
+        for text in ("a=b,c in (d, e)", "c in (e,d),a==b")
+    )
+
+    assert one == other
+
+
+def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
+    with pytest.raises(SelectorSyntaxError):
+        Defaults(label_selector="a in b")
+
+    with pytest.raises(SelectorSyntaxError):
+        Defaults(field_selector="nonsense")
+
+    with pytest.raises(SelectorSyntaxError):
+        Defaults().question("v1", "pods", {"label_selector": "a in b"})
+
+
+# ---------------------------------------------------------------- resync, transform
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_pods", "of_nodes"),
+    [
+        (None, 60.0, 300.0),
+        (5, 5.0, 5.0),
+        (timedelta(minutes=2), 120.0, 120.0),
+        (0, 0.0, 0.0),
+    ],
+    ids=str,
+)
+def test_the_resync_period_that_is_nearest_counts(
+    asked: Any, of_pods: float, of_nodes: float
+) -> None:
+    defaults = Defaults(
+        resync_period=300, custom_resync={PODS: timedelta(minutes=1), WIDGETS: 0}
+    )
+
+    for resource, period in ((PODS, of_pods), (NODES, of_nodes)):
+        question = defaults.question(resource, "", {"resync_period": asked})
+        assert question.resync_period == period
+
+
+def test_a_custom_resync_holds_for_who_does_not_know_the_kind() -> None:
+    defaults = Defaults(resync_period=300, custom_resync={WIDGETS: 60})
+    nameless = Resource.of("example.com/v1", "widgets")
+
+    assert defaults.question(nameless, "", {}).resync_period == 60
+    assert Defaults().question(nameless, "", {}).resync_period == 0
+
+
+@pytest.mark.parametrize("period", [-1, 0.5, float("nan"), float("inf")])
+def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
+    both: list[dict[str, Any]] = [
+        {"resync_period": period},
+        {"custom_resync": {PODS: period}},
+    ]
+    for options in both:
+        with pytest.raises(OptionsError):
+            Defaults(**options)
+
+    with pytest.raises(OptionsError):
+        Defaults().question("v1", "pods", {"resync_period": period})
+
+
+def test_a_transform_that_is_given_comes_before_the_default() -> None:
+    mine = drop("status")
+    defaults = Defaults(transform=strip_managed_fields)
+
+    assert defaults.question("v1", "pods", {}).transform is strip_managed_fields
+    assert defaults.question("v1", "pods", {"transform": mine}).transform is mine
+
+
+# ---------------------------------------------------------------- resources
+
+
+def test_what_is_built_in_is_known_better_than_by_who_leaves_out_its_kind() -> None:
+    question = Defaults().question(Resource.of("v1", "nodes"), "", {})
+
+    assert question.resource == NODES
+
+
+def test_only_a_factory_for_any_resource_takes_two_names_for_it() -> None:
+    with pytest.raises(OptionsError, match="not a built-in resource"):
+        Defaults().question("example.com/v1", "widgets", {})
+
+    found = Defaults(any_resource=True).question("example.com/v1", "widgets", {})
+    assert found.resource == Resource("example.com", "v1", "widgets")
+    known = Defaults(any_resource=True).question("v1", "pods", {})
+    assert known.resource is PODS
+
+
+def test_who_knows_the_kind_and_who_does_not_mean_the_same() -> None:
+    defaults = Defaults(any_resource=True)
+    one = defaults.question("example.com/v1", "widgets", {})
+    other = defaults.question(WIDGETS, "", {})
+
+    assert one.identity == other.identity
+    one.check_same(other, None)
+    other.check_same(one, None)
+    gadgets = defaults.question(Resource.of("example.com/v1", "widgets", "G"), "", {})
+    with pytest.raises(
+        OptionsError, match=r"kind='Widget'; asked for again .* kind='G':"
+    ):
+        other.check_same(gadgets, None)

@@ -1,0 +1,410 @@
+"""`Pipeline` with a transform: once for each state, and what None makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import thing, told
+from informer_helpers import running
+from pipeline_helpers import Rig, add, delete, update
+
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.model import KubeObject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer.informer.notifications import Notification
+
+
+class Marking:
+    """Notes what it is called with, marks it, and leaves out what is called so."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.unwanted: set[str] = set()
+
+    def __call__(self, obj: KubeObject) -> KubeObject | None:
+        assert "mark" not in obj, "transformed twice"
+        state = f"{obj.name}@{obj.resource_version}"
+        self.calls.append(state)
+        if state in self.unwanted or obj.name in self.unwanted:
+            return None
+
+        return KubeObject.of(obj.to_dict() | {"mark": True})
+
+    def take(self) -> list[str]:
+        calls = list(self.calls)
+        self.calls.clear()
+        return calls
+
+
+def marked(obj: KubeObject) -> KubeObject:
+    return KubeObject.of(obj.to_dict() | {"mark": True})
+
+
+@asynccontextmanager
+async def a_rig(marking: Marking, *objects: KubeObject) -> AsyncIterator[Rig]:
+    """A pipeline that has applied a first list of these objects."""
+    rig = Rig(marking)
+    async with running(rig.run()):
+        await rig.relist(*objects, version=5)
+        await rig.applied()
+        rig.take()
+        marking.take()
+        yield rig
+
+
+@pytest.fixture
+def marking() -> Marking:
+    return Marking()
+
+
+A1, A2, A3 = thing("a", 1), thing("a", 2), thing("a", 3)
+B1, B2 = thing("b", 1), thing("b", 2)
+OTHER_A = thing("a", 9, "another-uid")
+
+# ---------------------------------------------------------------- once
+
+
+async def test_what_is_listed_passes_it_once(marking: Marking) -> None:
+    rig = Rig(marking)
+
+    async with running(rig.run()):
+        await rig.relist(A1, B1, version=5)
+        await rig.applied()
+
+    assert marking.calls == ["a@1", "b@1"]
+    assert rig.take() == [Added(marked(A1), True), Added(marked(B1), True)]
+    assert rig.indexer.list() == [marked(A1), marked(B1)]
+    assert told(rig.indexer.by_index("node", "node-1")) == ["a@1", "b@1"]
+
+
+async def test_what_a_relist_shows_unchanged_does_not_pass_it_again(
+    marking: Marking,
+) -> None:
+    async with a_rig(marking, A1, B1) as rig:
+        kept = rig.indexer.get_by_key("default/a")
+        await rig.relist(thing("a", 1), B2, version=8)
+        await rig.applied()
+
+        assert marking.calls == ["b@2"]
+        assert rig.take() == [Updated(marked(B1), marked(B2))]
+        assert rig.indexer.get_by_key("default/a") is kept
+
+
+async def test_what_is_watched_passes_it_once(marking: Marking) -> None:
+    async with a_rig(marking, A1) as rig:
+        await rig.change(update(A2), add(B1), delete(thing("a", 3)), version=9)
+        await rig.applied()
+
+        assert marking.calls == ["a@2", "b@1", "a@3"]
+        events = [event for event in rig.take() if event != Added(marked(B1))]
+        assert events == [Updated(marked(A1), marked(A2)), Deleted(marked(A3))]
+        assert rig.indexer.resource_version == "9"
+
+
+async def test_a_repeated_change_does_not_pass_it_again(marking: Marking) -> None:
+    """Of what is stored, of what is queued, and of the same batch."""
+    async with a_rig(marking, A1) as rig:
+        await rig.change(update(thing("a", 1)), add(B1), add(thing("b", 1)), version=6)
+        await rig.change(add(thing("b", 1)), version=7)
+        await rig.applied()
+
+        assert marking.calls == ["b@1"]
+        assert rig.take() == [Added(marked(B1))]
+        assert rig.pipeline.duplicates == 3
+
+
+async def test_a_streamed_list_passes_it_once(marking: Marking) -> None:
+    async with a_rig(marking, A1, B1) as rig:
+        await rig.pipeline.stage([thing("a", 1), B2])
+        await rig.pipeline.stage([A2])
+        await rig.pipeline.stage_deleted([B2.key, "default/never-seen"])
+        await rig.pipeline.commit("9")
+        await rig.applied()
+
+        assert marking.calls == ["b@2", "a@2"]
+        assert rig.take() == [
+            Deleted(marked(B1), True),
+            Updated(marked(A1), marked(A2)),
+        ]
+
+
+async def test_after_broken_history_all_passes_it_and_equals_are_kept(
+    marking: Marking,
+) -> None:
+    async with a_rig(marking, A1, B1) as rig:
+        kept = rig.indexer.get_by_key("default/a")
+        other = thing("b", 1, status={"phase": "Failed"})
+        await rig.pipeline.stage([thing("a", 1), other], anew=True)
+        await rig.pipeline.commit("5")
+        await rig.applied()
+
+        assert marking.calls == ["a@1", "b@1"]
+        assert rig.take() == [Updated(marked(B1), marked(other))]
+        assert rig.indexer.get_by_key("default/a") is kept
+
+
+async def test_the_final_state_that_is_known_does_not_pass_it_again(
+    marking: Marking,
+) -> None:
+    """Some servers delete under the last version of the object."""
+    async with a_rig(marking, A1) as rig:
+        await rig.change(delete(thing("a", 1)), version=6)
+        await rig.applied()
+
+        assert marking.calls == []
+        assert rig.take() == [Deleted(marked(A1))]
+
+
+@pytest.mark.parametrize("deleted", [B1, OTHER_A], ids=["unknown", "another-uid"])
+async def test_a_final_state_that_nobody_is_told_of_does_not_pass_it(
+    marking: Marking, deleted: KubeObject
+) -> None:
+    async with a_rig(marking, A1) as rig:
+        await rig.change(delete(deleted), version=10)
+        await rig.applied()
+
+        assert marking.calls == []
+        expected: list[Notification] = [Deleted(marked(A1), True)]
+        assert rig.take() == (expected if deleted is OTHER_A else [])
+        assert rig.indexer.resource_version == "10"
+
+
+async def test_many_pass_it_in_slices(
+    marking: Marking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
+    rig = Rig(marking)  # does not run: nobody else takes turns
+    many = [add(thing(f"p{n}", n + 1)) for n in range(10)]
+    seen: list[int] = []
+
+    arriving = asyncio.create_task(rig.change(*many, version=2000))
+    while not arriving.done():
+        seen.append(len(marking.calls))
+        await asyncio.sleep(0)
+
+    assert set(seen) >= set(range(1, 10)), "the loop turned behind each of them"
+    assert rig.pipeline.waiting == 10
+
+
+async def test_changes_that_are_cancelled_on_the_way_leave_no_trace(
+    marking: Marking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
+    marking.unwanted = {"a@2"}
+    rig = Rig(marking)
+    await rig.pipeline.stage([A1])
+    await rig.pipeline.commit("5")
+    marking.take()
+
+    arriving = asyncio.create_task(rig.change(update(A2), add(B1), version=7))
+    while not marking.calls:
+        await asyncio.sleep(0)
+
+    arriving.cancel()
+    await asyncio.wait({arriving})
+
+    assert arriving.cancelled()
+    assert rig.pipeline.known("default/a") == marked(A1)
+    assert rig.pipeline.known("default/b") is None
+
+
+# ---------------------------------------------------------------- left out
+
+
+async def test_what_is_left_out_of_the_first_list_is_not_there(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a"}
+    rig = Rig(marking)
+
+    async with running(rig.run()):
+        await rig.relist(A1, B1, version=5)
+        await rig.applied()
+
+        assert rig.take() == [Added(marked(B1), True)]
+        assert rig.holds == ["b@1"]
+
+
+async def test_a_change_to_what_is_left_out_is_a_deletion_of_the_state_before(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a@2"}
+    async with a_rig(marking, A1) as rig:
+        await rig.change(update(A2), version=6)
+        await rig.applied()
+
+        assert rig.take() == [Deleted(marked(A1), False)]
+        assert (rig.holds, rig.indexer.resource_version) == ([], "6")
+
+
+async def test_what_was_left_out_comes_in_as_new(marking: Marking) -> None:
+    marking.unwanted = {"a@1", "a@2"}
+    async with a_rig(marking, A1) as rig:
+        await rig.change(update(A2), update(A3), version=7)
+        await rig.applied()
+
+        assert rig.take() == [Added(marked(A3))]
+        assert rig.holds == ["a@3"]
+
+
+async def test_in_and_out_within_one_batch_are_told_in_their_order(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a@2"}
+    async with a_rig(marking) as rig:
+        await rig.change(
+            add(A1), update(A2), update(A3), delete(thing("a", 4)), version=8
+        )
+        await rig.applied()
+
+        assert marking.calls == ["a@1", "a@2", "a@3", "a@4"]
+        assert rig.take() == [
+            Added(marked(A1)),
+            Deleted(marked(A1)),
+            Added(marked(A3)),
+            Deleted(marked(thing("a", 4))),
+        ]
+
+
+async def test_another_uid_that_is_left_out_ends_the_one_before_unseen(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a@9"}
+    async with a_rig(marking, A1) as rig:
+        await rig.change(add(OTHER_A), version=9)
+        await rig.applied()
+
+        assert rig.take() == [Deleted(marked(A1), True)]
+        assert rig.holds == []
+
+
+async def test_a_final_state_that_is_left_out_is_told_as_the_one_before(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a@2"}
+    async with a_rig(marking, A1) as rig:
+        await rig.change(delete(A2), version=6)
+        await rig.applied()
+
+        assert marking.calls == ["a@2"]
+        assert rig.take() == [Deleted(marked(A1), False)]
+        assert rig.pipeline.known("default/a") is None
+
+
+async def test_the_end_of_what_was_left_out_is_told_to_nobody(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a@1"}
+    async with a_rig(marking, A1) as rig:
+        await rig.change(delete(A2), version=6)
+        await rig.applied()
+
+        assert (marking.calls, rig.take()) == ([], [])
+        assert rig.pipeline.known("default/a") is None
+        assert rig.indexer.resource_version == "6"
+
+
+async def test_a_relist_does_not_ask_again_about_what_was_left_out(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a"}
+    async with a_rig(marking, A1, B1) as rig:
+        await rig.relist(thing("a", 1), thing("b", 1), version=6)
+        await rig.relist(A2, thing("b", 1), version=7)
+        await rig.applied()
+
+        assert marking.calls == ["a@2"]
+        assert (rig.take(), rig.holds) == ([], ["b@1"])
+
+
+async def test_a_relist_that_leaves_out_what_was_known_is_a_deletion(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a@2"}
+    async with a_rig(marking, A1, B1) as rig:
+        await rig.relist(A2, thing("b", 1), version=6)
+        await rig.applied()
+
+        assert rig.take() == [Deleted(marked(A1), True)]
+        assert rig.holds == ["b@1"]
+
+
+async def test_the_last_state_of_a_key_in_a_list_decides(marking: Marking) -> None:
+    marking.unwanted = {"a@2", "b@1"}
+    async with a_rig(marking) as rig:
+        await rig.relist(A1, B1, A2, B2, version=6)
+        await rig.applied()
+
+        assert rig.holds == ["b@2"]
+        assert rig.indexer.by_index("node", "node-1") == [marked(B2)]
+
+
+async def test_what_was_left_out_and_cannot_be_read_now_stays_left_out(
+    marking: Marking,
+) -> None:
+    marking.unwanted = {"a"}
+    async with a_rig(marking, A1) as rig:
+        await rig.pipeline.stage_unreadable([A1.key])
+        await rig.pipeline.commit("6")
+        await rig.relist(thing("a", 1), version=7)
+        await rig.applied()
+
+        assert (marking.calls, rig.take(), rig.holds) == ([], [], [])
+
+
+async def test_who_was_left_out_is_known_by_uid_and_version(marking: Marking) -> None:
+    """So a watch can tell a repetition, and a deletion, from broken history."""
+    marking.unwanted = {"a", "b@2"}
+    async with a_rig(marking, A1, B1) as rig:
+        await rig.change(update(B2), version=6)
+        queued = rig.pipeline.known("default/b")
+        await rig.applied()
+
+        for known, obj in (
+            (rig.pipeline.known("default/a"), A1),
+            (rig.pipeline.known("default/b"), B2),
+            (queued, B2),
+        ):
+            assert known is not None
+            assert (known.uid, known.resource_version) == (
+                obj.uid,
+                obj.resource_version,
+            )
+
+        await rig.change(update(thing("b", 2)), version=6)
+        assert rig.pipeline.duplicates == 1
+
+
+async def test_a_discarded_list_leaves_out_nothing(marking: Marking) -> None:
+    marking.unwanted = {"b"}
+    async with a_rig(marking, A1) as rig:
+        await rig.pipeline.stage([B1])
+        await rig.pipeline.discard()
+
+        assert rig.pipeline.known("default/b") is None
+
+
+# ---------------------------------------------------------------- failures
+
+
+async def test_what_it_fails_for_is_stored_as_it_came() -> None:
+    def fail(obj: KubeObject) -> KubeObject:
+        raise ValueError(obj.name)
+
+    rig = Rig(fail)
+    async with running(rig.run()):
+        await rig.relist(A1, version=5)
+        await rig.change(update(A2), add(B1), version=6)
+        await rig.applied()
+
+        assert [rig.indexer.get_by_key(obj.key) for obj in (A2, B1)] == [A2, B1]
+        assert rig.indexer.get_by_key(A2.key) is A2
+
+    assert [failure.subject for failure in rig.failures] == [A1, A2, B1]
+    assert rig.transforming.failures == 3

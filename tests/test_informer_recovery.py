@@ -1,0 +1,91 @@
+"""What an error means for a list-watch, beyond the table in test_informer_machine.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ResourceExpired,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from aioinformer.informer.recovery import (
+    Recovery,
+    is_internal,
+    is_refusal,
+    is_unsupported,
+    recovery_for,
+)
+
+BROKEN = TransportError("broken")
+EXPIRED = ResourceExpired("too old", status=410)
+
+
+@pytest.mark.parametrize(
+    ("error", "recovery"),
+    [
+        pytest.param(ServerError("?", status=500), Recovery.RELIST, id="500"),
+        pytest.param(ServerError("?", status=503), Recovery.RESUME, id="503"),
+        pytest.param(BROKEN, Recovery.RESUME, id="transport"),
+        pytest.param(Forbidden("?", status=403), Recovery.RESUME, id="403"),
+        pytest.param(EXPIRED, Recovery.RELIST_NEWEST, id="410"),
+    ],
+)
+def test_internal_errors_for_too_long_ask_for_a_list(
+    error: Exception, recovery: Recovery
+) -> None:
+    assert recovery_for(error, persistent=True) is recovery
+    assert is_internal(error) is (recovery is Recovery.RELIST)
+
+
+def test_causes_that_are_no_list_are_no_cause() -> None:
+    error = ServerError("?", status=504, details={"causes": 5})
+
+    assert recovery_for(error) is Recovery.RESUME
+
+
+@pytest.mark.parametrize(
+    ("error", "refusal"),
+    [
+        (Invalid("?", status=400), True),
+        (Invalid("?", status=422), True),
+        (Unauthorized("?", status=401), True),
+        (Forbidden("?", status=403), True),
+        (NotFound("?", status=404), True),
+        (ApiError("?", status=405), True),
+        (ApiError("?", status=406), False),
+        (EXPIRED, False),
+        (TooManyRequests("?", status=429), False),
+        (ServerError("?", status=500), False),
+        (BROKEN, False),
+        (DecodeError("?"), False),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, bool) else str(value),
+)
+def test_refusals_are_what_only_a_person_can_change(
+    error: Exception, refusal: bool
+) -> None:
+    assert is_refusal(error) is refusal
+
+
+@pytest.mark.parametrize(
+    ("error", "unsupported"),
+    [
+        (ApiError("?", status=405), True),
+        (ApiError("?", status=406), False),
+        (NotFound("?", status=404), False),
+        (BROKEN, False),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, bool) else str(value),
+)
+def test_a_verb_that_is_not_there_is_told_by_405(
+    error: Exception, unsupported: bool
+) -> None:
+    assert is_unsupported(error) is unsupported

@@ -1,0 +1,336 @@
+"""`InformerStatus`, and reads that demand a fresh cache; the server is a script."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import (
+    END,
+    FakeSource,
+    Page,
+    Silence,
+    Stream,
+    added,
+    bookmark,
+    error_event,
+    modified,
+    thing,
+)
+from informer_helpers import Even, pods_of, running, settle
+from queue_helpers import error_in_thread
+
+from aioinformer.errors import (
+    Forbidden,
+    NotFound,
+    NotSynced,
+    OptionsError,
+    ServerError,
+    Stale,
+    TransportError,
+)
+from aioinformer.informer import Deleted, InformerStatus, SharedInformer
+
+if TYPE_CHECKING:
+    from aioinformer.model import KubeObject
+
+BUSY = ServerError("busy", status=503)
+REFUSED = Forbidden("no", status=403, reason="Forbidden")
+
+# ---------------------------------------------------------------- contact and age
+
+
+async def ages(pods: SharedInformer, *moments: float) -> list[float | None]:
+    """Its age at these moments, in whole seconds."""
+    found: list[float | None] = []
+    now = 0.0
+    async with running(pods.run()):
+        for moment in moments:
+            await asyncio.sleep(moment - now)
+            now = moment
+            age = pods.status.age
+            found.append(None if age is None else round(age))
+
+    return found
+
+
+async def test_events_bookmarks_and_the_end_of_a_watch_make_the_cache_fresh() -> None:
+    stream = Stream(
+        *(20.0, [added(thing("c", 6))], 20.0, [bookmark(7)], 20.0, END),
+    )
+    pods = pods_of(watches=(stream,))
+
+    assert await ages(pods, 15, 25, 45, 65) == [15, 5, 5, 5]
+
+
+async def test_a_list_makes_it_fresh_when_it_is_complete() -> None:
+    pods = pods_of(
+        Page([thing("a")], version=5, seconds=10),
+        Page([thing("a")], version=7, seconds=30),
+        watches=(Stream(10.0, [error_event(410)]),),
+    )
+
+    # Listed from 0 to 10, watched to 20, listed from 22 or so to 52.
+    assert await ages(pods, 5, 15, 35, 45, 55) == [
+        None,
+        5,
+        25,
+        35,
+        pytest.approx(3, abs=2),
+    ]
+
+
+async def test_lists_that_break_off_do_not_make_it_fresh() -> None:
+    """Though much of each comes in: nothing of it is kept."""
+    broken = Page([thing("a"), thing("b")], version=9, error=TransportError("cut"))
+    pods = pods_of(
+        Page([thing("a")], version=5),
+        *(broken,) * 9,
+        watches=(Stream([error_event(410)]),),
+    )
+
+    async with running(pods.run()):
+        await asyncio.sleep(100)
+        status = pods.status
+
+    assert status.age == pytest.approx(100, abs=1)
+    assert status.last_contact is not None
+    assert status.last_contact > 50
+
+
+async def test_watches_that_end_as_they_begin_do_not_make_it_fresh() -> None:
+    broken = [Stream(TransportError("cut")) for _ in range(20)]
+    pods = pods_of(watches=tuple(broken))
+
+    assert await ages(pods, 100) == [100]
+
+
+async def test_an_error_is_no_news() -> None:
+    pods = pods_of(watches=(Stream(30.0, [error_event(500)]), *(BUSY,) * 9))
+
+    assert await ages(pods, 40) == [40]
+
+
+async def test_status_knows_when_it_last_heard() -> None:
+    stream = Stream(10.0, [added(thing("c", 6))], 10.0, [bookmark(7)])
+    pods = pods_of(watches=(stream,))
+
+    async with running(pods.run()):
+        await asyncio.sleep(5)
+        early = pods.status
+        await asyncio.sleep(30)
+        late = pods.status
+
+    assert early.last_contact == pytest.approx(0, abs=0.1)
+    assert early.last_event is None
+    assert late.last_contact == pytest.approx(20, abs=0.1)
+    assert late.last_event == pytest.approx(10, abs=0.1), "a bookmark is no event"
+    assert late.resource_version == "7"
+
+
+# ---------------------------------------------------------------- errors
+
+
+async def test_status_tells_the_last_error_until_the_next_success() -> None:
+    pods = pods_of(
+        REFUSED,
+        BUSY,
+        TransportError("down"),
+        Page([thing("a")], version=5),
+    )
+    found: list[tuple[int, str, int, int]] = []
+
+    async with running(pods.run()):
+        seen: BaseException | None = None
+        while not pods.has_synced:
+            status = pods.status
+            if status.last_error is not seen:
+                seen = status.last_error
+                found.append(
+                    (
+                        status.last_error_status,
+                        status.last_error_reason,
+                        status.failures,
+                        status.restarts,
+                    )
+                )
+
+            await asyncio.sleep(0.1)
+
+        after = pods.status
+
+    assert found == [(403, "Forbidden", 1, 1), (503, "", 2, 2), (0, "", 3, 3)]
+    assert (after.last_error, after.failures, after.restarts) == (None, 0, 3)
+    assert (after.last_error_status, after.last_error_reason) == (0, "")
+
+
+async def test_a_failed_transform_degrades() -> None:
+    def fail(obj: KubeObject) -> KubeObject:
+        if obj.name == "a":
+            raise ValueError("no")
+
+        return obj
+
+    stream = Stream([modified(thing("a", 6)), modified(thing("b", 7))])
+    stream.skipped = 1
+    pods = pods_of(watches=(stream,), transform=fail)
+
+    async with running(pods.run()):
+        await asyncio.sleep(1)
+
+        assert pods.status.degraded == 3, "listed, watched, and one that is unreadable"
+        assert [obj.resource_version for obj in pods.store.list()] == ["6", "7"]
+
+
+async def test_an_informer_whose_handlers_go_on_is_stopping() -> None:
+    pods = pods_of(Page([thing("a")], version=5))
+
+    @pods.on_add
+    async def slow(_: KubeObject) -> None:
+        await asyncio.sleep(3)
+
+    running_pods = asyncio.create_task(pods.run())
+    await asyncio.sleep(1)
+    running_pods.cancel()
+    await asyncio.sleep(1)
+    during = pods.status.phase
+    await asyncio.wait({running_pods})
+
+    assert (during, pods.status.phase) == ("stopping", "stopped")
+
+
+class Unserved(FakeSource):
+    """Says that it has no such resource, from some time on."""
+
+    served = True
+
+    async def is_served(self) -> bool:
+        return self.served
+
+
+async def test_a_resource_that_is_not_served_for_long_is_absent() -> None:
+    missing = NotFound("no such resource", status=404, reason="NotFound")
+    source = Unserved(
+        [
+            Page([thing("a")], version=5),
+            *(missing,) * 20,
+            Page([thing("b")], version=9),
+        ],
+        [Stream(10.0, [error_event(404)])],
+    )
+    pods = SharedInformer(source, name="pods", rng=Even())
+    gone: list[bool] = []
+    pods.add_event_handler(
+        on_event=lambda event: (
+            gone.append(event.final_state_unknown)
+            if isinstance(event, Deleted)
+            else None
+        )
+    )
+
+    async with running(pods.run()):
+        await asyncio.sleep(5)
+        source.served = False
+        await asyncio.sleep(50)
+        missed, kept = pods.status, len(pods.lister.list())
+        await asyncio.sleep(100)
+        absent, left = pods.status, len(pods.lister.list())
+        source.served = True
+        while pods.status.not_served:
+            await asyncio.sleep(1)
+
+        back = pods.status
+        await settle()
+        stored = [obj.name for obj in pods.lister.list()]
+
+    assert (missed.phase, missed.not_served, kept) == ("backing off", True, 1)
+    assert (absent.phase, absent.not_served, left) == ("absent", True, 0)
+    assert (absent.synced, absent.resource_version) == (True, "5")
+    assert gone == [True]
+    assert back.phase == "watching"
+    assert stored == ["b"]
+
+
+def test_it_is_a_value() -> None:
+    one, other = pods_of().status, pods_of().status
+
+    assert one == other
+    assert isinstance(one, InformerStatus)
+    with pytest.raises(AttributeError):
+        one.phase = "dead"  # type: ignore[misc]
+
+
+# ---------------------------------------------------------------- max_staleness
+
+
+async def test_a_read_refuses_a_cache_that_is_too_old() -> None:
+    pods = pods_of(watches=(Stream(TransportError("cut")), *(BUSY,) * 30))
+
+    async with running(pods.run()):
+        await asyncio.sleep(50)
+        fresh = pods.lister.list(max_staleness=51)
+        with pytest.raises(Stale) as raised:
+            pods.lister.list(max_staleness=timedelta(seconds=49))
+
+        lasting = pods.lister.list()
+
+    text = str(raised.value)
+    assert text.startswith("pods is 50.0 s old, and at most 49 s are accepted: ")
+    assert "503: busy" in text
+    assert len(fresh) == len(lasting) == 2
+
+
+async def test_a_cache_without_any_state_is_stale() -> None:
+    pods = pods_of(Silence())
+
+    async with running(pods.run()):
+        await settle()
+        with pytest.raises(NotSynced):
+            pods.lister.list(max_staleness=10)
+
+        with pytest.raises(
+            Stale, match="pods has no state of the server yet: listing, no error so far"
+        ):
+            pods.lister.list(max_staleness=10, allow_unsynced=True)
+
+
+def test_a_cache_that_never_ran_is_stale() -> None:
+    with pytest.raises(Stale, match="idle"):
+        pods_of().lister.get("default/a", max_staleness=10, allow_unsynced=True)
+
+
+async def test_the_age_of_a_cache_that_has_ended_still_counts() -> None:
+    pods = pods_of()
+    async with running(pods.run()):
+        await pods.wait_synced()
+
+    lister = pods.lister
+    assert lister.list(max_staleness=10, allow_unsynced=True)
+    await asyncio.sleep(20)
+
+    with pytest.raises(Stale, match=r"20\.0 s old.*stopped"):
+        lister.list(max_staleness=10, allow_unsynced=True)
+
+
+async def test_a_thread_may_demand_freshness() -> None:
+    pods = pods_of()
+
+    async with running(pods.run()):
+        await asyncio.sleep(30)
+
+        assert error_in_thread(lambda: pods.lister.json(max_staleness=40)) is None
+        error = error_in_thread(lambda: pods.lister.json(max_staleness=20))
+
+    assert isinstance(error, Stale)
+
+
+@pytest.mark.parametrize("most", [-1, timedelta(seconds=-1), float("nan")], ids=repr)
+async def test_a_staleness_that_cannot_be_is_refused(most: float | timedelta) -> None:
+    pods = pods_of()
+
+    async with running(pods.run()):
+        await pods.wait_synced()
+        with pytest.raises(OptionsError):
+            pods.lister.get("default/a", max_staleness=most)
