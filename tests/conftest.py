@@ -53,6 +53,13 @@ def _unloaded(name: str) -> ModuleType:
 _NOT_WATCHED = [_unloaded("aioinformer.testing"), _unloaded("aioinformer.cli")]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that differ from process to process: xdist could not share them."""
+    for item in items:
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(f"a test is named by an address: {item.nodeid}")
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a coroutine test that leaves a task or a connection, or blocks the loop.

@@ -202,7 +202,9 @@ class AcceptsLater:
 
 
 @pytest.mark.parametrize(
-    "accepts", [accepts_later, AcceptsLater(), "app=web", 3], ids=repr
+    "accepts",
+    [accepts_later, AcceptsLater(), "app=web", 3],
+    ids=["coroutine-function", "callable-object", "text", "number"],
 )
 def test_a_filter_that_is_no_plain_function_is_refused(accepts: Any) -> None:
     with pytest.raises(OptionsError, match="a filter must be a plain function"):
