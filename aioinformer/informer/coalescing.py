@@ -28,7 +28,8 @@ CROWDED = 512
 with as many more they are a millisecond's work."""
 
 BURST = 256
-"""So many are handed out in one go; waiters for progress are told in between."""
+"""So many are handed out in one go, fewer if there is news; in between, who waits for
+progress is told."""
 
 
 class Nothing(Enum):
@@ -184,9 +185,11 @@ class CoalescingInbox(Inbox):
         self._filled.ring()
 
     def _burst(self) -> Iterator[Notification]:
+        synced = self.synced
         for count in range(BURST):
             # One in any case, or what comes quickly would keep it from being told.
-            if not self._merged or (count and self._next < self.queued):
+            news = self._next < self.queued or self.synced is not synced
+            if not self._merged or (count and news):
                 break
 
             number, (since, event) = self._merged.popitem(last=False)

@@ -64,6 +64,8 @@ class Inbox:
         """Notifications that were ever put."""
         self.delivered = 0
         """How many of them are done with; counted by who takes them."""
+        self.initial: int | None = None
+        """How many are of the initial state; None before that is known."""
 
     @property
     def depth(self) -> int:
@@ -74,6 +76,11 @@ class Inbox:
     def finished(self) -> int:
         """All notifications of a lower number are done with."""
         return self.delivered
+
+    @property
+    def synced(self) -> bool:
+        """Those of the initial state are done with."""
+        return self.initial is not None and self.finished >= self.initial
 
     @property
     def oldest(self) -> float:

@@ -82,9 +82,6 @@ class Listener:
             accepts = HandlerFilter(options.filter, name, reporter)
             self._stages.append(accepts.passing)
 
-        # The number of the first notification that is not of the initial state; None
-        # before that is known.
-        self._in_sync_at: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._ended = False
         self.removed = False
@@ -109,8 +106,8 @@ class Listener:
 
     def mark_synced(self) -> None:
         """What is queued now is all of the initial state."""
-        if self._in_sync_at is None:
-            self._in_sync_at = self._inbox.queued
+        if self._inbox.initial is None:
+            self._inbox.initial = self._inbox.queued
             self._tell()
 
     async def tidy(self) -> None:
@@ -146,7 +143,7 @@ class Listener:
     @property
     def synced(self) -> bool:
         """The handler has dealt with everything that was there when it began."""
-        return self._in_sync_at is not None and self._inbox.finished >= self._in_sync_at
+        return self._inbox.synced
 
     @property
     def ended(self) -> bool:

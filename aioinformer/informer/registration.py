@@ -85,7 +85,7 @@ class Registration:
             timeout: Seconds, or a timedelta; None waits as long as it takes.
 
         Raises:
-            NotSynced: The time is over; the text says how much waits for the handler.
+            NotSynced: The time is over; the text says depth and age.
             InformerStopped: The informer ended, or the handler was removed, before.
             WrongLoop: Called from another event loop or thread.
 
@@ -98,7 +98,7 @@ class Registration:
                 await self._listener.wait_synced()
 
         if not self.has_synced:
-            reason = f"{self.depth} notifications wait, the oldest for {self.age:.1f} s"
+            reason = f"depth {self.depth}, age {self.age:.1f} s"
             raise NotSynced(
                 f"handler {self.name} is not synced: {reason}",
                 results={self.name: reason},

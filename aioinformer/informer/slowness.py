@@ -127,10 +127,10 @@ class Slowness:
 
     def _warn(self, event: Notification, seconds: float) -> None:
         logger.warning(
-            "handler %s has been at %r for %.0f s, and has not returned: %d "
-            "notifications wait for it",
+            "handler %s has been at %r for %.0f s, and has not returned: %d more wait "
+            "for it",
             self._name,
             event,
             seconds,
-            self._inbox.depth,
+            self._inbox.depth - 1,
         )

@@ -1,0 +1,117 @@
+"""Handlers that block, and are therefore called in a thread (`thread=True`)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_source import thing
+
+from aioinformer.errors import HandlerError, OptionsError
+from aioinformer.informer import SharedInformer
+from aioinformer.testing import FakeListerWatcher
+
+if TYPE_CHECKING:
+    from aioinformer.model import KubeObject
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+
+
+def a_source(*names: str) -> FakeListerWatcher:
+    return FakeListerWatcher(*({"metadata": {"name": name}} for name in names))
+
+
+async def told_of(informer: SharedInformer, **options: Any) -> None:
+    """Run an informer until its handler has seen to everything."""
+    registration = informer.add_event_handler(thread=True, **options)
+    life = asyncio.create_task(informer.run())
+    try:
+        await registration.wait_synced()
+    finally:
+        life.cancel()
+        await asyncio.wait({life})
+
+
+async def test_G4_calls_are_made_elsewhere_and_one_at_a_time() -> None:
+    threads: list[int] = []
+    together = 0
+    most = 0
+
+    def handle(obj: KubeObject) -> None:
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        threads.append(threading.get_ident())
+        together -= 1
+
+    await told_of(SharedInformer(a_source("a", "b", "c")), on_add=handle)
+
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
+    assert len(set(threads)) == 1, "one thread for one handler"
+    assert most == 1
+
+
+async def test_they_come_in_order_with_the_caller_s_context() -> None:
+    told: list[tuple[str, str]] = []
+    WHO.set("somebody")
+
+    await told_of(
+        SharedInformer(a_source("a", "b", "c")),
+        on_add=lambda obj: told.append((obj.name, WHO.get())),
+    )
+
+    assert told == [(name, "somebody") for name in "abc"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("late")])
+async def test_G12_what_they_raise_is_reported_and_the_next_is_told(
+    error: Exception,
+) -> None:
+    failures: list[HandlerError] = []
+    told: list[str] = []
+
+    def handle(obj: KubeObject) -> None:
+        told.append(obj.name)
+        if obj.name == "a":
+            raise error
+
+    informer = SharedInformer(a_source("a", "b"), on_error=failures.append)
+    await told_of(informer, on_add=handle)
+
+    assert told == ["a", "b"]
+    assert [failure.__cause__ for failure in failures] == [error]
+
+
+async def test_the_thread_ends_with_the_informer() -> None:
+    seen: list[threading.Thread] = []
+
+    await told_of(
+        SharedInformer(a_source("a")),
+        on_add=lambda _: seen.append(threading.current_thread()),
+    )
+    seen[0].join(timeout=10)
+
+    assert not seen[0].is_alive()
+
+
+def test_an_async_handler_needs_no_thread() -> None:
+    async def handle(obj: KubeObject) -> None:
+        raise AssertionError(obj)
+
+    with pytest.raises(OptionsError, match="thread"):
+        SharedInformer(a_source()).add_event_handler(on_add=handle, thread=True)
+
+
+async def test_what_turns_out_to_be_async_is_reported() -> None:
+    async def later(obj: KubeObject) -> None:
+        raise AssertionError(obj)
+
+    failures: list[HandlerError] = []
+    informer = SharedInformer(a_source("a"), on_error=failures.append)
+    await told_of(informer, on_add=lambda obj: later(thing(obj.name)))
+
+    assert "plain" in str(failures[0].__cause__)

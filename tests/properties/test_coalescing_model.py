@@ -1,0 +1,138 @@
+"""Coalescing: who is told less knows the same in the end, and at each step no nonsense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fake_source import thing
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.informer.coalescing import CoalescingInbox
+from aioinformer.informer.notifications import object_of
+
+if TYPE_CHECKING:
+    from aioinformer.informer.notifications import Notification
+    from aioinformer.model import KubeObject
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["write", "write", "delete", "lose", "replace", "resync"]),
+        # How many are taken behind it.
+        st.sampled_from([0, 0, 0, 1, 2, 9]),
+    ),
+    max_size=40,
+)
+
+
+class History:
+    """What the server tells of a few objects."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, KubeObject] = {}
+        self.version = 0
+
+    def step(self, name: str, how: str) -> list[Notification]:
+        self.version += 1
+        old = self.objects.get(name)
+        if how == "resync" and old is not None:
+            return [Updated(old, old, True)]
+
+        if how in {"delete", "lose", "resync"}:
+            if old is None:
+                return []
+
+            del self.objects[name]
+            unseen = how == "lose"
+            last = old if unseen else thing(name, self.version, old.uid)
+            return [Deleted(last, unseen)]
+
+        another = old is None or how == "replace"
+        uid = f"uid-{self.version}" if another or old is None else old.uid
+        new = self.objects[name] = thing(name, self.version, uid)
+        if old is None:
+            return [Added(new)]
+
+        return [Deleted(old, True), Added(new)] if another else [Updated(old, new)]
+
+
+def folded(events: list[Notification]) -> dict[str, KubeObject]:
+    """What somebody holds who was told this; complains of contradictions."""
+    held: dict[str, KubeObject] = {}
+    for event in events:
+        match event:
+            case Added(obj):
+                assert obj.key not in held
+                held[obj.key] = obj
+            case Updated(old, new):
+                assert held[old.key] == old
+                held[new.key] = new
+            case Deleted(obj):
+                assert held.pop(obj.key).uid == obj.uid
+
+    return held
+
+
+async def take(inbox: CoalescingInbox, most: int) -> list[Notification]:
+    """The next few, in bursts as a listener has them."""
+    told: list[Notification] = []
+    while inbox.depth and len(told) < most:
+        for event in await inbox.take():
+            assert event is not None
+            told.append(event)
+            inbox.delivered += 1
+            if len(told) == most:
+                break
+
+    return told
+
+
+@settings(max_examples=300)
+@given(steps=STEPS)
+@example(steps=[("a", "write", 0), ("a", "delete", 0), ("a", "write", 0)])
+@example(steps=[("a", "write", 1), ("a", "replace", 0), ("a", "delete", 0)])
+async def test_what_is_told_folded_is_what_happened_folded(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    history, inbox = History(), CoalescingInbox()
+    everything: list[Notification] = []
+    told: list[Notification] = []
+
+    for name, how, taken in steps:
+        events = history.step(name, how)
+        if events:
+            inbox.put(events, 0.0)
+
+        everything += events
+        told += await take(inbox, taken)
+
+    told += await take(inbox, 10**9)
+
+    assert folded(told) == folded(everything)
+    assert (inbox.depth, inbox.finished) == (0, inbox.queued)
+
+
+@settings(max_examples=200)
+@given(steps=STEPS)
+async def test_what_waits_is_two_of_each_object_at_most(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    history, inbox = History(), CoalescingInbox()
+    for name, how, _ in steps:
+        if events := history.step(name, how):
+            inbox.put(events, 0.0)
+
+    await inbox.merge()
+    left = inbox.depth
+    told = await take(inbox, 10**9)
+
+    names = [object_of(event).name for event in told]
+    assert left == len(told)
+    assert all(names.count(name) <= 2 for name in names)
+    twice = [event for event in told if names.count(object_of(event).name) == 2]
+    for name in {object_of(event).name for event in twice}:
+        first, second = (it for it in twice if object_of(it).name == name)
+        assert isinstance(first, Deleted)
+        assert isinstance(second, Added)

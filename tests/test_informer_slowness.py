@@ -1,0 +1,223 @@
+"""Slow handlers: what is said about them, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from informer_helpers import Slow, Stage, events, keep_busy, running, settle
+
+if TYPE_CHECKING:
+    from informer_helpers import Handler
+
+    from aioinformer.informer.notifications import Notification
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+
+# ---------------------------------------------------------------- a single call
+
+
+async def never(_: Notification) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_call_of_a_minute_is_warned_of_while_it_runs(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.listen(never)
+
+    async with running(stage.run()):
+        stage.publish(events("a", "b"))
+        await asyncio.sleep(59.9)
+        early = caplog.messages[:]
+        await asyncio.sleep(0.2)
+
+    assert early == []
+    (message,) = caplog.messages
+    assert message == (
+        "handler pods/greet has been at Added(obj=<KubeObject 'default/a' rv='1'>, "
+        "initial=False) for 60 s, and has not returned: 1 more wait for it"
+    )
+
+
+async def test_one_that_never_returns_is_warned_of_every_ten_minutes(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.listen(never)
+
+    async with running(stage.run()):
+        stage.publish(events("a"))
+        counts = []
+        for seconds in (61, 598, 2, 598, 2):
+            await asyncio.sleep(seconds)
+            counts.append(len(caplog.records))
+
+    assert counts == [1, 1, 2, 2, 3]
+
+
+async def test_a_handler_that_always_takes_long_is_not_warned_of_each_time(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.listen(Slow(100))
+
+    async with running(stage.run()):
+        stage.publish(events("a") * 100)
+        await asyncio.sleep(2000)
+
+    assert len(caplog.records) == 4
+
+
+async def test_each_call_has_its_own_minute(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow(59)
+    stage.listen(slow)
+
+    async with running(stage.run()):
+        stage.publish(events(*"abcdefgh"))
+        await asyncio.sleep(59 * 8 + 1)
+
+    assert len(slow.record) == 8
+    assert caplog.records == []
+
+
+async def test_a_long_call_behind_short_ones_is_warned_of_in_time(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow(45)
+    stage.listen(slow)
+
+    async with running(stage.run()):
+        stage.publish(events("a", "b"))
+        await asyncio.sleep(46)  # b began at 45
+        slow.seconds = 1000
+        stage.publish(events("c"))
+        await asyncio.sleep(44 + 59)  # c began at 90
+        early = len(caplog.records)
+        await asyncio.sleep(2)
+
+    assert (early, len(caplog.records)) == (0, 1)
+
+
+def timers() -> list[asyncio.TimerHandle]:
+    loop: Any = asyncio.get_running_loop()
+    return [
+        timer
+        for timer in loop._scheduled
+        if "Slowness" in repr(timer) and not timer.cancelled()
+    ]
+
+
+async def test_has_one_timer_at_most_and_none_that_stays(stage: Stage) -> None:
+    listener = stage.listen(Slow(1))
+
+    async with running(stage.run()):
+        await settle()
+        counts = [len(timers())]
+        stage.publish(events("a") * 10)
+        await asyncio.sleep(5)
+        counts.append(len(timers()))
+        await asyncio.sleep(100)
+        counts.append(len(timers()))
+        stage.publish(events("b") * 10)
+        await asyncio.sleep(5)
+        counts.append(len(timers()))
+        stage.remove(listener)
+        await listener.wait_ended()
+        counts.append(len(timers()))
+
+    assert counts == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("handler", [never, Slow(1000)], ids=["never", "long"])
+async def test_no_timer_is_left_when_it_ends(stage: Stage, handler: Handler) -> None:
+    stage.listen(handler)
+
+    async with running(stage.run()):
+        stage.publish(events("a"))
+        await settle()
+
+    assert timers() == []
+
+
+# ---------------------------------------------------------------- many of them
+
+
+async def test_blocking_calls_are_logged_one_by_one_up_to_the_tenth_in_a_minute(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = stage.listen(lambda _: keep_busy(0.051))
+
+    async with running(stage.run()):
+        stage.publish(events("a") * 12)
+        await listener.wait_idle()
+        await asyncio.sleep(61)
+        stage.publish(events("b"))
+        await listener.wait_idle()
+
+    each = [message for message in caplog.messages if "else in this" in message]
+    sums = [message for message in caplog.messages if message not in each]
+    assert len(each) == 10
+    assert sums == [
+        f"handler pods/greet kept the event loop from turning {count} times within a "
+        "minute"
+        for count in (10, 12)
+    ]
+
+
+async def test_failing_calls_are_logged_one_by_one_up_to_the_tenth_in_a_minute(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(_: Notification) -> None:
+        raise ValueError("no")
+
+    listener = stage.listen(handler)
+
+    async with running(stage.run()):
+        stage.publish(events("a") * 25)
+        await listener.wait_idle()
+        await asyncio.sleep(61)
+        stage.publish(events("b"))
+        await listener.wait_idle()
+
+    assert len(stage.failures) == 26
+    each = [record for record in caplog.records if record.exc_info]
+    sums = [record.getMessage() for record in caplog.records if not record.exc_info]
+    assert len(each) == 10
+    assert sums == [
+        f"pods: handler pods/greet failed {count} times within a minute"
+        for count in (10, 20, 25)
+    ]
+
+
+async def test_a_handler_that_was_slow_once_is_warned_of_anew(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow(20)
+    listener = stage.listen(slow)
+    warned = []
+
+    async with running(stage.run()):
+        for _ in range(2):
+            slow.seconds = 20
+            stage.publish(events("a"))
+            stage.publish(events("b") * 10_000)
+            await asyncio.sleep(11)
+            stage.publish(events("c"))
+            await settle()
+            warned.append(len(caplog.records))
+            slow.seconds = 0
+            await listener.wait_idle()
+
+    assert warned == [1, 2]
