@@ -9,12 +9,17 @@ built, and leaves that work out.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from aioinformer._tasks import USER_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NULL_SINK", "CollectingSink", "MetricsSink", "NullSink"]
+__all__ = ["NULL_SINK", "CollectingSink", "GuardedSink", "MetricsSink", "NullSink"]
+
+logger = logging.getLogger(__name__)
 
 
 class MetricsSink(Protocol):
@@ -72,3 +77,48 @@ class NullSink:
 
 
 NULL_SINK: MetricsSink = NullSink()
+
+
+class GuardedSink:
+    """Somebody's sink, for one who measures: if it fails, that ends nothing.
+
+    What it raises is dropped, and logged the first time: it would come again with every
+    measurement. One that is not enabled is told nothing.
+
+    Args:
+        sink: Where measurements go.
+        who: Who measures, for the log.
+        **labels: Those of every measurement.
+    """
+
+    def __init__(self, sink: MetricsSink, who: str, /, **labels: str) -> None:
+        self.enabled = sink.enabled
+        self._sink = sink
+        self._who = who
+        self._labels = labels
+        self._complained = False
+
+    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        """Add to a counter."""
+        self._tell(self._sink.count, name, amount, labels)
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        """Set a gauge."""
+        self._tell(self._sink.gauge, name, value, labels)
+
+    def observe(self, name: str, value: float, /, **labels: str) -> None:
+        """Add one observation to a histogram."""
+        self._tell(self._sink.observe, name, value, labels)
+
+    def _tell(
+        self, tell: Callable[..., None], name: str, value: float, labels: dict[str, str]
+    ) -> None:
+        if not self.enabled:
+            return
+
+        try:
+            tell(name, float(value), **self._labels, **labels)
+        except USER_ERRORS:  # logged and dropped
+            if not self._complained:
+                self._complained = True
+                logger.exception("%s: the metrics sink failed", self._who)

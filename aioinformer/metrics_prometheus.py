@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from contextlib import suppress
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,12 +58,38 @@ class _About(NamedTuple):
 
 _ABOUT = {
     "aioinformer_blocking_calls_total": _About("Calls of handlers that held the loop."),
+    "aioinformer_blocking_reconciles_total": _About("Reconciles that held the loop."),
+    "aioinformer_leader_overruns_total": _About(
+        "How often the work of a leader outlived its lease."
+    ),
     "aioinformer_reflector_failures_total": _About("Lists and watches that failed."),
     "aioinformer_user_errors_total": _About("Exceptions in code of the user."),
+    "aioinformer_stale_reconciles_total": _About(
+        "Reconciles that were not shown in time what had been written before."
+    ),
+    "controller_runtime_active_workers": _About("Reconciles that are under way."),
+    "controller_runtime_max_concurrent_reconciles": _About(
+        "How many reconciles may be under way."
+    ),
+    "controller_runtime_reconcile_errors_total": _About("Reconciles that failed."),
+    "controller_runtime_reconcile_time_seconds": _About(
+        "How long reconciles took.", _REQUESTS
+    ),
+    "controller_runtime_reconcile_timeouts_total": _About(
+        "Reconciles that took too long."
+    ),
+    "controller_runtime_reconcile_total": _About("Reconciles, by what they came to."),
+    "controller_runtime_terminal_reconcile_errors_total": _About(
+        "Reconciles that failed and are not tried again."
+    ),
     "informer_processing_latency_seconds": _About(
         "How long a batch of changes took to be applied.", _REQUESTS
     ),
     "informer_queued_items": _About("Changes that wait to be applied."),
+    "leader_election_master_status": _About("Whether this replica leads."),
+    "leader_election_slowpath_total": _About(
+        "Renewals for which the lease had to be read."
+    ),
     "reflector_items_per_list": _About("Objects in each list.", _ITEMS),
     "reflector_items_per_watch": _About("Events in each watch.", _ITEMS),
     "reflector_last_resource_version": _About("The version that was reached."),
@@ -74,6 +101,11 @@ _ABOUT = {
     "rest_client_rate_limiter_duration_seconds": _About(
         "How long requests waited for the client's own rate limit.", _REQUESTS
     ),
+    "rest_client_request_duration_seconds": _About(
+        "How long requests waited for the head of their answer.", _REQUESTS
+    ),
+    "rest_client_request_retries_total": _About("Requests that were sent again."),
+    "rest_client_requests_total": _About("Requests that were sent."),
     "workqueue_adds_total": _About("Adds of items that were not asked for already."),
     "workqueue_depth": _About("Items that are queued."),
     "workqueue_longest_running_processor_seconds": _About(
@@ -211,7 +243,9 @@ class _Board:
         for teller in list(self.tellers):
             tell = teller()
             if tell is None:
-                self.tellers.remove(teller)
+                with suppress(ValueError):  # another reader may have been first
+                    self.tellers.remove(teller)
+
                 continue
 
             try:

@@ -11,7 +11,7 @@ from conftest import pod
 from fifo_helpers import Thing, deltas, holding, listing, put, take_all, text_of
 from queue_helpers import settle
 
-from aioinformer.cache import DeltaFIFO
+from aioinformer.cache import DeletedFinalStateUnknown, DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
 from aioinformer.errors import OptionsError
 
@@ -228,6 +228,21 @@ async def test_a_version_is_applied_when_its_batch_was_taken(
 
     assert history == [None, None, "7"]
     assert fifo.applied() is None  # no other than last time
+
+
+async def test_a_deletion_brings_the_version_of_its_event(
+    fifo: DeltaFIFO[Thing],
+) -> None:
+    await fifo.feed([Delta(DeltaType.DELETED, Thing("a"))], "7")
+    fifo.take()
+    brought = fifo.applied()
+
+    # Nobody saw this one, and so nobody knows its version.
+    fifo.add(Thing("b"))
+    fifo.delete(DeletedFinalStateUnknown("b", Thing("b")))
+    fifo.pop_nowait()
+
+    assert (brought, fifo.applied()) == ("7", None)
 
 
 async def test_a_version_waits_for_the_batches_before_its_own(

@@ -149,6 +149,24 @@ def test_a_policy_that_reads_the_store_expires_each_once(clock: ManualClock) -> 
     assert group.list_keys() == []
 
 
+def test_what_a_policy_writes_is_not_what_has_expired(clock: ManualClock) -> None:
+    class Renew:
+        """Puts a new object in the place of one that is too old."""
+
+        def is_expired(self, obj: Thing, age: float) -> bool:
+            if age > 10:
+                renewed.add(Thing(obj.key, version=obj.version + 1))
+
+            return age > 10
+
+    renewed: ExpirationStore[Thing] = ExpirationStore(Renew(), clock=clock)
+    renewed.add(Thing("a", version=1))
+    clock.now += 11
+
+    assert renewed.get_by_key("a") is None
+    assert renewed.get_by_key("a") == Thing("a", version=2)
+
+
 def test_what_a_policy_raises_goes_to_the_reader(clock: ManualClock) -> None:
     class Broken:
         def is_expired(self, obj: Thing, age: float) -> bool:

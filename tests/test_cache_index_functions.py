@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -109,6 +110,47 @@ def test_what_is_inside_of_an_array_takes_a_function() -> None:
 
     assert indexer.index_keys("image", "a:1") == ["default/web"]
     assert sorted(indexer.list_index_func_values("image")) == ["a:1", "b:1"]
+
+
+# ---------------------------------------------------------------- kinds of strings
+
+
+class Name(str):
+    """A string of a class of its own, as some libraries have them."""
+
+    __slots__ = ()
+
+
+class Phase(enum.StrEnum):
+    RUNNING = "Running"
+    FAILED = "Failed"
+
+
+@pytest.mark.parametrize(
+    ("values", "plain"),
+    [
+        pytest.param([Name("a")], ["a"], id="one-of-a-subclass"),
+        pytest.param([Name("b"), Name("a")], ["a", "b"], id="several-of-a-subclass"),
+        pytest.param([Name("b"), "a", Name("a")], ["a", "b"], id="mixed"),
+        pytest.param([Phase.RUNNING], ["Running"], id="one-of-an-enum"),
+        pytest.param(list(Phase), ["Failed", "Running"], id="several-of-an-enum"),
+    ],
+)
+def test_values_may_be_of_a_subclass_of_str(
+    values: list[str], plain: list[str]
+) -> None:
+    failures: list[HandlerError] = []
+    indexer = Indexer[Thing]({"name": lambda it: values}, on_error=failures.append)
+
+    for version in range(2):
+        indexer.update(Thing("a", version=version))
+
+    found = {value: indexer.index_keys("name", value) for value in plain}
+    assert sorted(indexer.list_index_func_values("name")) == plain
+    assert found == {value: ["a"] for value in plain}
+    indexer.delete(Thing("a"))
+    assert indexer.list_index_func_values("name") == []
+    assert failures == []
 
 
 # ---------------------------------------------------------------- what is refused

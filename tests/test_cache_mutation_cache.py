@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from store_helpers import ManualClock, reading_in_threads
+from store_helpers import ManualClock
 
 from aioinformer.cache import (
     DeletedFinalStateUnknown,
@@ -387,25 +387,3 @@ def test_repr_tells_what_it_is_laid_over(cache: MutationCache[Item]) -> None:
     cache.mutation(item(6))
 
     assert repr(cache) == "<MutationCache of 1 over <Indexer 0 objects>>"
-
-
-# ---------------------------------------------------------------- threads
-
-
-def test_it_may_be_used_from_any_thread(clock: ManualClock) -> None:
-    indexer = Indexer[Item]({"tag": by_tag})
-    cache = MutationCache(indexer, include_adds=True, max_size=5, clock=clock)
-
-    def read() -> None:
-        for name in "abcdefgh":
-            found = cache.get_by_key(name)
-            assert found is None or found.key == name
-
-        cache.by_index("tag", "x")
-
-    with reading_in_threads(read, 4):
-        for version in range(1, 2000):
-            obj = Item("abcdefgh"[version % 8], str(version), tags=("x",))
-            (cache.mutation, cache.on_add_or_update, cache.on_delete)[version % 3](obj)
-
-    assert len(cache) <= 5

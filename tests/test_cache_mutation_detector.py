@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import logging
 import threading
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from conftest import pod
-from store_helpers import beside
 
 from aioinformer.cache import Mutation, MutationDetector
 from aioinformer.errors import OptionsError
@@ -284,89 +282,6 @@ def test_what_cannot_be_copied_is_logged_and_left_alone(
     assert [it.getMessage() for it in caplog.records] == [
         "locks: a dict cannot be copied"
     ]
-
-
-def test_an_object_that_is_added_again_counts_as_it_is_then() -> None:
-    detector = MutationDetector[dict[str, int]](enabled=True)
-    obj = {"a": 1}
-    detector.add(obj)
-    obj["a"] = 2
-    detector.add(obj)
-
-    assert len(detector) == 1
-    assert detector.check() == []
-
-
-# ---------------------------------------------------------------- when it looks
-
-
-async def test_looks_in_every_period() -> None:
-    told: list[Mutation[dict[str, int]]] = []
-    detector = MutationDetector[dict[str, int]](
-        enabled=True, period=2, on_mutation=told.append
-    )
-    obj = {"a": 1}
-    detector.add(obj)
-
-    async with beside(detector.run()):
-        await asyncio.sleep(0)
-        obj["a"] = 2
-        await asyncio.sleep(1.9)
-        before = len(told)
-        await asyncio.sleep(0.2)
-
-    assert (before, len(told)) == (0, 1)
-
-
-async def test_keeps_an_object_for_its_time_and_at_most_twice_that() -> None:
-    detector = MutationDetector[dict[str, int]](enabled=True, retain=60)
-    kept = []
-
-    async with beside(detector.run()):
-        detector.add({"a": 1})
-        for _ in range(3):
-            await asyncio.sleep(59)
-            kept.append(len(detector))
-
-    assert kept == [1, 1, 0]
-
-
-async def test_what_changes_late_is_found_in_the_older_generation() -> None:
-    told: list[Mutation[dict[str, int]]] = []
-    detector = MutationDetector[dict[str, int]](
-        enabled=True, retain=60, on_mutation=told.append
-    )
-    obj = {"a": 1}
-    detector.add(obj)
-
-    async with beside(detector.run()):
-        await asyncio.sleep(65)
-        obj["a"] = 2
-        await asyncio.sleep(2)
-
-    assert [it.obj for it in told] == [obj]
-    assert len(detector) == 0
-
-
-async def test_many_are_compared_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
-    detector = MutationDetector[dict[str, int]](enabled=True, period=1)
-    objects = [{"a": number} for number in range(50)]
-    for obj in objects:
-        detector.add(obj)
-
-    left = []
-    async with beside(detector.run()):
-        await asyncio.sleep(0)
-        for obj in objects:
-            obj["a"] += 1
-
-        await asyncio.sleep(1)
-        while len(detector):
-            left.append(len(detector))
-            await asyncio.sleep(0)
-
-    assert len(set(left)) > 10
 
 
 # ---------------------------------------------------------------- enabling

@@ -290,6 +290,43 @@ def test_an_index_function_is_never_called_for_an_old_object() -> None:
     assert asked == [1, 2]
 
 
+class Untouchable(dict[str, Thing]):
+    """Objects that may be looked up by their keys, and not be gone through."""
+
+    def refuse(self, *args: object) -> Any:
+        raise AssertionError("all objects are looked at")
+
+    __iter__ = items = keys = values = refuse
+
+
+def test_reads_by_an_index_look_at_nothing_but_what_they_find() -> None:
+    asked: list[Thing] = []
+
+    def function(thing: Thing) -> Iterable[str]:
+        asked.append(thing)
+        return thing.tags
+
+    indexer = Indexer({"tag": function})
+    things = [Thing(f"t{n}", ("few" if n < 3 else "many",)) for n in range(1000)]
+    indexer.replace(things)
+    contents = indexer.contents
+    contents.objects = Untouchable(contents.objects)
+    buckets = contents.indexes["tag"].buckets
+    buckets["many"] = Untouchable(buckets["many"])
+    asked.clear()
+
+    assert indexer.by_index("tag", "few") == things[:3]
+    assert indexer.index_keys("tag", "few") == ["t0", "t1", "t2"]
+    assert indexer.index("tag", things[0]) == things[:3]
+    assert indexer.by_index("tag", "none") == []
+    assert indexer.index_keys("tag", "none") == []
+    assert indexer.list_index_func_values("tag") == ["few", "many"]
+    assert indexer.get_by_key("t7") is things[7]
+    assert asked == [things[0]]
+    with pytest.raises(AssertionError):
+        indexer.list()
+
+
 # ---------------------------------------------------------------- indexes added later
 
 

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from store_helpers import Thing, by_tag, by_version, contents_of
 
-from aioinformer.cache import Indexer, index_by_label
+from aioinformer.cache import (
+    Indexer,
+    MutationDetector,
+    Store,
+    UndeltaStore,
+    index_by_label,
+)
 from aioinformer.cache.index import by_namespace
+from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,3 +197,27 @@ def test_without_on_error_a_failure_is_logged_once(
     assert record.getMessage() == "index function tag failed"
     assert record.exc_info
     assert isinstance(record.exc_info[1], ZeroDivisionError)
+
+
+async def wait(told: object) -> None:
+    raise AssertionError("nobody waits for it")
+
+
+waiting: Any = wait
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: Store[Thing](on_error=waiting), id="on_error"),
+        pytest.param(lambda: UndeltaStore[Thing](waiting), id="push"),
+        pytest.param(
+            lambda: MutationDetector[Thing](on_mutation=waiting), id="on_mutation"
+        ),
+    ],
+)
+def test_a_function_that_would_have_to_be_awaited_is_refused(
+    make: Callable[[], object],
+) -> None:
+    with pytest.raises(OptionsError, match="plain function"):
+        make()

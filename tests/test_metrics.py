@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 
 import pytest
 
-from aioinformer.metrics import NULL_SINK, MetricsSink, NullSink
+from aioinformer.metrics import NULL_SINK, GuardedSink, MetricsSink, NullSink
 
 
 def test_the_null_sink_says_that_nobody_measures() -> None:
@@ -29,7 +30,54 @@ def test_one_is_counted_if_no_amount_is_given() -> None:
 
 
 @pytest.mark.parametrize("method", ["count", "gauge", "observe"])
-def test_the_null_sink_has_the_signatures_of_the_protocol(method: str) -> None:
-    signature = inspect.signature(getattr(NullSink, method))
+@pytest.mark.parametrize("sink", [NullSink, GuardedSink])
+def test_sinks_have_the_signatures_of_the_protocol(
+    sink: type[MetricsSink], method: str
+) -> None:
+    signature = inspect.signature(getattr(sink, method))
 
     assert signature == inspect.signature(getattr(MetricsSink, method))
+
+
+class Failing:
+    """Fails with whatever it is told to."""
+
+    def __init__(self, error: BaseException, *, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self.told: list[tuple[str, float, dict[str, str]]] = []
+        self._error = error
+
+    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        self.told.append((name, amount, labels))
+        raise self._error
+
+    gauge = observe = count
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()])
+def test_a_guarded_sink_may_fail_and_that_is_told_once(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Failing(error)
+    guarded = GuardedSink(sink, "the queue a", name="a")
+
+    guarded.count("adds_total", kind="x")
+    guarded.gauge("depth", 3)
+    guarded.observe("wait_seconds", 0.5)
+
+    assert sink.told == [
+        ("adds_total", 1.0, {"name": "a", "kind": "x"}),
+        ("depth", 3.0, {"name": "a"}),
+        ("wait_seconds", 0.5, {"name": "a"}),
+    ]
+    assert caplog.messages == ["the queue a: the metrics sink failed"]
+
+
+def test_a_guarded_sink_that_is_not_enabled_is_told_nothing() -> None:
+    sink = Failing(ValueError("boom"), enabled=False)
+    guarded = GuardedSink(sink, "a")
+
+    guarded.count("adds_total")
+
+    assert guarded.enabled is False
+    assert sink.told == []

@@ -394,9 +394,42 @@ def test_one_who_fails_to_tell_does_not_keep_others_from_being_read(
     assert "could not be collected" in caplog.text
 
 
+class Reader:
+    """Reads the registry while it is asked to tell, as another scrape would do."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.reads = False
+
+    def tell(self) -> None:
+        if self.reads:
+            self.reads = False
+            shown(self.registry)
+
+
+def test_two_who_read_at_once_both_drop_one_who_is_gone(
+    registry: CollectorRegistry, sink: PrometheusSink
+) -> None:
+    reader, gone = Reader(registry), Teller(fails=False)
+    for teller in (reader, gone):
+        sink.register(teller.tell)
+
+    sink.count("things_total")
+    del gone, teller
+    gc.collect()
+    reader.reads = True
+
+    assert shown(registry) == ["things_total 1.0"]
+    assert not reader.reads
+    assert len(sink._board.tellers) == 1
+
+
 # ---------------------------------------------------------------- what is known of each
 
-METRIC = re.compile(r"(aioinformer|informer|reflector|rest_client|workqueue)(_[a-z]+)+")
+METRIC = re.compile(
+    r"(aioinformer|controller_runtime|informer|leader_election|reflector|rest_client|"
+    r"workqueue)(_[a-z]+)+"
+)
 
 
 def test_every_metric_that_is_told_has_a_help_text() -> None:

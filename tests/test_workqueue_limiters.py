@@ -348,6 +348,8 @@ def test_each_default_counts_for_itself() -> None:
         pytest.param(lambda: BucketRateLimiter(math.nan, 1), id="qps-nan"),
         pytest.param(lambda: BucketRateLimiter(math.inf, 1), id="qps-inf"),
         pytest.param(lambda: BucketRateLimiter(1, 0), id="burst"),
+        pytest.param(lambda: BucketRateLimiter(1, math.nan), id="burst-nan"),  # type: ignore[arg-type]
+        pytest.param(lambda: BucketRateLimiter(1, math.inf), id="burst-inf"),  # type: ignore[arg-type]
         pytest.param(
             lambda: WithMaxWaitRateLimiter(BucketRateLimiter(), timedelta(-1)),
             id="max-wait",

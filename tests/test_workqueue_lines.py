@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
 
 import pytest
 from queue_helpers import CountedTime
 
 from aioinformer.workqueue.lines import (
     DISTINCT_LABELS,
+    EMPTY_PLACES_KEPT,
     OTHER_LABEL,
-    STALE_ENTRIES_KEPT,
     Ranked,
 )
 
@@ -30,7 +32,7 @@ def ranked(ageing: float = 0.0) -> tuple[Ranked[str], Clock]:
 
 
 def put(line: Ranked[str], item: str, priority: int) -> None:
-    line.want(item, priority)
+    line.wanted[item] = priority
     line.append(item)
 
 
@@ -77,28 +79,30 @@ def test_a_priority_is_wanted_once() -> None:
     assert line.priority_of("a") == 0
 
 
-def test_what_is_wanted_can_be_raised_or_forgotten() -> None:
+def test_what_is_wanted_can_be_raised() -> None:
     line, _ = ranked()
-    line.want("a", 1)
-    line.want("b", 1)
+    line.wanted["a"] = 1
 
     line.raise_to("a", 2)
-    line.forget("b")
-    line.forget("never wanted")
 
-    assert [line.priority_of(item) for item in "abc"] == [2, None, None]
+    assert [line.priority_of(item) for item in "ab"] == [2, 0]
     assert len(line) == 0
+    line.append("a")
+    assert line.priority_of("a") == 2
+    assert not line.wanted
 
 
 def test_clearing_leaves_nothing() -> None:
     line, _ = ranked()
     put(line, "a", 1)
-    line.want("b", 2)
+    put(line, "b", 1)
+    line.raise_to("b", 3)
+    line.wanted["c"] = 2
 
     line.clear()
 
     assert line.depths() == {"0": 0}
-    assert line.priority_of("b") is None
+    assert not line.wanted
     line.append("c")
     assert rest_of(line) == ["c"]
 
@@ -128,7 +132,7 @@ def test_depths_count_what_is_in_the_line() -> None:
     for item, priority in {"a": 1, "b": 1, "c": 2}.items():
         put(line, item, priority)
 
-    line.want("d", 1)
+    line.wanted["d"] = 1
     before = line.depths()
     line.raise_to("a", 2)
     raised = line.depths()
@@ -164,7 +168,8 @@ def test_out_of_date_entries_are_dropped_when_they_are_too_many() -> None:
     for priority in range(1, 10_000):
         line.raise_to("a", priority)
 
-    assert len(line._heap) <= 41 + STALE_ENTRIES_KEPT + 1
+    assert sum(len(row) for row in line._rows.values()) <= 41 + EMPTY_PLACES_KEPT
+    assert len(line._firsts) == len(line._rows)
     assert rest_of(line) == ["a", *(f"other-{number}" for number in range(40))]
 
 
@@ -184,3 +189,84 @@ def test_putting_in_and_taking_out_cost_the_logarithm_of_what_is_there(
     # For each at most once up the heap, once down and once up, with two comparisons of
     # each pair.
     assert CountedTime.comparisons - before < 6 * number * math.log2(number)
+
+
+def test_the_cost_of_few_priorities_does_not_grow_with_the_items() -> None:
+    line, clock = ranked(ageing=1)
+    number, before = 10_000, CountedTime.comparisons
+    for item in range(number):
+        clock.now += 0.001
+        put(line, f"item-{item}", item % 4)
+
+    rest_of(line)
+
+    # At most two levels of four first places, with two comparisons of each pair.
+    assert CountedTime.comparisons - before < 8 * number
+
+
+def test_one_raised_where_it_stays_counts_for_its_new_priority() -> None:
+    line, clock = ranked(ageing=1)
+    put(line, "old", 0)
+    clock.now = 10.0
+
+    line.raise_to("old", 2)
+    line.raise_to("old", 3)
+    raised = line.depths(), line.priority_of("old")
+    line.popleft()
+
+    assert raised == ({"0": 0, "3": 1}, 3)
+    assert line.last_priority == 3
+    assert line.depths() == {"0": 0, "3": 0}
+    assert not line.wanted
+
+
+@pytest.mark.parametrize("ageing", [0.0, 0.5])
+def test_many_raises_keep_order_and_depths(ageing: float) -> None:
+    """Against a list of what is there; empty places are dropped many times."""
+    line, clock = ranked(ageing)
+    rng = random.Random(4)
+    there: dict[str, list[float]] = {}  # rank, number, priority
+
+    def rank(priority: int) -> float:
+        return clock.now * (ageing > 0) - priority * (ageing or 1)
+
+    for number in range(6000):
+        clock.now += rng.random()
+        item, priority = f"item-{rng.randrange(40)}", rng.randrange(30)
+        if item not in there:
+            there[item] = [rank(priority), number, priority]
+            put(line, item, priority)
+        elif priority > there[item][2]:
+            line.raise_to(item, priority)
+            if rank(priority) < there[item][0]:
+                there[item][:2] = [rank(priority), number]
+
+            there[item][2] = priority
+        elif rng.random() < 0.2:
+            first = min(there, key=there.__getitem__)
+            assert line.popleft() == first
+            assert line.last_priority == there.pop(first)[2]
+
+        counts = Counter(str(int(priority)) for *_, priority in there.values())
+        places = sum(len(row) for row in line._rows.values())
+        assert line._empty == places - len(line)
+        if number % 50 == 0 and len(counts) < DISTINCT_LABELS:
+            line._labels = {0: "0"}
+            assert {k: n for k, n in line.depths().items() if n} == counts
+
+    assert rest_of(line) == sorted(there, key=there.__getitem__)
+    assert set(line.depths().values()) == {0}
+
+
+def test_what_was_there_before_the_clock_keeps_its_order() -> None:
+    line, clock = Ranked[str](1.0), Clock()
+    put(line, "a", 0)
+    put(line, "b", 3)
+    line.raise_to("a", 3)
+    clock.now = 1e6
+
+    line.start_clock(clock)
+    put(line, "late", 2)
+    line.raise_to("late", 3)
+
+    assert rest_of(line) == ["b", "a", "late"]

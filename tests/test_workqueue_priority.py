@@ -286,7 +286,7 @@ async def test_raises_that_pile_up_are_dropped() -> None:
         queue.add("a", priority)
 
     assert len(queue) == 1
-    assert len(queue._ranked._heap) < 100
+    assert len(queue._ranked._rows) < 100
     assert take_all(queue) == ["a"]
 
 
@@ -382,8 +382,7 @@ async def test_what_was_refused_is_not_remembered() -> None:
     queue.add("a", 5)
     queue.add_after("b", 1, 5)
 
-    assert queue._ranked.priority_of("a") is None
-    assert queue._ranked.priority_of("b") is None
+    assert not queue._ranked.wanted
     assert queue._delayed_priorities == {}
 
 
@@ -429,4 +428,21 @@ async def test_another_thread_gets_wrong_loop_and_changes_nothing() -> None:
 
     assert [type(error) for error in errors] == [WrongLoop] * 3
     assert take_all(queue) == ["a", "b"]
-    assert queue._ranked.priority_of("c") is None
+    assert not queue._ranked.wanted
+
+
+def test_another_loop_gets_wrong_loop_and_changes_nothing() -> None:
+    queue = PriorityQueue[str]()
+
+    async def use() -> None:
+        queue.add("a")
+        queue.done(await queue.get())
+
+    async def add() -> None:
+        queue.add("b", 5)
+
+    asyncio.run(use())
+    with pytest.raises(WrongLoop):
+        asyncio.run(add())
+
+    assert not queue._ranked.wanted

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioinformer.errors import WrongLoop
 from aioinformer.workqueue import WorkQueue
+from aioinformer.workqueue.ownership import TAKEN_IN_PER_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +148,77 @@ async def test_add_threadsafe_keeps_the_order_of_its_thread() -> None:
     assert take_all(queue) == ["first", "a", "b", "c"]
 
 
+@pytest.mark.parametrize("used", [False, True], ids=["before its use", "in use"])
+async def test_many_items_of_other_threads_are_added_over_several_turns(
+    used: bool,
+) -> None:
+    queue = WorkQueue[int]()
+    number = 2 * TAKEN_IN_PER_TURN + 1
+    if used:
+        queue.done(-1)
+
+    def add_all() -> None:
+        for item in range(number):
+            queue.add_threadsafe(item)
+
+    error = error_in_thread(add_all)
+    queue.done(-1)
+    lengths = [0, len(queue)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+        lengths.append(len(queue))
+
+    assert error is None
+    assert max(b - a for a, b in pairwise(lengths)) == TAKEN_IN_PER_TURN
+    assert [queue.get_nowait() for _ in range(number)] == list(range(number))
+
+
+async def test_many_items_of_other_threads_summon_the_loop_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = WorkQueue[int]()
+    queue.done(-1)
+    loop, calls = asyncio.get_running_loop(), []
+
+    def add_all() -> None:
+        for item in range(10):
+            queue.add_threadsafe(item)
+
+    with monkeypatch.context() as patched:
+        summon = loop.call_soon_threadsafe
+        patched.setattr(
+            loop, "call_soon_threadsafe", lambda *it: calls.append(summon(*it))
+        )
+        for _ in range(2):
+            error_in_thread(add_all)
+            await settle()
+            take_all(queue)  # type: ignore[arg-type]
+
+    assert len(calls) == 2
+
+
+async def test_an_item_that_cannot_be_added_does_not_keep_the_others_back() -> None:
+    class Odd:
+        def __eq__(self, other: object) -> bool:
+            raise ZeroDivisionError
+
+        def __hash__(self) -> int:
+            return hash("a")
+
+    queue = WorkQueue[object]()
+    queue.add("a")
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, about: reported.append(about["exception"]))
+
+    queue.add_threadsafe(Odd())
+    queue.add_threadsafe("b")
+    await settle()
+
+    assert [type(error) for error in reported] == [ZeroDivisionError]
+    assert [queue.get_nowait(), queue.get_nowait()] == ["a", "b"]
+
+
 async def test_add_threadsafe_before_the_first_use_is_kept() -> None:
     queue = WorkQueue[str]()
 
@@ -192,8 +265,11 @@ async def test_add_threadsafe_refuses_an_unhashable_item_in_its_thread() -> None
     assert isinstance(error, TypeError)
 
 
+@pytest.mark.parametrize("left", [False, True], ids=["all taken in", "one left"])
 @pytest.mark.parametrize("shut", [False, True], ids=["open", "shut"])
-def test_add_threadsafe_complains_of_a_closed_loop_unless_shut_down(shut: bool) -> None:
+def test_add_threadsafe_complains_of_a_closed_loop_unless_shut_down(
+    shut: bool, left: bool
+) -> None:
     queue = WorkQueue[str]()
 
     async def use() -> None:
@@ -201,7 +277,12 @@ def test_add_threadsafe_complains_of_a_closed_loop_unless_shut_down(shut: bool) 
         if shut:
             queue.shut_down()
 
-    asyncio.run(use())
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(use())
+    if left:
+        queue.add_threadsafe("never taken in")
+
+    loop.close()
     error = error_in_thread(lambda: queue.add_threadsafe("b"))
 
     assert isinstance(error, WrongLoop) is not shut

@@ -9,9 +9,13 @@ __all__ = ["Model"]
 
 @dataclass(order=True)
 class Queued:
-    """An item in the line; the lowest comes first."""
+    """An item in the line; the lowest comes first.
+
+    Of one rank the one whose place was given for a lower priority does: it is older.
+    """
 
     rank: float
+    place: int
     asked: int
     item: str
     priority: int
@@ -76,21 +80,27 @@ class Model:
 
     def _raise(self, item: str, priority: int) -> None:
         known = next(it for it in self.line if it.item == item)
-        if self.ageing is not None and priority > known.priority:
+        if self.ageing is None or priority <= known.priority:
+            return
+
+        if known.rank <= self.rank_of(priority):
+            known.priority = priority
+        else:
             self.line.remove(known)
-            self.put(item, priority, known.rank)
+            self.put(item, priority)
 
-    def put(self, item: str, priority: int, rank: float = float("inf")) -> None:
+    def rank_of(self, priority: int) -> float:
+        """That of an item which is put into the line now."""
+        if not self.ageing:
+            return -priority
+
+        return self.now - priority * self.ageing
+
+    def put(self, item: str, priority: int) -> None:
         self.asked += 1
-        match self.ageing:
-            case None:
-                rank = 0.0
-            case 0:
-                rank = -priority
-            case ageing:
-                rank = min(rank, self.now - priority * ageing)
-
-        self.line.append(Queued(rank, self.asked, item, priority))
+        place = 0 if self.ageing is None else priority
+        rank = self.rank_of(place)
+        self.line.append(Queued(rank, place, self.asked, item, priority))
 
     def add_after(self, item: str, delay: float, priority: int) -> None:
         if self.phase != "open":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from aioinformer.cache.deltas import (
@@ -21,7 +22,8 @@ from aioinformer.cache.known import Known
 from aioinformer.cache.poppable import Poppable
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.keys import meta_namespace_key
+from aioinformer.model.functions import check_plain
+from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +57,9 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
             `replace_all` do not pass it.
         name: As for all queues: names it in log, metrics and `repr()`.
         metrics: As for all queues: takes depth and latency.
+
+    Raises:
+        OptionsError: The transformer is no plain function.
     """
 
     def __init__(
@@ -69,6 +74,9 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
         super().__init__(name, metrics)
         self._key_func = key_func
         self._known = Known(known_objects)
+        if transformer is not None:
+            check_plain(transformer, "the transformer")
+
         self._transformer = transformer
 
         # For each batch, how many entries had been queued when it was in, and its
@@ -119,6 +127,7 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
             contents: Ready to be swapped into a store; not changed any more.
             resource_version: The version of the list.
         """
+        self._check_loop()
         self._put_whole(Replacement(contents, resource_version))
         self._known.listed = contents
         self._mark(resource_version)
@@ -131,6 +140,7 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
         It is no entry: one that follows another takes its place. (In client-go each is
         one, and there the queue may be told to drop them.)
         """
+        self._check_loop()
         self._mark(resource_version)
         self._wake()
 
@@ -141,7 +151,7 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
 
         Raises:
             OptionsError: If there are no changes.
-            Exception: Whatever the key function raises.
+            NoKey: If the key function fails, or answers no string.
         """
         if isinstance(obj, list):
             if not obj:
@@ -152,7 +162,7 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
         if isinstance(obj, DeletedFinalStateUnknown):
             return obj.key
 
-        return self._key_func(cast("T", obj))
+        return key_of(cast("T", obj), self._key_func)
 
     async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
         """Queue a batch of changes and wake the consumer once.
@@ -167,16 +177,23 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
                 empty if that is not known.
 
         Raises:
-            Exception: Whatever the key function or the transformer raised; nothing was
-                queued.
+            NoKey: One of the objects has no key; nothing was queued.
+            WrongLoop: Somebody waits in another event loop; nothing was queued.
+            Exception: Whatever the transformer raised; nothing was queued.
 
         Cancellation:
             Safe: it does not wait, and there is no half of a batch.
         """
+        self._check_loop()
         deltas = list(batch)
-        keys = [self._key_func(delta.object) for delta in deltas]
+        keys = self._keys_of(deltas)
         if self._transformer is not None:
-            deltas = [self._transformed(delta) for delta in deltas]
+            deltas = [
+                delta
+                if delta.type is DeltaType.SYNC
+                else Delta(delta.type, self._transformed(delta.object))
+                for delta in deltas
+            ]
 
         put = self._put
         for key, delta in zip(keys, deltas, strict=True):
@@ -220,7 +237,7 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
         """
         self._pass_marks()
         version, self._version = self._version, None
-        if self._metrics is not None:
+        if self._metrics.enabled:
             self._measure_depth()
 
         return version
@@ -302,32 +319,35 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
     # ------------------------------------------------------------ how changes get in
 
     def _change(self, kind: DeltaType, obj: T | DeletedFinalStateUnknown[T]) -> None:
+        self._check_loop()
         key = self.key_of(obj)
-        self._put(key, self._transformed(Delta(kind, obj)))
+        self._put(key, Delta(kind, self._transformed(obj)))
         self._initial = self._initial or 0
         self._wake()
 
-    def _transformed(self, delta: Delta[Any]) -> Delta[Any]:
-        """The change with its object as the transformer left it."""
-        transformer, obj = self._transformer, delta.object
-        if transformer is None or delta.type is DeltaType.SYNC:
-            return delta
+    def _keys_of(self, deltas: list[Delta[T]]) -> list[str]:
+        key_func = self._key_func
+        with suppress(Exception):  # it comes again below, where it has its object
+            keys = [key_func(delta.object) for delta in deltas]
+            if {*map(type, keys)} <= {str}:
+                return keys
 
-        if isinstance(obj, DeletedFinalStateUnknown):
-            return delta
+        # One by one takes twice as long.
+        return [key_of(delta.object, key_func) for delta in deltas]
 
-        return Delta(delta.type, transformer(obj))
+    def _transformed(self, obj: Any) -> Any:
+        """An object as the transformer leaves it; tombstones do not pass it."""
+        if self._transformer is None or isinstance(obj, DeletedFinalStateUnknown):
+            return obj
+
+        return self._transformer(obj)
 
     def _listed(
         self, objects: Iterable[T], kind: DeltaType
     ) -> list[tuple[str, Delta[Any]]]:
         """The objects of a list as changes, with their keys."""
         keyed = [(self.key_of(obj), obj) for obj in objects]
-        return [
-            # In two steps, as it may come as a SYNC, which passes the transformer too.
-            (key, Delta(kind, self._transformed(Delta(DeltaType.REPLACED, obj)).object))
-            for key, obj in keyed
-        ]
+        return [(key, Delta(kind, self._transformed(obj))) for key, obj in keyed]
 
     def _ends(
         self, listed: set[str], queued: Mapping[str, Delta[Any]]
@@ -351,6 +371,7 @@ class ChangeQueue(Poppable[E], Generic[T, E]):
 
         Else an old state would overtake a newer one.
         """
+        self._check_loop()
         for key in self._known.list_keys():
             if self.newest(key) is None:
                 obj = self._known.get(key)

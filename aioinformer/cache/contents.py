@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.cache.index import Index
 from aioinformer.errors import HandlerError
 
@@ -57,7 +58,7 @@ class Contents(Generic[T]):
         for name, index in self.indexes.items():
             try:
                 index.put(key, obj, old)
-            except Exception as exc:  # noqa: BLE001 - the user's code, reported
+            except USER_ERRORS as exc:  # reported
                 failures += (_left_out(name, index, key, obj, old, exc),)
 
         if failures or self.growing:
@@ -76,7 +77,7 @@ class Contents(Generic[T]):
 
             try:
                 index.put(key, obj, old)
-            except Exception as exc:  # noqa: BLE001 - the user's code, reported
+            except USER_ERRORS as exc:  # reported
                 failures += (_left_out(name, index, key, obj, old, exc),)
 
         if failures or self.growing:
@@ -194,7 +195,7 @@ class Growing(Generic[T]):
 
             try:
                 index.put(key, obj, None)
-            except Exception as exc:  # noqa: BLE001 - the user's code, reported
+            except USER_ERRORS as exc:  # reported
                 failures += (_left_out(name, index, key, obj, None, exc),)
 
         for failure in failures:
@@ -202,7 +203,7 @@ class Growing(Generic[T]):
 
 
 def _left_out(
-    name: str, index: Index[T], key: str, obj: T, old: T | None, cause: Exception
+    name: str, index: Index[T], key: str, obj: T, old: T | None, cause: BaseException
 ) -> HandlerError:
     """Leave an object out of an index whose function failed for it."""
     if old is not None:

@@ -41,7 +41,8 @@ class DeltaFIFO(ChangeQueue[T, Deltas[T] | Replacement[T]]):
     Two deletions of one key in a row become one, the one that knows more of the object.
 
     All methods that change it are plain, and wake whoever waits; it belongs to one
-    event loop.
+    event loop. They raise `NoKey` for an object without a key, and `WrongLoop` while
+    somebody waits in another loop or thread; then nothing has changed.
 
     Args:
         key_func: The key of an object; `"namespace/name"` of its metadata if left out.
@@ -54,6 +55,9 @@ class DeltaFIFO(ChangeQueue[T, Deltas[T] | Replacement[T]]):
         name: Names it in log, metrics and `repr()`.
         metrics: Takes `informer_queued_items`, a gauge, and for what `pop` processes
             `informer_processing_latency_seconds`; both with the label `name`.
+
+    Raises:
+        OptionsError: The transformer is no plain function.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class DeltaFIFO(ChangeQueue[T, Deltas[T] | Replacement[T]]):
         Args:
             obj: Its last state, or what stands for it.
         """
+        self._check_loop()
         key = self.key_of(obj)
         if key in self._segments[-1] or self._known.has(key):
             self._change(DeltaType.DELETED, obj)
@@ -110,6 +115,7 @@ class DeltaFIFO(ChangeQueue[T, Deltas[T] | Replacement[T]]):
             objects: All there is; one that comes twice is queued twice.
             resource_version: The version of the list.
         """
+        self._check_loop()
         kind = DeltaType.REPLACED if self._emit_replaced else DeltaType.SYNC
         listed = self._listed(objects, kind)
         ends = list(self._ends({key for key, _ in listed}, self._segments[-1]))

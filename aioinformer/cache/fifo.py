@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from aioinformer.cache.poppable import Poppable
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.keys import meta_namespace_key
+from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:
     import builtins
@@ -28,8 +28,11 @@ class FIFO(Poppable[T], Generic[T]):
     """Objects that wait to be processed, each once and in its newest state.
 
     It can be read and written like a `Store` of what waits; popped objects are in it no
-    more. All methods that change it are plain, and wake whoever waits. Unlike a store
-    it belongs to one event loop, also for reading.
+    more. Unlike a store it belongs to one event loop, also for reading.
+
+    All methods that change it are plain, and wake whoever waits. They raise `NoKey` for
+    an object without a key, and `WrongLoop` while somebody waits in another loop or
+    thread; then nothing has changed.
 
     Args:
         key_func: The key of an object; `"namespace/name"` of its metadata if left out.
@@ -74,7 +77,7 @@ class FIFO(Poppable[T], Generic[T]):
 
     def get(self, obj: T) -> T | None:
         """The object that waits with the key of `obj`, or None."""
-        return self._objects.get(self.key_func(obj))
+        return self._objects.get(key_of(obj, self.key_func))
 
     def list(self) -> builtins.list[T]:
         """All objects that wait, in their order, in a fresh list."""
@@ -88,7 +91,8 @@ class FIFO(Poppable[T], Generic[T]):
 
     def add(self, obj: T) -> None:
         """Queue an object, or put it in the place of the one with its key."""
-        self._objects[self.key_func(obj)] = obj
+        self._check_loop()
+        self._objects[key_of(obj, self.key_func)] = obj
         self._begin()
         self._wake()
 
@@ -99,7 +103,8 @@ class FIFO(Poppable[T], Generic[T]):
 
         If it comes again, it stands at the end. (In client-go it finds its old place.)
         """
-        key = self.key_func(obj)
+        self._check_loop()
+        key = key_of(obj, self.key_func)
         self._objects.pop(key, None)
         self._begin().discard(key)
         self._wake()
@@ -111,7 +116,9 @@ class FIFO(Poppable[T], Generic[T]):
             objects: All there is, in the order in which they are to come.
             resource_version: Takes no part here; stores and queues are given it.
         """
-        self._objects = OrderedDict((self.key_func(obj), obj) for obj in objects)
+        self._check_loop()
+        key_func = self.key_func
+        self._objects = OrderedDict((key_of(obj, key_func), obj) for obj in objects)
         if self._initial is None:
             self._initial = set(self._objects)
         else:

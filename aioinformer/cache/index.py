@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.errors import OptionsError
 from aioinformer.model.functions import check_plain
 from aioinformer.model.paths import Path, path_reader
@@ -35,7 +36,10 @@ __all__ = [
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[str]]
-"""Answers the values under which an object is found: none, one or several strings."""
+"""Answers the values under which an object is found: none, one or several strings.
+
+It is called in the middle of a write, and must not change the store itself.
+"""
 
 NAMESPACE_INDEX = "namespace"
 """The name of the index by namespace, which every informer has."""
@@ -276,7 +280,7 @@ class Index(Generic[T]):
 
         try:
             return _pack(self._function(obj))
-        except Exception:  # noqa: BLE001 - as it did then, when it was reported
+        except USER_ERRORS:  # as it did then, when it was reported
             return None
 
     def find(self, obj: T) -> list[T]:
@@ -322,7 +326,7 @@ def _pack(values: Iterable[str]) -> Packed:
             raise TypeError(f"an index value must be a string, not {value!r}")
 
     if len(unique) > 1:
-        return msgspec.json.encode(unique)
+        return msgspec.json.encode(unique, enc_hook=str.__str__)  # of a subclass
 
     return unique[0] if unique else None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from aioinformer._tasks import USER_ERRORS
+
 if TYPE_CHECKING:
     from aioinformer.cache.queue import KnownObjects
     from aioinformer.cache.store import Contents
@@ -44,7 +46,7 @@ class Known(Generic[T]):
         """The state known of an object; None if there is none, or it cannot be read."""
         try:
             return self._get(key)
-        except Exception:  # somebody else's store: logged and dropped
+        except USER_ERRORS:  # somebody else's store: logged and dropped
             logger.exception("cannot look up %s among the known objects", key)
             return None
 
@@ -52,7 +54,7 @@ class Known(Generic[T]):
         """True for an object that is known, or may be: it could not be looked up."""
         try:
             return self._get(key) is not None
-        except Exception:  # somebody else's store: logged and dropped
+        except USER_ERRORS:  # somebody else's store: logged and dropped
             logger.exception("cannot look up %s among the known objects", key)
             return True
 

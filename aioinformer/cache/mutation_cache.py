@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.cache.clock import LoopClock
 from aioinformer.cache.deltas import DeletedFinalStateUnknown
 from aioinformer.cache.store import Indexer
@@ -117,23 +118,28 @@ class MutationCache(Generic[T]):
 
     def get_by_key(self, key: str) -> T | None:
         """The newer one of what the store has and what was written, or None."""
-        stored = self._store.get_by_key(key)
         if not self._held:
-            return stored
+            return self._store.get_by_key(key)
 
         with self._lock:
             held = self._look(key)
-            if held is None or held.obj is None:
-                return stored
 
-            if stored is None:
-                return held.obj if self._include_adds else None
+        # Behind that: the store has by now what was forgotten because the store had it.
+        stored = self._store.get_by_key(key)
+        if held is None or held.obj is None:
+            return stored
 
-            if _reaches(stored, held.version):
-                del self._held[key]
-                return stored
+        if stored is None:
+            return held.obj if self._include_adds else None
 
+        if not _reaches(stored, held.version):
             return held.obj
+
+        with self._lock:
+            if self._held.get(key) is held:
+                del self._held[key]
+
+        return stored
 
     def by_index(self, name: str, value: str) -> list[T]:
         """The objects that have `value` in the index `name`, in a fresh list.
@@ -148,10 +154,10 @@ class MutationCache(Generic[T]):
         if not isinstance(self._store, Indexer):
             raise OptionsError(f"{self._store!r} has no indexes")
 
-        found = self._store.by_index(name, value)
         with self._lock:
             written = [key for key, held in self._held.items() if held.obj is not None]
 
+        found = self._store.by_index(name, value)
         if not written:
             return found
 
@@ -288,5 +294,5 @@ def _rejects(held: _Held[T], uid: str, version: int) -> bool:
 def _answers(index: Index[T], obj: T) -> Iterable[str]:
     try:
         return index.answers(obj)
-    except Exception:  # noqa: BLE001 - reported by the store when the object arrives
+    except USER_ERRORS:  # reported by the store when the object arrives
         return ()

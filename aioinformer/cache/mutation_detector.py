@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import OptionsError
 from aioinformer.model.durations import Duration, seconds_of
+from aioinformer.model.functions import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +69,8 @@ class MutationDetector(Generic[T]):
         on_mutation: Told of each object once, too. What it raises is logged and dropped.
 
     Raises:
-        OptionsError: If `period` or `retain` is not more than 0, or not finite.
+        OptionsError: If `period` or `retain` is not more than 0, or not finite, or
+            `on_mutation` is no plain function.
 
     Example::
 
@@ -99,6 +102,9 @@ class MutationDetector(Generic[T]):
                 f"period={period} and retain={retain} must be more than 0"
             )
 
+        if on_mutation is not None:
+            check_plain(on_mutation, "on_mutation")
+
         self._on_mutation = on_mutation
         # Two generations, so that each object is kept for at least one of them.
         # By the id of the object, which it keeps by being in there: it, and its copy.
@@ -116,9 +122,16 @@ class MutationDetector(Generic[T]):
     def add(self, obj: T) -> None:
         """From now on, compare this object with what it is at this moment.
 
-        One that cannot be copied is logged, and not compared.
+        One that is compared already still is with what it was at first: who takes an
+        object out of the cache, changes it and puts it back is found out too. One that
+        cannot be copied is logged, and not compared.
         """
-        if not self.enabled:
+        if not self.enabled or id(obj) in self._young:
+            return
+
+        known = self._old.pop(id(obj), None)
+        if known is not None:
+            self._young[id(obj)] = known
             return
 
         try:
@@ -159,15 +172,18 @@ class MutationDetector(Generic[T]):
 
     def _compare(self) -> Iterator[Mutation[T] | None]:
         """One step for each object: what has become of it, if anything has."""
-        for generation in (self._young, self._old):
-            for number, (obj, was) in list(generation.items()):
-                paths = tuple(_differences(was, obj, "", set()))
-                mutation = Mutation(obj, paths) if paths else None
-                if mutation is not None:
-                    generation.pop(number, None)
-                    self._tell(mutation)
+        for number, (obj, was) in [*self._young.items(), *self._old.items()]:
+            if number not in self._young and number not in self._old:
+                continue  # it was let go meanwhile
 
-                yield mutation
+            paths = tuple(_differences(was, obj, "", set()))
+            mutation = Mutation(obj, paths) if paths else None
+            if mutation is not None:
+                self._young.pop(number, None)
+                self._old.pop(number, None)
+                self._tell(mutation)
+
+            yield mutation
 
     def _tell(self, mutation: Mutation[T]) -> None:
         logger.error(
@@ -179,7 +195,7 @@ class MutationDetector(Generic[T]):
         if self._on_mutation is not None:
             try:
                 self._on_mutation(mutation)
-            except Exception:  # the user's error handler
+            except USER_ERRORS:  # logged and dropped
                 logger.exception("on_mutation failed")
 
 

@@ -48,7 +48,8 @@ class OrderedFIFO(ChangeQueue[T, Deltas[T] | Replacement[T] | ResyncAll]):
     or more wait; here nobody holds one.)
 
     All methods that change it are plain, and wake whoever waits; it belongs to one
-    event loop.
+    event loop. They raise `NoKey` for an object without a key, and `WrongLoop` while
+    somebody waits in another loop or thread; then nothing has changed.
 
     Args:
         key_func: The key of an object; `"namespace/name"` of its metadata if left out.
@@ -60,6 +61,9 @@ class OrderedFIFO(ChangeQueue[T, Deltas[T] | Replacement[T] | ResyncAll]):
         name: Names it in log, metrics and `repr()`.
         metrics: Takes `informer_queued_items`, a gauge, and for what `pop` processes
             `informer_processing_latency_seconds`; both with the label `name`.
+
+    Raises:
+        OptionsError: The transformer is no plain function.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class OrderedFIFO(ChangeQueue[T, Deltas[T] | Replacement[T] | ResyncAll]):
             objects: All there is. In one entry, of several with one key the last wins.
             resource_version: The version of the list.
         """
+        self._check_loop()
         listed = self._listed(objects, DeltaType.REPLACED)
         if self._known.objects is None:
             contents = Store[T](key_func=self._key_func).replacement()
@@ -136,6 +141,7 @@ class OrderedFIFO(ChangeQueue[T, Deltas[T] | Replacement[T] | ResyncAll]):
             self._resync_known()
             return
 
+        self._check_loop()
         self._queue.append((None, ResyncAll()))
         self._queued += 1
         self._wake()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from inspect import iscoroutine
 from time import perf_counter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aioinformer._tasks import Bell
 from aioinformer.cache.deltas import Requeue
-from aioinformer.errors import QueueShutDown
-from aioinformer.metrics import NULL_SINK
+from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
+from aioinformer.metrics import NULL_SINK, GuardedSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +44,9 @@ def slow_after(entries: int) -> float:
 class Poppable(ABC, Generic[E]):
     """A queue from which entries are popped.
 
-    It belongs to one event loop, and owns no task.
+    It belongs to the event loop in which it is waited for, and owns no task. From
+    elsewhere nobody could be woken: while somebody waits, every change raises
+    `WrongLoop` there, and so does another wait.
 
     Args:
         name: Names it in log, metrics and `repr()`.
@@ -53,12 +56,11 @@ class Poppable(ABC, Generic[E]):
 
     def __init__(self, name: str = "", metrics: MetricsSink = NULL_SINK) -> None:
         self.name = name
-        self._metrics = metrics if metrics.enabled else None
-        self._complained = False
+        self._metrics = GuardedSink(metrics, name, name=name)
         self._closed = False
         self._bell = Bell()
-        # Invariant: False => whoever waits has been woken.
-        self._asleep = False
+        # Invariant: None => whoever waits has been woken.
+        self._asleep_in: asyncio.AbstractEventLoop | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -118,7 +120,8 @@ class Poppable(ABC, Generic[E]):
 
         It is done, and counts for `has_synced`, when `process` returns or raises. (In
         client-go that differs between its queues.) When entries pile up and one took
-        long, that is logged.
+        long, that is logged. As long as there are entries it does not wait: who pops
+        very many gives the loop a turn in between.
 
         Args:
             process: A plain function, called with the entry and whether the queue had
@@ -127,6 +130,8 @@ class Poppable(ABC, Generic[E]):
 
         Raises:
             QueueShutDown: It is closed, and everything has been taken.
+            OptionsError: `process` is a coroutine function; the entry comes again.
+            WrongLoop: It would wait, and somebody waits in another event loop.
             Exception: Whatever `process` raised, or the cause of its `Requeue`.
 
         Cancellation:
@@ -144,23 +149,27 @@ class Poppable(ABC, Generic[E]):
         What is queued can still be taken. More can be added, as in client-go, and then
         be taken as well: only waiting is over.
 
+        Raises:
+            WrongLoop: Somebody waits in another event loop or thread.
+
         Cancellation:
             Safe: it does not wait.
         """
+        self._check_loop()
         self._closed = True
         self._wake()
 
     # ------------------------------------------------------------ helpers
 
     def _run(
-        self, entries: Mapping[str | None, E], process: Callable[[], None]
+        self, entries: Mapping[str | None, E], process: Callable[[], object]
     ) -> Requeue | None:
         """Let entries that were taken be processed; answers what asked for them again."""
         depth = len(self)
         before = perf_counter()
         requeue: Requeue | None = None
         try:
-            process()
+            _refuse_coroutine(process())
         except Requeue as exc:
             requeue = exc
         finally:
@@ -201,34 +210,36 @@ class Poppable(ABC, Generic[E]):
             )
 
         self._measure_depth()
-        if self._metrics is not None:
-            metric = "informer_processing_latency_seconds"
-            self._measure(self._metrics.observe, metric, seconds)
+        self._metrics.observe("informer_processing_latency_seconds", seconds)
 
     def _measure_depth(self) -> None:
-        if self._metrics is not None:
-            self._measure(self._metrics.gauge, "informer_queued_items", len(self))
-
-    def _measure(self, tell: Callable[..., None], metric: str, value: float) -> None:
-        try:
-            tell(metric, float(value), name=self.name)
-        except Exception:  # the user's sink: logged and dropped
-            # Once: it would come again with every batch.
-            if not self._complained:
-                self._complained = True
-                logger.exception("%s: the metrics sink failed", self.name)
+        self._metrics.gauge("informer_queued_items", len(self))
 
     def _check_filled(self) -> None:
         if not len(self):
             raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
 
+    def _check_loop(self) -> None:
+        """Fail before anything is changed: who waits elsewhere would not be woken."""
+        if self._asleep_in is None:
+            return
+
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+
+        # In a loop that is closed nobody waits any more.
+        if self._asleep_in is not running and not self._asleep_in.is_closed():
+            raise WrongLoop(f"{self!r} belongs to another event loop or thread")
+
     def _wake(self) -> None:
         """Wake everybody who waits, and say how much there is."""
-        if self._asleep:
-            self._asleep = False
+        if self._asleep_in is not None:
+            self._asleep_in = None
             self._bell.ring()
 
-        if self._metrics is not None:
+        if self._metrics.enabled:
             self._measure_depth()
 
     async def _until(self, there_is: Callable[[], object]) -> None:
@@ -237,5 +248,18 @@ class Poppable(ABC, Generic[E]):
             if self._closed:
                 raise QueueShutDown("closed")
 
-            self._asleep = True
+            self._check_loop()
+            self._asleep_in = asyncio.get_running_loop()
             await self._bell.wait()
+
+
+def _refuse_coroutine(answer: object) -> None:
+    """Have a coroutine function refused, and its entry come again.
+
+    By its answer, as to ask each function what it is takes as long as a whole `pop`.
+    """
+    if iscoroutine(answer):
+        answer.close()
+        name = answer.__qualname__
+        reason = f"what processes entries must be a plain function, unlike {name}"
+        raise Requeue from OptionsError(reason)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.cache.store import Store
 from aioinformer.errors import HandlerError
+from aioinformer.model.functions import check_plain
 from aioinformer.model.keys import meta_namespace_key
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ class UndeltaStore(Store[T]):
             wait. What it raises is reported: the write has happened.
         key_func: As for `Store`.
         on_error: Told of what `push` raises; logged if left out.
+
+    Raises:
+        OptionsError: `push` or `on_error` is no plain function.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class UndeltaStore(Store[T]):
         on_error: Callable[[HandlerError], None] | None = None,
     ) -> None:
         super().__init__(key_func=key_func, on_error=on_error)
+        check_plain(push, "the push function")
         self._push = push
 
     def add(self, obj: T) -> None:
@@ -65,7 +71,7 @@ class UndeltaStore(Store[T]):
         objects = self.list()
         try:
             self._push(objects)
-        except Exception as exc:  # noqa: BLE001 - the user's code, reported
+        except USER_ERRORS as exc:  # reported
             name = getattr(self._push, "__qualname__", repr(self._push))
             failure = HandlerError("push function", name, objects)
             failure.__cause__ = exc

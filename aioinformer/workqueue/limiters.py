@@ -162,7 +162,7 @@ class BucketRateLimiter:
 
     Raises:
         OptionsError: If no token would ever come, or no end of them: `qps` not above 0
-            or not finite, `burst` under 1.
+            or not finite, `burst` under 1 or not finite.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class BucketRateLimiter:
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        if not 0 < qps < math.inf or burst < 1:
+        if not 0 < qps < math.inf or not 1 <= burst < math.inf:
             raise OptionsError(f"a bucket cannot have qps={qps} and burst={burst}")
 
         self._qps = qps

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from aioinformer.metrics import CollectingSink
+from aioinformer.workqueue.ownership import clock_of
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
     from aioinformer.metrics import MetricsSink
@@ -100,10 +100,7 @@ class Meter(Generic[T]):
 
         What was added before waits from now on. Hooks from before are out of date.
         """
-        # What `BaseEventLoop.time()` calls, but a third cheaper; it is read three times
-        # for each item.
-        plain = getattr(loop.time, "__func__", None) is asyncio.BaseEventLoop.time
-        self._clock = time.monotonic if plain else loop.time
+        self._clock = clock_of(loop)
         now = self._clock()
         for times in (self._since, self._starts):
             times.update(dict.fromkeys(times, now))

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections import deque
+from math import inf
 from threading import RLock
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from aioinformer.errors import WrongLoop
 
-__all__ = ["OwnedByLoop"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["OwnedByLoop", "clock_of"]
 
 T = TypeVar("T")
+
+# Taking in an item takes about 1 us: a turn of the loop is held for about 1 ms when other
+# threads hand in many.
+TAKEN_IN_PER_TURN = 1000
 
 
 class _Hold(Protocol):
@@ -39,6 +48,8 @@ class OwnedByLoop(ABC, Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = cast("_Hold", RLock())
         self._inbox: deque[tuple[Any, ...]] = deque()
+        # Invariant: while it is true the loop will look into the inbox once more.
+        self._summoned = False
 
     @property
     @abstractmethod
@@ -52,9 +63,9 @@ class OwnedByLoop(ABC, Generic[T]):
     def add_threadsafe(self, item: T) -> None:
         """Ask for `item` to be worked on, from any thread.
 
-        It is added in one of the next turns of the queue's loop; if the queue has not
-        been used in a loop yet, with its first use there. Items of one thread keep
-        their order. A shut-down that follows finds them added.
+        It is added in one of the next turns of the queue's loop, a thousand items in
+        each; if the queue has not been used in a loop yet, from its first use there on.
+        Items of one thread keep their order. A shut-down that follows finds them added.
 
         Raises:
             WrongLoop: If the loop of this queue was closed, and the queue was not shut
@@ -69,17 +80,32 @@ class OwnedByLoop(ABC, Generic[T]):
         # In this order: whoever binds the loop looks into the inbox afterwards.
         self._inbox.append((item, *more))
         loop = self._loop
-        if loop is None:
+        if loop is None or (self._summoned and not loop.is_closed()):
             return
 
         try:
-            loop.call_soon_threadsafe(self._take_inbox)
+            self._summon(loop)
         except RuntimeError as exc:
             if not self.shutting_down:
                 raise WrongLoop(f"the event loop of {self!r} has been closed") from exc
 
-    def _take_inbox(self) -> None:
-        while self._inbox:
+    def _summon(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._summoned = True  # first: the loop may come before the call returns
+        loop.call_soon_threadsafe(self._take_some, loop)
+
+    def _take_some(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take in what other threads handed in; the rest of many in the next turns."""
+        # First: what is handed in from now on may be missed here.
+        self._summoned = False
+        try:
+            self._take_inbox(TAKEN_IN_PER_TURN)
+        finally:
+            if self._inbox:
+                self._summon(loop)
+
+    def _take_inbox(self, limit: float = inf) -> None:
+        while self._inbox and limit > 0:
+            limit -= 1
             self.add(*self._inbox.popleft())
 
     def _check_loop(self) -> asyncio.AbstractEventLoop | None:
@@ -106,7 +132,7 @@ class OwnedByLoop(ABC, Generic[T]):
             self._held.acquire(blocking=False)
 
         self._bound(running)
-        self._take_inbox()
+        self._take_some(running)
         return running
 
     def _bound(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -123,3 +149,9 @@ class OwnedByLoop(ABC, Generic[T]):
             raise WrongLoop(f"{self!r} needs a running event loop for this")
 
         return loop
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """What tells the time of `loop`, at two thirds of the cost where that is possible."""
+    plain = getattr(loop.time, "__func__", None) is asyncio.BaseEventLoop.time
+    return time.monotonic if plain else loop.time

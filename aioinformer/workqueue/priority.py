@@ -8,6 +8,7 @@ from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
 from aioinformer.model.durations import seconds_of
 from aioinformer.workqueue.lines import Ranked
+from aioinformer.workqueue.ownership import clock_of
 from aioinformer.workqueue.rate_limiting import RateLimitingQueue
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class PriorityQueue(RateLimitingQueue[T]):
     Not guaranteed:
         Priorities among items that are in work: nothing is taken from a worker.
 
-    Adding and taking cost O(log n). The metric `workqueue_depth` has the priority as a
+    Adding and taking cost O(log p) with p different priorities, however many items there
+    are. The metric `workqueue_depth` has the priority as a
     label, of which there are 25 different ones at most; the rest comes under `"other"`.
 
     Args:
@@ -113,19 +115,25 @@ class PriorityQueue(RateLimitingQueue[T]):
         if not self._held._is_owned():  # noqa: SLF001 - see OwnedByLoop
             self._check_loop()
 
-        ranked = self._ranked
-        known = ranked.priority_of(item)
-        if known is not None:
-            if priority > known and not self.shutting_down:
-                ranked.raise_to(item, priority)
-                self._depth_changed()
-
+        if item in self._states and self._wants(item):
+            self._raise(item, priority)
             return
 
-        ranked.want(item, priority)
-        super().add(item)
-        if not self._wants(item):
-            ranked.forget(item)
+        wanted = self._ranked.wanted
+        if priority:
+            wanted[item] = priority
+
+        try:
+            super().add(item)
+        finally:
+            if priority and item in wanted and not self._wants(item):
+                del wanted[item]
+
+    def _raise(self, item: T, priority: int) -> None:
+        if priority > self._ranked.priority_of(item) and not self.shutting_down:
+            self._ranked.raise_to(item, priority)
+            if self._meter is not None:
+                self._meter.changed()
 
     def add_threadsafe(self, item: T, priority: int = 0) -> None:
         """Ask for `item` to be worked on, from any thread.
@@ -196,11 +204,7 @@ class PriorityQueue(RateLimitingQueue[T]):
 
     def _bound(self, loop: asyncio.AbstractEventLoop) -> None:
         super()._bound(loop)
-        self._ranked.start_clock(loop.time)
-
-    def _depth_changed(self) -> None:
-        if self._meter is not None:
-            self._meter.changed()
+        self._ranked.start_clock(clock_of(loop))
 
     def _add_due(self, item: T) -> None:
         self.add(item, self._delayed_priorities.pop(item))

@@ -1,0 +1,111 @@
+"""`MutationCache` in several threads: no read goes back behind a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from store_helpers import ManualClock, reading_in_threads
+
+from aioinformer.cache import Indexer, MutationCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A version of an object: a small `KubeObject`."""
+
+    key: str
+    resource_version: str
+    uid: str = "A"
+
+
+def by_tag(obj: Item) -> Iterable[str]:
+    return ["x"]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+class CatchingUp(Indexer[Item]):
+    """Answers, and by the time that the answer arrives something has happened."""
+
+    then: Callable[[], None] | None = None
+
+    def get_by_key(self, key: str) -> Item | None:
+        return self._meanwhile(super().get_by_key(key))
+
+    def by_index(self, name: str, value: str) -> list[Item]:
+        return self._meanwhile(super().by_index(name, value))
+
+    def _meanwhile(self, answer: T) -> T:
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+
+        return answer
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda it: it.get_by_key("a"), id="get_by_key"),
+        pytest.param(lambda it: it.by_index("tag", "x")[0], id="by_index"),
+    ],
+)
+def test_a_write_that_the_store_gets_meanwhile_is_read(
+    read: Callable[[MutationCache[Item]], Item], clock: ManualClock
+) -> None:
+    """Another thread forgets the write, because the store has it now."""
+    indexer = CatchingUp({"tag": by_tag})
+    cache = MutationCache(indexer, clock=clock)
+    indexer.add(Item("a", "5"))
+    written = Item("a", "6")
+    cache.mutation(written)
+
+    def catch_up() -> None:
+        indexer.update(written)
+        cache.on_add_or_update(written)
+
+    indexer.then = catch_up
+
+    assert read(cache) is written
+
+
+def test_it_may_be_used_from_any_thread(clock: ManualClock) -> None:
+    indexer = Indexer[Item]({"tag": by_tag})
+    cache = MutationCache(indexer, include_adds=True, max_size=5, clock=clock)
+
+    def read() -> None:
+        for name in "abcdefgh":
+            found = cache.get_by_key(name)
+            assert found is None or found.key == name
+
+        cache.by_index("tag", "x")
+
+    with reading_in_threads(read, 4):
+        for version in range(1, 2000):
+            obj = Item("abcdefgh"[version % 8], str(version))
+            (cache.mutation, cache.on_add_or_update, cache.on_delete)[version % 3](obj)
+
+    assert len(cache) <= 5
+
+
+def test_a_write_made_meanwhile_is_kept(clock: ManualClock) -> None:
+    """Another thread writes again while a read finds that the store has the first."""
+    indexer = CatchingUp({"tag": by_tag})
+    cache = MutationCache(indexer, clock=clock)
+    indexer.add(Item("a", "5"))
+    cache.mutation(Item("a", "6"))
+    indexer.update(Item("a", "6"))
+    indexer.then = lambda: cache.mutation(Item("a", "7"))
+
+    assert cache.get_by_key("a") == Item("a", "6")
+    assert cache.get_by_key("a") == Item("a", "7")

@@ -1,0 +1,153 @@
+"""`MutationDetector`: when it looks, and for how long; objects that are added again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from store_helpers import beside
+
+from aioinformer.cache import Mutation, MutationDetector
+
+
+@pytest.fixture
+def slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loop turn behind each object."""
+    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
+
+
+async def test_looks_in_every_period() -> None:
+    told: list[Mutation[dict[str, int]]] = []
+    detector = MutationDetector[dict[str, int]](
+        enabled=True, period=2, on_mutation=told.append
+    )
+    obj = {"a": 1}
+    detector.add(obj)
+
+    async with beside(detector.run()):
+        await asyncio.sleep(0)
+        obj["a"] = 2
+        await asyncio.sleep(1.9)
+        before = len(told)
+        await asyncio.sleep(0.2)
+
+    assert (before, len(told)) == (0, 1)
+
+
+async def test_keeps_an_object_for_its_time_and_at_most_twice_that() -> None:
+    detector = MutationDetector[dict[str, int]](enabled=True, retain=60)
+    kept = []
+
+    async with beside(detector.run()):
+        detector.add({"a": 1})
+        for _ in range(3):
+            await asyncio.sleep(59)
+            kept.append(len(detector))
+
+    assert kept == [1, 1, 0]
+
+
+async def test_what_changes_late_is_found_in_the_older_generation() -> None:
+    told: list[Mutation[dict[str, int]]] = []
+    detector = MutationDetector[dict[str, int]](
+        enabled=True, retain=60, on_mutation=told.append
+    )
+    obj = {"a": 1}
+    detector.add(obj)
+
+    async with beside(detector.run()):
+        await asyncio.sleep(65)
+        obj["a"] = 2
+        await asyncio.sleep(2)
+
+    assert [it.obj for it in told] == [obj]
+    assert len(detector) == 0
+
+
+@pytest.mark.usefixtures("slices")
+async def test_many_are_compared_in_slices() -> None:
+    detector = MutationDetector[dict[str, int]](enabled=True, period=1)
+    objects = [{"a": number} for number in range(50)]
+    for obj in objects:
+        detector.add(obj)
+
+    left = []
+    async with beside(detector.run()):
+        await asyncio.sleep(0)
+        for obj in objects:
+            obj["a"] += 1
+
+        await asyncio.sleep(1)
+        while len(detector):
+            left.append(len(detector))
+            await asyncio.sleep(0)
+
+    assert len(set(left)) > 10
+
+
+# ---------------------------------------------------------------- added again
+
+
+def test_a_change_is_found_though_the_object_is_added_again() -> None:
+    """Whoever takes an object out, changes it, and puts it back, has changed it."""
+    detector = MutationDetector[dict[str, int]](enabled=True)
+    obj = {"a": 1}
+    detector.add(obj)
+    obj["a"] = 2
+    detector.add(obj)
+    assert len(detector) == 1
+
+    assert [it.paths for it in detector.check()] == [("a",)]
+    detector.add(obj)
+    assert detector.check() == []
+
+
+async def test_what_is_added_again_is_kept_for_its_time_from_then_on() -> None:
+    told: list[Mutation[dict[str, int]]] = []
+    detector = MutationDetector[dict[str, int]](
+        enabled=True, retain=60, on_mutation=told.append
+    )
+    obj = {"a": 1}
+    detector.add(obj)
+
+    async with beside(detector.run()):
+        await asyncio.sleep(65)
+        detector.add(obj)
+        await asyncio.sleep(59)
+        kept = len(detector)
+        obj["a"] = 2
+        await asyncio.sleep(3)
+
+    assert kept == 1
+    assert [it.obj for it in told] == [obj]
+    assert len(detector) == 0
+
+
+@pytest.mark.usefixtures("slices")
+async def test_each_is_told_once_though_others_look_and_add_meanwhile() -> None:
+    told: list[Mutation[dict[str, int]]] = []
+    detector = MutationDetector[dict[str, int]](
+        enabled=True, period=1, retain=2, on_mutation=told.append
+    )
+    objects = [{"a": number} for number in range(50)]
+    for obj in objects:
+        detector.add(obj)
+
+    async with beside(detector.run()):
+        await asyncio.sleep(2.5)  # they are the older ones now
+        for obj in objects:
+            obj["a"] += 1
+
+        await asyncio.sleep(0.5)
+        while len(told) < 10:
+            await asyncio.sleep(0)
+
+        for obj in objects[10:]:
+            detector.add(obj)
+
+        detector.check()
+        await asyncio.sleep(5)
+
+    numbers = [it.obj["a"] for it in told]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == len(objects)

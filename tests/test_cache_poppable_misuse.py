@@ -1,0 +1,173 @@
+"""Queues used in a wrong way say so, before anything has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fifo_helpers import Fifo, Thing, deltas, listing, nothing, things
+from queue_helpers import error_in_thread, settle
+
+from aioinformer.cache import FIFO, DeltaFIFO, OrderedFIFO, Store
+from aioinformer.errors import NoKey, OptionsError, WrongLoop
+
+each_queue = pytest.mark.parametrize("kind", [DeltaFIFO, OrderedFIFO, FIFO])
+each_kind = pytest.mark.parametrize("kind", [DeltaFIFO, OrderedFIFO])
+
+
+# ---------------------------------------------------------------- another loop
+
+
+SHARED = [
+    pytest.param(lambda fifo: fifo.add(Thing("b")), id="add"),
+    pytest.param(lambda fifo: fifo.update(Thing("b")), id="update"),
+    pytest.param(lambda fifo: fifo.delete(Thing("a")), id="delete"),
+    pytest.param(lambda fifo: fifo.replace(things("b1")), id="replace"),
+    pytest.param(lambda fifo: asyncio.run(fifo.close()), id="close"),
+    pytest.param(lambda fifo: asyncio.run(fifo.pop(nothing)), id="pop"),
+]
+ONLY_CHANGES = [
+    pytest.param(lambda fifo: fifo.replace_all(listing(), "9"), id="replace_all"),
+    pytest.param(lambda fifo: fifo.bookmark("9"), id="bookmark"),
+    pytest.param(lambda fifo: fifo.resync(), id="resync"),
+    pytest.param(lambda fifo: asyncio.run(fifo.feed(deltas("b"), "9")), id="feed"),
+    pytest.param(lambda fifo: asyncio.run(fifo.wait_filled()), id="wait_filled"),
+]
+CALLS = [
+    *[(kind, call) for kind in (DeltaFIFO, OrderedFIFO, FIFO) for call in SHARED],
+    *[(kind, call) for kind in (DeltaFIFO, OrderedFIFO) for call in ONLY_CHANGES],
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        pytest.param(kind, *call.values, id=f"{kind.__name__}-{call.id}")
+        for kind, call in CALLS
+    ],
+)
+async def test_who_waits_in_another_loop_cannot_be_woken_from_here(
+    kind: Any, call: Any
+) -> None:
+    """Without the error the consumer would sleep on, although there is an entry."""
+    fifo = kind()
+    consumer = asyncio.create_task(fifo.pop(nothing))
+    await settle()
+
+    error = error_in_thread(lambda: call(fifo))
+    untouched = (len(fifo), fifo.closed, fifo.has_synced) == (0, False, False)
+    fifo.add(Thing("a"))
+    await consumer
+
+    assert isinstance(error, WrongLoop)
+    assert untouched
+
+
+@each_queue
+def test_a_queue_may_be_filled_before_its_loop_runs(kind: Any) -> None:
+    fifo = kind()
+    fifo.add(Thing("a"))
+
+    asyncio.run(fifo.pop(nothing))
+    fifo.add(Thing("b"))
+
+    assert len(fifo) == 1
+
+
+@each_queue
+def test_a_queue_outlives_the_loop_in_which_it_was_waited_for(kind: Any) -> None:
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await fifo.pop(nothing)
+
+    fifo = kind()
+    asyncio.run(give_up())
+
+    fifo.add(Thing("a"))
+    asyncio.run(fifo.pop(nothing))
+
+    assert len(fifo) == 0
+
+
+# ---------------------------------------------------------------- waiting functions
+
+
+async def consume(entry: object, initial: bool) -> None:
+    raise AssertionError("nobody waits for it")
+
+
+@each_queue
+async def test_a_processor_that_would_have_to_be_awaited_is_refused(kind: Any) -> None:
+    fifo = kind()
+    fifo.add(Thing("a"))
+
+    with pytest.raises(OptionsError, match="plain function"):
+        await fifo.pop(consume)
+
+    assert len(fifo) == 1
+
+
+@each_kind
+async def test_a_processor_of_batches_that_would_have_to_be_awaited_is_refused(
+    kind: Any,
+) -> None:
+    fifo: Fifo = kind()
+    await fifo.feed(deltas("a", "b"), "7")
+
+    with pytest.raises(OptionsError, match="plain function"):
+        await fifo.pop_batch(consume, nothing)
+
+    assert (len(fifo), fifo.applied()) == (2, None)
+
+
+@each_kind
+def test_a_transformer_that_would_have_to_be_awaited_is_refused(kind: Any) -> None:
+    async def transform(thing: Thing) -> Thing:
+        return thing
+
+    with pytest.raises(OptionsError, match="transformer"):
+        kind(transformer=transform)
+
+
+# ---------------------------------------------------------------- keys that are none
+
+
+@each_queue
+@pytest.mark.parametrize("key", [None, 7, ("a", "b")], ids=["none", "number", "tuple"])
+@pytest.mark.parametrize("method", ["add", "update", "delete", "replace"])
+def test_a_key_that_is_no_string_is_refused(kind: Any, key: Any, method: str) -> None:
+    """An entry without a key would be taken for a whole list."""
+    fifo = kind(key_func=lambda thing: key)
+    thing = Thing("a")
+
+    with pytest.raises(NoKey, match="Thing has no key") as caught:
+        getattr(fifo, method)([thing] if method == "replace" else thing)
+
+    assert caught.value.obj is thing
+    assert (len(fifo), fifo.has_synced) == (0, False)
+
+
+@each_kind
+async def test_a_batch_with_a_key_that_is_no_string_is_refused_as_a_whole(
+    kind: Any,
+) -> None:
+    fifo: Fifo = kind(key_func=lambda thing: thing.key if thing.version else None)
+
+    with pytest.raises(NoKey):
+        await fifo.feed([*deltas("a")], "7")
+
+    assert (len(fifo), fifo.has_synced, fifo.applied()) == (0, False, None)
+
+
+def test_what_a_key_function_raises_is_the_cause() -> None:
+    def key_func(thing: Thing) -> str:
+        raise LookupError("no name")
+
+    fifo = DeltaFIFO(key_func=key_func, known_objects=Store[Thing]())
+
+    with pytest.raises(NoKey) as caught:
+        fifo.delete(Thing("a"))
+
+    assert isinstance(caught.value.__cause__, LookupError)
