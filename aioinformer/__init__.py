@@ -5,8 +5,10 @@ and imports only from those below it:
 
     cli/          the `aioinformer` command
     testing/      an API server for tests, with faults
+    web/          what a web app mounts: health, metrics, a live stream
+    controller/   Controller, Manager, LeaderElector; requests, results, predicates
     informer/     SharedInformer, its factory, Lister; reflector, pipeline, processor
-    client/       Client: HTTP, configuration, credentials
+    client/       Client: HTTP, configuration, credentials, discovery
     cache/        Store, Indexer, DeltaFIFO, OrderedFIFO
     workqueue/    WorkQueue, delays, rate limits, priorities
     watch/        events, decoding, watches and fakes; the ListerWatcher protocol
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
         index_by,
     )
     from aioinformer.client import Client, ListWatch
+    from aioinformer.controller import (
+        Context,
+        Controller,
+        LeaderElector,
+        Manager,
+        ReconcileRequest,
+        Result,
+    )
     from aioinformer.errors import (
         AioInformerError,
         AlreadyExists,
@@ -37,12 +47,14 @@ if TYPE_CHECKING:
         HistoryReset,
         InformerStopped,
         Invalid,
+        LeadershipLost,
         NotFound,
         NotSynced,
         QueueShutDown,
         ResourceExpired,
         ServerError,
         Stale,
+        TerminalError,
         TooManyRequests,
         TransportError,
         Unauthorized,
@@ -84,6 +96,8 @@ __all__ = [
     "ApiError",
     "Client",
     "Conflict",
+    "Context",
+    "Controller",
     "DelayingQueue",
     "Deleted",
     "DeltaFIFO",
@@ -97,23 +111,29 @@ __all__ = [
     "Invalid",
     "KubeObject",
     "LabelSelector",
+    "LeaderElector",
+    "LeadershipLost",
     "ListWatch",
     "Lister",
+    "Manager",
     "NotFound",
     "NotSynced",
     "OrderedFIFO",
     "PriorityQueue",
     "QueueShutDown",
     "RateLimitingQueue",
+    "ReconcileRequest",
     "Reflector",
     "Registration",
     "Resource",
     "ResourceExpired",
+    "Result",
     "ServerError",
     "SharedInformer",
     "SharedInformerFactory",
     "Stale",
     "Store",
+    "TerminalError",
     "TooManyRequests",
     "TransportError",
     "Unauthorized",
@@ -130,7 +150,16 @@ __all__ = [
 ]
 
 # Where the names are, each layer after those that it loads itself.
-_LAYERS = ("errors", "model", "watch", "workqueue", "cache", "client", "informer")
+_LAYERS = (
+    "errors",
+    "model",
+    "watch",
+    "workqueue",
+    "cache",
+    "client",
+    "informer",
+    "controller",
+)
 
 
 def __getattr__(name: str) -> object:

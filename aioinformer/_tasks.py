@@ -20,16 +20,25 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
+    "USER_ERRORS",
     "Bell",
     "Held",
     "Supervisor",
-    "cancel_and_wait",
     "finish",
     "leaf_of",
     "together",
+    "wait_for_end",
 ]
 
 T = TypeVar("T")
+
+USER_ERRORS = (Exception, asyncio.CancelledError)
+"""What a user's plain function may raise, where that must end nothing else.
+
+A cancellation of ours arrives only where we wait, and a plain function does not: so one
+that comes out of it is its own, such as the result of a future that was cancelled. Let
+through, it would end the task that called, without a word.
+"""
 
 
 async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:
@@ -87,13 +96,12 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
     return task.result()
 
 
-async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait until it is over, however it ends.
+async def wait_for_end(task: asyncio.Task[Any]) -> None:
+    """Wait until a task is over, however it ends.
 
     Cancellation:
         Deferred until it is over.
     """
-    task.cancel()
     interrupted = await _outlast(task)
     if interrupted is not None:
         raise interrupted

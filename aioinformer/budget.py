@@ -67,7 +67,8 @@ class LoopBudget:
 
     def __init__(self) -> None:
         # It does not keep its loop, which `_BUDGETS` would then keep for ever.
-        self._deadline = 0.0
+        self.deadline = 0.0
+        """When the slice is used up, by `perf_counter()`: for who reads it anyway."""
         # When the running slice began; None between slices.
         self._started: float | None = None
         # Of the current slice's time, what earlier holders used.
@@ -92,7 +93,7 @@ class LoopBudget:
 
     def over(self) -> bool:
         """True when the slice is used up: `await start()` before going on."""
-        return perf_counter() > self._deadline
+        return perf_counter() > self.deadline
 
     async def start(self) -> None:
         """Wait for a slice; returns at once if there is time left in this one.
@@ -133,7 +134,7 @@ class LoopBudget:
 
     def _open(self, now: float) -> None:
         self._started = now
-        self._deadline = now + SLICE_SECONDS - self._used
+        self.deadline = now + SLICE_SECONDS - self._used
 
     def _close(self, now: float) -> None:
         if self._started is None:

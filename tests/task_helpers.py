@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 
 async def failing(seconds: float = 1.0) -> None:
@@ -29,3 +32,22 @@ async def cancelled(task: asyncio.Task[Any], *, after: float, times: int = 1) ->
         await asyncio.sleep(0.1)
 
     await asyncio.wait({task})
+
+
+async def cancelled_after(
+    life: Coroutine[Any, Any, Any], turns: int, times: int = 1, *, moment: float = 0.0
+) -> asyncio.Task[Any]:
+    """Run something for so long, and then so many turns; cancel it, and wait for it."""
+    task = asyncio.create_task(life)
+    if moment:
+        await asyncio.sleep(moment)
+
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+
+    await asyncio.wait({task})
+    return task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from aioinformer.errors import OptionsError, SelectorSyntaxError
 from aioinformer.informer.defaults import Defaults
 from aioinformer.model import Resource, drop, strip_managed_fields
 from aioinformer.model.resources import NODES, PODS
+
+if TYPE_CHECKING:
+    from aioinformer.model import KubeObject
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 
@@ -89,6 +92,21 @@ def test_selectors_that_mean_the_same_are_the_same() -> None:
     assert one == other
 
 
+@pytest.mark.parametrize("option", ["label_selector", "field_selector"])
+def test_selectors_are_texts(option: str) -> None:
+    selector: Any = {"app": "web"}
+    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+        Defaults(**{option: selector})
+
+    asked: Any = {option: selector}
+    with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
+        Defaults().question("v1", "pods", asked)
+
+
+def test_an_empty_name_is_none() -> None:
+    assert Defaults().question("v1", "pods", {"name": ""}).name is None
+
+
 def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
     with pytest.raises(SelectorSyntaxError):
         Defaults(label_selector="a in b")
@@ -147,6 +165,28 @@ def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
         Defaults().question("v1", "pods", {"resync_period": period})
 
 
+@pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
+def test_a_custom_resync_is_by_resource(key: Any) -> None:
+    with pytest.raises(OptionsError, match=r"custom_resync is by Resource"):
+        Defaults(custom_resync={key: 60})
+
+
+class Empty:
+    """A transform that counts as false."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __call__(self, obj: KubeObject) -> KubeObject:
+        return obj
+
+
+def test_a_transform_that_counts_as_false_is_one() -> None:
+    mine, defaults = Empty(), Defaults(transform=strip_managed_fields)
+
+    assert defaults.question("v1", "pods", {"transform": mine}).transform is mine
+
+
 def test_a_transform_that_is_given_comes_before_the_default() -> None:
     mine = drop("status")
     defaults = Defaults(transform=strip_managed_fields)
@@ -164,14 +204,73 @@ def test_what_is_built_in_is_known_better_than_by_who_leaves_out_its_kind() -> N
     assert question.resource == NODES
 
 
-def test_only_a_factory_for_any_resource_takes_two_names_for_it() -> None:
-    with pytest.raises(OptionsError, match="not a built-in resource"):
-        Defaults().question("example.com/v1", "widgets", {})
+@pytest.mark.parametrize("name", ["pods", "pod", "Pod"])
+def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
+    question = Defaults().question("v1", name, {})
 
+    assert (question.resource, question.by_name) == (PODS, False)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "name", "resource"),
+    [
+        ("example.com/v1", "widgets", Resource("example.com", "v1", "widgets")),
+        ("example.com/v1", "Wid", Resource("example.com", "v1", "wid", "Wid")),
+        ("serving.test/v1", "services", Resource("serving.test", "v1", "services")),
+        (
+            "apps/v1",
+            "controllerrevisions",
+            Resource("apps", "v1", "controllerrevisions"),
+        ),
+    ],
+    ids=["plural", "kind", "name-of-another", "built-in-group"],
+)
+def test_the_server_is_asked_for_what_is_not_built_in(
+    api_version: str, name: str, resource: Resource
+) -> None:
+    question = Defaults().question(api_version, name, {})
+
+    assert (question.resource, question.by_name) == (resource, True)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "name"),
+    [("v1", "widgets"), ("v1", "deployments"), ("apps/v1", "pods"), ("apps", "pods")],
+)
+def test_nothing_is_asked_of_the_server_that_it_cannot_have(
+    api_version: str, name: str
+) -> None:
+    with pytest.raises(OptionsError, match="not a built-in resource"):
+        Defaults().question(api_version, name, {})
+
+
+def test_a_factory_for_any_resource_takes_plurals_as_they_are() -> None:
     found = Defaults(any_resource=True).question("example.com/v1", "widgets", {})
-    assert found.resource == Resource("example.com", "v1", "widgets")
+    assert (found.resource.plural, found.by_name) == ("widgets", False)
+    kind = Defaults(any_resource=True).question("example.com/v1", "Widget", {})
+    assert (kind.resource.kind, kind.by_name) == ("Widget", True)
     known = Defaults(any_resource=True).question("v1", "pods", {})
     assert known.resource is PODS
+
+
+ZONES = Resource.of("example.com/v1", "zones", "Zone", namespaced=False)
+
+
+def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() -> None:
+    defaults = Defaults(any_resource=True)
+    one = defaults.question("example.com/v1", "zones", {})
+    other = defaults.question(ZONES, "", {})
+
+    assert one.identity == other.identity
+    one.check_same(other, None)
+    other.check_same(one, None)
+
+
+def test_a_default_namespace_is_none_of_what_is_told_to_have_none() -> None:
+    defaults = Defaults(any_resource=True, namespace="shop")
+
+    assert defaults.question(ZONES, "", {}).namespaces == ()
+    assert defaults.question("example.com/v1", "zones", {}).namespaces == ("shop",)
 
 
 def test_who_knows_the_kind_and_who_does_not_mean_the_same() -> None:

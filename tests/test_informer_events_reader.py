@@ -187,6 +187,24 @@ async def test_a_cancelled_block_is_removed() -> None:
 # ---------------------------------------------------------------- the end
 
 
+async def test_several_who_read_share_what_comes() -> None:
+    """Also where one notification is handed over at a time, and one of them is slow."""
+    pods = pods_of()
+    taken: dict[int, list[str]] = {1: [], 2: []}
+
+    async with running(pods.run()), pods.events(coalesce=True) as events:
+
+        async def read(number: int) -> None:
+            async for event in events:
+                taken[number].append(tell(event))
+                await asyncio.sleep(1000)
+
+        async with running(read(1)), running(read(2)):
+            await asyncio.sleep(1)
+
+    assert taken == {1: ["initial a"], 2: ["initial b"]}
+
+
 async def test_leaving_the_block_ends_it_whatever_waits() -> None:
     stream = Stream()
     pods = pods_of(watches=(stream,))

@@ -29,6 +29,7 @@ from aioinformer.informer import (
     wait_for_cache_sync,
 )
 from aioinformer.model import Resource
+from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -165,12 +166,15 @@ def test_an_index_of_another_function_is_refused(
 @pytest.mark.parametrize(
     ("question", "complaint"),
     [
-        (("v1", "widgets"), r"Resource\.of\('v1', 'widgets', Kind\)"),
-        (("v1", "Pod"), "'Pod' of 'v1' is not a built-in resource"),
-        (("v1",), "'' of 'v1' is not"),
+        (("v1", "widgets"), "not a built-in resource; custom ones have a group"),
+        (("apps/v1", "Pod"), "did you mean 'v1', 'pods'"),
+        (("v1", "deployments"), "did you mean 'apps/v1', 'deployments'"),
+        (("pods",), "'' of 'pods' is not .* did you mean 'v1', 'pods'"),
+        (("v1",), "'' of 'v1' is not .* give two names, such as 'v1', 'pods'"),
+        (("v1", PODS), "did you mean 'v1', 'pods'"),
         ((WIDGETS, "widgets"), "not also 'widgets'"),
     ],
-    ids=["custom", "kind", "nothing", "both"],
+    ids=["custom", "kind", "group", "plural", "version", "resource", "both"],
 )
 def test_an_unknown_resource_is_refused(
     factory: SharedInformerFactory, question: tuple[Any, ...], complaint: str
@@ -188,6 +192,9 @@ def test_an_unknown_resource_is_refused(
         {"field_selector": "nonsense"},
         {"page_size": 0},
         {"watch_seconds": 0},
+        {"label_selector": {"app": "web"}},
+        {"field_selector": {"spec.nodeName": "n"}},
+        {"namespace": ["shop", None]},
     ],
     ids=str,
 )
@@ -276,12 +283,43 @@ async def test_belongs_to_its_loop() -> None:
             error_in_thread(lambda: factory.informer("v1", "pods")),
             error_in_thread(lambda: asyncio.run(factory.shutdown())),
             error_in_thread(lambda: asyncio.run(factory.start())),
+            error_in_thread(lambda: asyncio.run(factory.failed())),
         ]
         assert factory.informers == ()
 
         factory.informer("v1", "pods")  # it is not harmed
 
-    assert [type(error) for error in errors] == [WrongLoop, WrongLoop, OptionsError]
+    assert [type(error) for error in errors] == [WrongLoop] * 4
+
+
+async def test_belongs_to_its_loop_from_its_start_to_its_end() -> None:
+    client = FakeClient()
+    factory = SharedInformerFactory(client)
+
+    def elsewhere() -> type[object]:
+        return type(error_in_thread(lambda: asyncio.run(factory.shutdown())))
+
+    starting = asyncio.create_task(factory.start())
+    await asyncio.sleep(0)
+    assert client.record == [], "it is being entered"
+    during_start = elsewhere()
+    await starting
+    stopping = asyncio.create_task(factory.shutdown())
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert client.record == ["entered"], "it is being left"
+    during_end = elsewhere()
+    await stopping
+
+    assert (during_start, during_end) == (WrongLoop, WrongLoop)
+    await asyncio.to_thread(lambda: asyncio.run(factory.shutdown()))  # it is over
+
+
+@pytest.mark.parametrize("client", ["http://127.0.0.1:1", None], ids=str)
+def test_needs_a_client(client: Any) -> None:
+    with pytest.raises(OptionsError, match=r"needs a Client, as Client\.from_env"):
+        SharedInformerFactory(client)
 
 
 async def test_makes_no_informers_behind_its_end(

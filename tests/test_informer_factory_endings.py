@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from factory_helpers import API, Bug, FakeClient, break_requests, served
-from informer_helpers import settle
+from informer_helpers import Slow, settle
 
 from aioinformer import index_by
 from aioinformer.cache import index_by_label
@@ -58,9 +58,31 @@ async def test_a_handler_may_shut_the_factory_down(
             while pods.status.phase != "stopped":
                 await asyncio.sleep(0.1)
 
-    assert "a" in returned
+    assert returned == ["a", "b"], "what waited for it was still told"
     with pytest.raises(InformerStopped):
         pods.lister.list()
+
+
+async def test_a_handler_that_shuts_it_down_leaves_its_error_to_the_host(
+    factory: SharedInformerFactory, client: Client
+) -> None:
+    pods = factory.informer("v1", "pods")
+    factory.informer("v1", "nodes")
+    break_requests(client, "nodes", after=1.0)
+    returned: list[str] = []
+
+    @pods.on_add
+    async def stop(obj: KubeObject) -> None:
+        await factory.failed()
+        await factory.shutdown()
+        returned.append(obj.name)
+
+    await factory.start()
+    while not returned:
+        await asyncio.sleep(0.1)
+
+    with pytest.raises(Bug, match="nodes"):
+        await factory.shutdown()
 
 
 async def test_a_task_of_a_handler_may_shut_the_factory_down(
@@ -84,10 +106,13 @@ async def test_a_task_of_a_handler_may_shut_the_factory_down(
 # ---------------------------------------------------------------- waiting for a failure
 
 
+@pytest.mark.parametrize("informers", [[], ["pods"]], ids=["none", "one"])
 async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
-    factory: SharedInformerFactory,
+    factory: SharedInformerFactory, informers: list[str]
 ) -> None:
-    factory.informer("v1", "pods")
+    for resource in informers:
+        factory.informer("v1", resource)
+
     await factory.start()
     waiting = asyncio.create_task(factory.failed())
     await settle()
@@ -98,6 +123,26 @@ async def test_nobody_waits_for_a_failure_that_cannot_come_any_more(
 
     with pytest.raises(InformerStopped):
         await factory.failed()
+
+
+async def test_until_the_last_has_ended_one_may_die(
+    factory: SharedInformerFactory,
+) -> None:
+    handler = Slow(2)
+    pods = factory.informer("v1", "pods")
+    pods.add_event_handler(on_event=handler)
+    await factory.start()
+    while not handler.running:
+        await asyncio.sleep(0.01)
+
+    waiting = asyncio.create_task(factory.failed())
+    stopping = asyncio.create_task(factory.shutdown())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+
+    await stopping
+    with pytest.raises(InformerStopped):
+        await waiting
 
 
 # ---------------------------------------------------------------- beside an error
@@ -157,6 +202,7 @@ async def test_a_dead_informer_looks_dead_while_its_handlers_go_on(
 
     await factory.start()
     await factory.failed()
+    assert seen == [], "it is told at once"
     with pytest.raises(Bug):
         await factory.shutdown()
 
@@ -277,3 +323,37 @@ async def test_what_is_added_while_it_runs_may_shut_it_down_too(
             await asyncio.sleep(0.1)
 
     assert set(seen) == {"none"}, "what a request knows is its own"
+
+
+# ---------------------------------------------------------------- two who end it
+
+
+@pytest.mark.parametrize("first", ["factory", "block", "both"])
+async def test_handlers_have_their_time_though_two_end_their_informer(
+    factory: SharedInformerFactory, first: str
+) -> None:
+    handler = Slow(2)
+    enough = asyncio.Event()
+
+    async def user() -> None:
+        async with factory.use("v1", "pods") as pods:
+            pods.add_event_handler(on_event=handler)
+            await pods.wait_synced(timeout=10)
+            if first == "factory":
+                with pytest.raises(InformerStopped):
+                    await pods.wait_until(lambda _: False)
+            else:
+                await enough.wait()
+
+    await factory.start()
+    block = asyncio.create_task(user())
+    while not handler.running:
+        await asyncio.sleep(0.01)
+
+    enough.set()
+    if first == "block":
+        await asyncio.sleep(1)
+
+    await factory.shutdown()
+    assert handler.record == ["a", "b"]
+    await block

@@ -247,7 +247,7 @@ async def test_readiness_may_be_asked_for_in_any_thread(server: APIServer) -> No
         after = await asyncio.to_thread(site.factory.not_ready)
 
     stopped = await asyncio.to_thread(site.factory.not_ready)
-    idle = "idle, no error so far"
+    idle = "idle, not started yet"
     assert before == {"pods": idle, "configmaps": idle}
     assert after == {}
     assert stopped == {"pods": "stopped", "configmaps": "stopped"}

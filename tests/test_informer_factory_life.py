@@ -225,6 +225,23 @@ async def test_lifespan_synced_fails_when_the_time_is_over(looptime: float) -> N
     assert not client.entered
 
 
+@pytest.mark.parametrize("timeout", [FakeClient(), "60"], ids=["app", "text"])
+async def test_lifespan_synced_has_to_be_called_for_the_host(
+    factory: SharedInformerFactory, timeout: Any
+) -> None:
+    with pytest.raises(OptionsError, match=r"lifespan=factory\.lifespan_synced\("):
+        factory.lifespan_synced(timeout)
+
+
+async def test_what_is_given_uncalled_is_called_by_the_host(
+    factory: SharedInformerFactory,
+) -> None:
+    """`lifespan=factory.lifespan()` is refused where it is written."""
+    for called in (factory.lifespan, factory.cleanup_ctx):
+        with pytest.raises(TypeError, match=r"missing 1 required .* 'app'"):
+            called()  # type: ignore[call-arg]
+
+
 async def test_cleanup_ctx_runs_with_an_aiohttp_app(
     factory: SharedInformerFactory,
 ) -> None:
@@ -242,7 +259,7 @@ async def test_cleanup_ctx_runs_with_an_aiohttp_app(
 
 async def test_cleanup_ctx_that_is_closed_stops_it() -> None:
     client = FakeClient()
-    context: Any = SharedInformerFactory(client).cleanup_ctx()
+    context: Any = SharedInformerFactory(client).cleanup_ctx(None)
     await anext(context)
 
     await context.aclose()
@@ -359,13 +376,15 @@ async def test_who_waits_for_a_failure_learns_it_while_it_is_stopped(
     client: Client,
 ) -> None:
     pods = factory.informer("v1", "pods")
-    break_requests(client, "pods", after=1.0)
+    pods.add_event_handler(on_event=Slow(2))
+    break_requests(client, "pods", after=1.0, watches_only=True)
     await factory.start()
-    waiter = asyncio.create_task(factory.failed())
     while pods.status.phase != "stopped":
         await asyncio.sleep(0.01)
 
+    # Its handler is at work, so it has not ended yet, and nobody was told.
+    stopping = asyncio.create_task(factory.shutdown())
+    await settle()
+    assert isinstance(await factory.failed(), Bug)
     with pytest.raises(Bug):
-        await factory.shutdown()
-
-    assert isinstance(await waiter, Bug)
+        await stopping

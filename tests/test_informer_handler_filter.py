@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,10 +173,15 @@ def test_each_state_is_asked_about_once() -> None:
 # ---------------------------------------------------------------- failures
 
 
-def test_a_filter_that_raises_counts_as_passing_and_is_reported() -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), asyncio.CancelledError("no")], ids=["error", "cancel"]
+)
+def test_a_filter_that_raises_counts_as_passing_and_is_reported(
+    error: BaseException,
+) -> None:
     def accepts(obj: KubeObject) -> bool:
         if obj.resource_version == "2":
-            raise ValueError("no")
+            raise error
 
         return False
 
@@ -189,7 +195,7 @@ def test_a_filter_that_raises_counts_as_passing_and_is_reported() -> None:
     (failure,) = filtered.failures
     assert (failure.where, failure.name) == ("filter", "pods/greet")
     assert failure.subject == Updated(web(1), web(2))
-    assert isinstance(failure.__cause__, ValueError)
+    assert failure.__cause__ is error
 
 
 async def accepts_later(obj: KubeObject) -> bool:

@@ -76,6 +76,11 @@ def generator(_: object) -> Generator[None]:
     yield
 
 
+class Generating:
+    def __call__(self, _: object) -> Generator[None]:
+        yield
+
+
 @pytest.mark.parametrize(
     ("handlers", "complaint"),
     [
@@ -87,6 +92,7 @@ def generator(_: object) -> Generator[None]:
         pytest.param({"on_event": 3}, "3 cannot be called", id="a-number"),
         pytest.param({"on_add": stream}, "is a generator", id="async-generator"),
         pytest.param({"on_event": generator}, "is a generator", id="generator"),
+        pytest.param({"on_event": Generating()}, "is a generator", id="generating"),
     ],
 )
 def test_handlers_that_cannot_work_are_refused(

@@ -163,6 +163,24 @@ def test_a_list_is_fresh(lister: Lister) -> None:
     assert len(lister.list()) == 4
 
 
+@pytest.mark.parametrize("read", [Lister.list, Lister.json], ids=["list", "json"])
+def test_a_negative_limit_is_the_callers_mistake(
+    lister: Lister, read: Callable[..., object]
+) -> None:
+    with pytest.raises(OptionsError, match="limit must not be negative, as -1"):
+        read(lister, limit=-1)
+
+
+@pytest.mark.parametrize("read", [Lister.list, Lister.json], ids=["list", "json"])
+def test_a_selector_of_another_type_is_the_callers_mistake(
+    lister: Lister, read: Callable[..., object]
+) -> None:
+    with pytest.raises(
+        OptionsError, match="such as 'app=web', or a LabelSelector, not"
+    ):
+        read(lister, {"app": "web"})
+
+
 def test_a_selector_that_cannot_be_parsed_is_the_callers_mistake(
     lister: Lister, trust: Trust
 ) -> None:

@@ -86,3 +86,27 @@ async def test_belongs_to_the_loop_in_which_it_began() -> None:
 
 def test_no_loop_runs_outside_of_coroutines() -> None:
     assert running_loop() is None
+
+
+def test_its_death_is_told_once_in_the_moment() -> None:
+    live = Liveness("pods")
+    told: list[tuple[BaseException, bool, bool]] = []
+    live.on_death = lambda exc: told.append((exc, live.stopped, live.over))
+    first = ValueError("first")
+
+    live.wind_down()
+    live.die(first)
+    live.die(ValueError("second"))
+    live.end(ValueError("third"))
+
+    assert told == [(first, True, False)]
+
+
+def test_an_end_without_a_failure_is_no_death() -> None:
+    live = Liveness("pods")
+    told: list[BaseException] = []
+    live.on_death = told.append
+
+    live.end()
+
+    assert told == []

@@ -213,6 +213,24 @@ async def test_a_relist_of_unchanged_objects_keeps_them_and_tells_nobody(
     assert meter.looks >= MANY // MOST
 
 
+async def test_a_list_that_cannot_be_read_keeps_all_within_the_budget(
+    meter: Meter,
+) -> None:
+    """As when a server begins to send what is no object."""
+    rig = Rig(meter)
+    stored = states(1)
+    async with running(rig.run()):
+        await rig.relist(stored, 1)
+        meter.looks = meter.longest = 0
+        await rig.pipeline.stage_unreadable([obj.key for obj in stored])
+        await rig.relist([], 2)
+
+    assert all(map(lambda now, was: now is was, rig.indexer.list(), stored))
+    assert len(rig.indexer) == rig.told == MANY
+    assert meter.longest <= MOST
+    assert meter.looks >= MANY // MOST
+
+
 async def test_an_index_added_while_a_list_waits_is_built_within_the_budget(
     meter: Meter,
 ) -> None:

@@ -256,3 +256,47 @@ async def test_stopped_in_the_same_turn_in_which_a_handler_cancels_itself(
 
     assert task.cancelled()
     assert handler.record in (["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["idle", "in-a-call"])
+async def test_a_handler_whose_task_somebody_cancels_is_removed_and_said_to_be(
+    processor: Stage, caplog: pytest.LogCaptureFixture, waits: bool
+) -> None:
+    async def handler(_: Notification) -> None:
+        await asyncio.Event().wait()
+
+    listener = processor.listen(handler)
+    other = Recorder()
+    processor.listen(other, name="pods/other")
+    async with running(processor.run()):
+        await settle()
+        if waits:
+            processor.publish(events("a"))
+            await settle()
+
+        task = next(it for it in asyncio.all_tasks() if "pods/greet" in it.get_name())
+        task.cancel()
+        await settle()
+        processor.publish(events("b"))
+        await processor.drained()
+
+        assert listener.ended
+        assert listener.depth == 0, "nothing piles up for it"
+        assert other.record[-1] == "b"
+
+    assert caplog.messages == [
+        "handler pods/greet is called no more: its task was cancelled from outside"
+    ]
+
+
+async def test_ends_that_are_ours_are_no_accidents(
+    processor: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    removed = processor.listen(Recorder())
+    processor.listen(Recorder())
+    async with running(processor.run()):
+        await settle()
+        processor.remove(removed)
+        await settle()
+
+    assert caplog.messages == []

@@ -20,6 +20,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import reflector_of, running, settle
+from task_helpers import cancelled_after
 
 from aioinformer.errors import DecodeError, NotFound, OptionsError
 
@@ -79,13 +80,7 @@ async def test_cancelled_in_any_turn_leaves_nothing(
     for turns in range(40):
         answers, store = source(), FakeStore()
         reflector = reflector_of(answers, store, streaming_list=True)
-        task = asyncio.create_task(reflector.run())
-        await asyncio.sleep(moment)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-
-        task.cancel()
-        await asyncio.wait({task})
+        task = await cancelled_after(reflector.run(), turns, moment=moment)
 
         assert task.cancelled()
         assert answers.open == 0

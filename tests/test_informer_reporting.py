@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Any
 
 import pytest
 from fake_source import thing
 from queue_helpers import Sink
 
-from aioinformer.errors import HandlerError
+from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.informer.reporting import Reporter
 
 
@@ -67,6 +69,40 @@ def test_what_on_error_raises_is_logged_and_dropped(
         "pods: on_error failed",
     ]
     assert "KeyError: 'greet'" in caplog.text
+
+
+async def too_late(_: HandlerError) -> None:
+    raise AssertionError
+
+
+class Sends:
+    async def __call__(self, _: HandlerError) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "on_error", [too_late, Sends(), "x"], ids=["async", "async-object", "no-function"]
+)
+def test_an_on_error_that_nobody_would_await_is_refused(on_error: Any) -> None:
+    with pytest.raises(OptionsError, match="on_error must be a plain function"):
+        Reporter("pods", on_error)
+
+
+def test_cancellations_of_user_code_are_dropped_as_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def cancelled(*_: object, **__: object) -> None:
+        raise asyncio.CancelledError("no")
+
+    metrics = Counter()
+    metrics.count = cancelled  # type: ignore[method-assign]
+
+    Reporter("pods", cancelled, metrics).failed("handler", "greet", None, ValueError())
+
+    assert caplog.messages[1:] == [
+        "pods: the metrics sink failed",
+        "pods: on_error failed",
+    ]
 
 
 def test_a_failure_that_has_its_cause_is_reported_as_it_is() -> None:

@@ -21,7 +21,7 @@ from informer_helpers import Recorder, Slow, Stage, pods_of, running, settle
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import Added, Deleted, SharedInformer, Updated
-from aioinformer.informer.resync import Resync, resync_seconds
+from aioinformer.informer.resync import ListedOnce, Resync, resync_seconds
 
 if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
@@ -240,21 +240,48 @@ async def test_many_objects_are_one_entry_told_in_slices() -> None:
 # ---------------------------------------------------------------- what waits
 
 
-async def test_no_reminder_of_what_something_waited_for_when_it_began() -> None:
+async def test_handlers_that_are_reminded_together_share_one_list() -> None:
+    store = MapStore(thing("a"))
+    listed = ListedOnce(store)
+    stage, logs = Stage(), [Log() for _ in range(100)]
+    for number, log in enumerate(logs):
+        stage.listen(log, name=f"{number}", resync=Resync(10, listed))
+
+    async with running(stage.run()):
+        await asyncio.sleep(10.5)
+        together = store.lists
+        store.objects["default/b"] = thing("b")
+        await asyncio.sleep(10)
+
+    assert together == 1
+    assert store.lists == 2, "the next ones are reminded of what is stored then"
+    told = [(10.0, "a"), (20.0, "a"), (20.0, "b")]
+    assert [log.reminders for log in logs] == [told] * 100
+
+
+async def test_no_reminder_of_what_something_waited_for_when_it_began(
+    looptime: float,
+) -> None:
     a, b = thing("a", 1), thing("b", 1)
     a2 = thing("a", 2)
     store = MapStore(a, b)
-    stage, slow = Stage(), Slow(3)
-    stage.listen(slow, resync=Resync(4.0, store))
+    stage, log = Stage(), Log()
+
+    async def slow(event: Notification) -> None:
+        log(event)
+        await asyncio.sleep(3)
+
+    stage.listen(slow, resync=Resync(5.0, store))
 
     async with running(stage.run()):
         stage.publish([Added(thing("x"), True), Added(a, True), Added(b, True)])
         store.objects[a.key] = a2
         stage.publish([Updated(a, a2)])
-        # At 4 s: a is in work, then b and a wait.
-        await asyncio.sleep(30)
+        # At 5 s the first is in work, then b and a wait, until 12 s.
+        await asyncio.sleep(19)
 
-    assert slow.record[:5] == ["x", "a", "b", "a", "a"]
+    assert [when for when, _ in log.told] == [0, 3, 6, 9, 15, 18]
+    assert log.reminders == [(15, "a"), (18, "b")]
 
 
 async def test_no_reminder_of_what_has_changed_since_it_began() -> None:

@@ -170,6 +170,42 @@ async def test_an_index_added_while_a_list_arrives_is_complete() -> None:
     assert sizes == {3}
 
 
+async def test_an_index_is_built_while_much_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
+    stream = Stream()
+    things = [thing(f"p{number}") for number in range(200)]
+    relisted = Page([*things[:150], thing("new", 8)], version=9)
+    pods = pods_of(Page(things, version=5), relisted, watches=(stream,))
+    by_node = {"node": index_by("spec.nodeName")}
+
+    async with running(pods.run()):
+        await pods.wait_synced()
+        building = asyncio.create_task(pods.build_indexers(by_node))
+        await asyncio.sleep(0)
+        stream.send(deleted(thing("p0", 6)), modified(thing("p1", 7)))
+        stream.send(error_event(410))
+        with pytest.raises(OptionsError, match="another index named 'node'"):
+            pods.add_indexers({"node": index_by("spec.other")})
+        turns = 0
+        while not building.done():
+            assert "node" not in pods.indexer.indexers
+            assert len(pods.lister.list()) in {151, 199, 200}
+            turns += 1
+            await asyncio.sleep(0)
+
+        await asyncio.sleep(5)
+        found = told(pods.lister.by_index("node", "node-1"))
+        everything = told(pods.lister.list())
+
+    assert turns > 5
+    assert sorted(found) == sorted(everything)
+    assert len(found) == 151
+    with pytest.raises(InformerStopped):
+        await pods.build_indexers({})
+
+
 # ---------------------------------------------------------------- status
 
 
@@ -230,7 +266,7 @@ def test_status_of_one_that_never_ran() -> None:
     assert (status.phase, status.synced, status.age) == ("idle", False, None)
     assert (status.last_contact, status.last_event) == (None, None)
     assert repr(pods) == "<SharedInformer pods idle 0 objects>"
-    assert pods.why_not_synced() == "idle, no error so far"
+    assert pods.why_not_synced() == "idle, not started yet"
 
 
 async def test_works_with_defaults() -> None:

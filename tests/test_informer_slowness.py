@@ -7,7 +7,23 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from informer_helpers import Slow, Stage, events, keep_busy, running, settle
+from informer_helpers import (
+    Slow,
+    Stage,
+    events,
+    keep_busy,
+    name_of,
+    running,
+    settle,
+)
+from queue_helpers import Sink
+
+from aioinformer.informer.handlers import Handlers
+from aioinformer.informer.inbox import Inbox
+from aioinformer.informer.listener import Listener
+from aioinformer.informer.processor import Processor
+from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.slowness import BLOCKING_SECONDS, Slowness
 
 if TYPE_CHECKING:
     from informer_helpers import Handler
@@ -221,3 +237,92 @@ async def test_a_handler_that_was_slow_once_is_warned_of_anew(
             await listener.wait_idle()
 
     assert warned == [1, 2]
+
+
+def filled(*batches: float) -> Inbox:
+    """An inbox with 10,000 events of each of these times."""
+    inbox = Inbox()
+    for time in batches:
+        inbox.put(events("a") * 10_000, time)
+
+    return inbox
+
+
+def finish_batch(inbox: Inbox) -> None:
+    inbox.delivered += 10_000
+    inbox.take_now()
+
+
+def test_a_handler_at_the_limit_of_slowness_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inbox = filled(0.0, 1.0, 2.0)
+    slowness = Slowness("pods/greet", inbox)
+    inbox.take_now()
+
+    slowness.crowded(10.5)
+    finish_batch(inbox)
+    slowness.crowded(10.5)
+    slowness.crowded(11.5)
+
+    assert len(caplog.records) == 1
+
+
+def test_a_handler_that_hangs_again_is_warned_of_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inbox = filled(0.0, 0.0, 0.0)
+    slowness = Slowness("pods/greet", inbox)
+    slowness.crowded(100.0)
+    for _ in range(3):
+        finish_batch(inbox)
+
+    inbox.put(events("b"), 1000.0)
+    inbox.put(events("b") * 10_000, 1100.0)
+    slowness.crowded(1100.0)
+
+    assert [message.split(": ")[1][:5] for message in caplog.messages] == [
+        "30000",
+        "10001",
+    ]
+
+
+class FailingSink(Sink):
+    """A user's sink that fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), asyncio.CancelledError("no")], ids=["error", "cancel"]
+)
+async def test_a_sink_that_fails_is_logged_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    told: list[str] = []
+
+    def handler(event: Notification) -> None:
+        told.append(name_of(event))
+        keep_busy(2 * BLOCKING_SECONDS)
+
+    listener = Listener(
+        "pods/greet",
+        Handlers(on_event=handler),
+        Reporter("pods"),
+        metrics=FailingSink(error),
+    )
+    processor = Processor()
+    processor.add(listener)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b"))
+        await listener.wait_idle()
+
+    assert told == ["a", "b"]
+    failures = [it for it in caplog.messages if "sink" in it]
+    assert failures == ["handler pods/greet: the metrics sink failed"] * 2

@@ -155,14 +155,14 @@ def test_every_built_in_resource_is_public_and_can_be_found() -> None:
         if isinstance(value, Resource)
     }
 
-    assert {*constants, "lookup"} == set(resources.__all__)
+    assert {*constants, "lookup", "similar"} == set(resources.__all__)
     for value in constants.values():
         assert resources.lookup(value.api_version, value.plural) is value
 
 
 def test_built_in_kinds_and_plurals_belong_together() -> None:
     for name in resources.__all__:
-        if name == "lookup":
+        if name in {"lookup", "similar"}:
             continue
 
         resource: Resource = getattr(resources, name)
@@ -174,3 +174,17 @@ def test_built_in_kinds_and_plurals_belong_together() -> None:
             f"{singular}es",
             f"{singular[:-1]}ies",
         }
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("pods", resources.PODS),
+        ("Pod", resources.PODS),
+        ("DEPLOYMENT", resources.DEPLOYMENTS),
+        ("widgets", None),
+        ("", None),
+    ],
+)
+def test_a_word_may_mean_a_built_in_resource(word: str, found: Resource | None) -> None:
+    assert resources.similar(word) == found

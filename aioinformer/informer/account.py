@@ -9,6 +9,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.measures import Measures
 from aioinformer.informer.recovery import is_refusal
@@ -164,5 +165,5 @@ class Account:
 
         try:
             self._handler(error)
-        except Exception:  # the user's handler: logged and dropped
+        except USER_ERRORS:  # logged and dropped
             logger.exception("%s: the watch error handler failed", self.name)

@@ -55,7 +55,7 @@ class Question:
     """What somebody asked a factory for, with the factory's defaults filled in.
 
     Attributes:
-        resource: What to list and watch.
+        resource: What to list and watch, or what is known of it.
         namespaces: Restricts it to these, sorted; empty for all.
         label_selector: As kubectl takes it.
         field_selector: As kubectl takes it.
@@ -66,6 +66,8 @@ class Question:
         resync_period: After how many seconds handlers are told everything again; 0 for
             never.
         place: Where in the user's code it was asked.
+        by_name: The server is to say which resource it is: the kind, or the plural if
+            there is none, is a name that it may have.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -81,6 +83,7 @@ class Question:
     transform: Transform | None
     resync_period: float
     place: str
+    by_name: bool = False
 
     def __post_init__(self) -> None:
         LabelSelector.parse(self.label_selector)
@@ -133,8 +136,9 @@ class Question:
         """
         here, there = self._wishes(transform), again._wishes(again.transform)
         differ = [name for name in here if here[name] != there[name]]
-        if "kind" in differ and "" in {here["kind"], there["kind"]}:
-            differ.remove("kind")  # not everybody knows it: what is known holds
+        if "" in {here["kind"], there["kind"]}:
+            # Not everybody knows it, nor then whether it has namespaces.
+            differ = [name for name in differ if name not in {"kind", "namespaced"}]
 
         if differ:
             raise OptionsError(
@@ -174,13 +178,13 @@ def namespaces_of(given: Namespaces) -> tuple[str, ...]:
     if isinstance(given, str):
         return (given,)
 
-    names = tuple(sorted(set(given)))
-    if not names or "" in names:
+    names = set(given)
+    if not names or not all(names):
         raise OptionsError(
             f"name the namespaces, or give None for all of them, not {given!r}"
         )
 
-    return names
+    return tuple(sorted(names))
 
 
 def calling_place() -> str:

@@ -43,7 +43,12 @@ async def wait_for_cache_sync(
             *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
         )
     except NotSynced as exc:
-        raise _not_synced(informers) from exc.__cause__
+        results = _results(informers)
+        missing = [f"{name}: {it}" for name, it in results.items() if it != "synced"]
+        if missing:  # the last one may have come in the very moment
+            raise NotSynced(
+                f"not synced: {'; '.join(missing)}", results=results
+            ) from exc.__cause__
 
 
 def why_not_ready(informer: SharedInformer) -> str:
@@ -56,11 +61,11 @@ def why_not_ready(informer: SharedInformer) -> str:
     return "" if informer.has_synced else informer.why_not_synced()
 
 
-def _not_synced(informers: Sequence[SharedInformer]) -> NotSynced:
+def _results(informers: Sequence[SharedInformer]) -> dict[str, str]:
+    """Of each name why it is not synced, or `"synced"`."""
     results: dict[str, str] = {}
     for informer in informers:
         if results.get(informer.name, "synced") == "synced":  # two may have one name
             results[informer.name] = informer.why_not_synced()
 
-    missing = [f"{name}: {why}" for name, why in results.items() if why != "synced"]
-    return NotSynced(f"not synced: {'; '.join(missing)}", results=results)
+    return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.informer.handlers import first_step
 from aioinformer.informer.slowness import BLOCKING_SECONDS
 
@@ -40,13 +41,9 @@ class Caller:
         try:
             outcome = call(event)
             return None if outcome is None else first_step(outcome)
-        except asyncio.CancelledError as exc:
-            # Ours arrives only where we wait, so the handler cancelled itself.
-            self._failed(event, exc)
-        except Exception as exc:  # noqa: BLE001 - the user's code, reported
-            self._failed(event, exc)
-
-        return None
+        except USER_ERRORS as exc:
+            self.failed(event, exc)
+            return None
 
     async def finish(
         self, event: Notification, rest: RestOfCall | None, task: asyncio.Task[Any]
@@ -64,9 +61,9 @@ class Caller:
                 if task.cancelling() > rest.own_cancels:
                     raise  # we are being stopped; else the handler cancelled itself
 
-                self._failed(event, exc)
+                self.failed(event, exc)
             except Exception as exc:  # noqa: BLE001 - the user's code, reported
-                self._failed(event, exc)
+                self.failed(event, exc)
             finally:
                 self._slowness.call = None
 
@@ -78,7 +75,8 @@ class Caller:
             own = task.cancelling() if rest is None else rest.own_cancels
             await _undo_cancelling(task, own)
 
-    def _failed(self, event: Notification, cause: BaseException) -> None:
+    def failed(self, event: Notification, cause: BaseException) -> None:
+        """A call has failed."""
         self._reporter.failed("handler", self._name, event, cause)
 
 

@@ -6,11 +6,11 @@ first. So however slow the handler is, what waits is bounded by the number of ob
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal
 
-from aioinformer._tasks import Bell
 from aioinformer.budget import LoopBudget
 from aioinformer.informer.inbox import Inbox
 from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
@@ -93,7 +93,7 @@ class CoalescingInbox(Inbox):
         super().__init__()
         self._on_crowded = on_crowded
         self._told_crowded = False
-        self._filled = Bell()
+        self._filled = asyncio.Event()
         self._cleared = False
         # As they came: batches with the time of each, and what is left of the first.
         self._raw: deque[tuple[float, Batch]] = deque()
@@ -134,7 +134,7 @@ class CoalescingInbox(Inbox):
         """Add a batch that is not empty."""
         self._raw.append((now, batch))
         self.queued += len(batch)
-        self._filled.ring()
+        self._filled.set()
         if self.queued - self._next >= CROWDED and not self._told_crowded:
             self._told_crowded = True
             self._on_crowded()
@@ -152,6 +152,7 @@ class CoalescingInbox(Inbox):
             Safe: nothing is lost.
         """
         while not self._merged and self._next == self.queued and not self._cleared:
+            self._filled.clear()
             await self._filled.wait()
 
         await self.merge()
@@ -182,7 +183,7 @@ class CoalescingInbox(Inbox):
         self._rest = iter(())
         self._merged.clear()
         self._latest.clear()
-        self._filled.ring()
+        self._filled.set()
 
     def _burst(self) -> Iterator[Notification]:
         synced = self.synced

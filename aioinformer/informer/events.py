@@ -127,9 +127,6 @@ class Events:
         if self._registration is None:
             raise OptionsError("ask for events in a block: `async with ...events()`")
 
-        if not self._offered:
-            self._wanted.set()
-
         while not self._offered:
             if self._left:
                 raise StopAsyncIteration
@@ -137,6 +134,8 @@ class Events:
             if self._live.over:
                 self._live.check_not_stopped()
 
+            # Each time: another reader may have taken what was offered.
+            self._wanted.set()
             self._news.clear()
             await self._news.wait()
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import Supervisor
+from aioinformer.client.client import Client
+from aioinformer.client.discovery_source import DiscoveredListWatch
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.sharing import entered_together
-from aioinformer.errors import InformerStopped, OptionsError
+from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.asking import InformerOptions
 from aioinformer.informer.cache_sync import wait_for_cache_sync, why_not_ready
 from aioinformer.informer.defaults import Defaults
 from aioinformer.informer.fleet import Fleet
 from aioinformer.informer.hosting import Hosted
+from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.reflector_options import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from aioinformer.cache.index import IndexFunction
-    from aioinformer.client.client import Client
     from aioinformer.errors import HandlerError
     from aioinformer.informer.asking import Namespaces, Question
     from aioinformer.metrics import MetricsSink
@@ -33,10 +37,13 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
     from aioinformer.model.transforms import Transform
+    from aioinformer.watch.interface import ListerWatcher
 
     Indexers = Mapping[str, IndexFunction[KubeObject]]
 
 __all__ = ["SharedInformerFactory"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +87,7 @@ class SharedInformerFactory(Hosted):
         metrics: Where measurements go.
 
     Raises:
-        OptionsError: If a namespace or a period cannot be one.
+        OptionsError: If the client is none, or a namespace or a period cannot be one.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -100,6 +107,12 @@ class SharedInformerFactory(Hosted):
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
+        if not isinstance(client, Client):
+            raise OptionsError(
+                "a factory needs a Client, as Client.from_env() makes one, or "
+                f"Client.from_kubernetes_asyncio(...); not {client!r}"
+            )
+
         self._client = client
         self._defaults = Defaults(
             namespace=namespace,
@@ -116,6 +129,7 @@ class SharedInformerFactory(Hosted):
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._fleet = Fleet()
         self._supervisor = Supervisor(self._life, "informer factory")
+        self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._raised = False  # what an informer died of, to somebody
 
     def __repr__(self) -> str:
@@ -149,10 +163,10 @@ class SharedInformerFactory(Hosted):
         `drop("status.images")` are). On a factory that runs it is started at once.
 
         Args:
-            api_version: Such as `"v1"` or `"apps/v1"`; or a `Resource`, for kinds that
-                are not built in. Its kind may be left out: then what the server sends
-                is not compared with it.
-            resource: The plural name, such as `"pods"`.
+            api_version: Such as `"v1"` or `"apps/v1"`; or a `Resource`, whose kind may be
+                left out: then what the server sends is not compared with it.
+            resource: Plural or kind, such as `"pods"` or `"Pod"`. One that is not built in
+                the server is asked for; its other names make other informers.
             namespace: Restricts it to one namespace, or to several: one list and watch
                 for each of these, in one store. An empty text is all of them, None what
                 the factory was told.
@@ -174,7 +188,7 @@ class SharedInformerFactory(Hosted):
             name: Makes a second informer of the same on purpose, and names it.
 
         Raises:
-            OptionsError: If the resource is unknown, an option cannot work, or one or
+            OptionsError: There can be no such resource, an option cannot work, or it or
                 the transform is another than that of the informer that there is; the
                 text names both places of the code.
             SelectorSyntaxError: A selector cannot be parsed.
@@ -292,8 +306,8 @@ class SharedInformerFactory(Hosted):
             metrics=self._metrics,
         )
 
-    def _source(self, asked: Question, namespace: str | None = None) -> ListWatch:
-        return ListWatch(
+    def _source(self, asked: Question, namespace: str | None = None) -> ListerWatcher:
+        return (DiscoveredListWatch if asked.by_name else ListWatch)(
             self._client,
             asked.resource,
             namespace=namespace,
@@ -318,14 +332,15 @@ class SharedInformerFactory(Hosted):
         old that is. Those that are used for a time are left out. May be called from any
         thread.
         """
-        return {it.name: why for it in self._lasting if (why := why_not_ready(it))}
+        return {it.name: why for it in self.lasting if (why := why_not_ready(it))}
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True
     ) -> None:
         """Wait until the first complete lists of all informers are in their stores.
 
-        Those that are used for a time are left to who uses them.
+        Of all that there are when it is called; those that are used for a time are left
+        to who uses them. Before `start()` it waits for that, too, and warns in the log.
 
         Args:
             timeout: Seconds, or a timedelta, for all of them; None waits as long as it
@@ -340,21 +355,27 @@ class SharedInformerFactory(Hosted):
         Cancellation:
             Safe.
         """
-        await wait_for_cache_sync(*self._lasting, timeout=timeout, fail_fast=fail_fast)
+        if not (self._supervisor.running or self._fleet.ended):
+            logger.warning("waiting for the caches of a factory that is not started")
+
+        await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
 
     async def failed(self) -> BaseException:
-        """Wait until an informer dies of a bug of ours; returns its error.
+        """Wait until an informer dies of a bug of ours; returns its error, at once.
 
         Raises:
             InformerStopped: The factory was left, and none had died.
+            WrongLoop: The factory runs in another event loop.
 
         Cancellation:
             Safe.
         """
+        self._check_loop()
         return await self._fleet.failed()
 
     @property
-    def _lasting(self) -> tuple[SharedInformer, ...]:
+    def lasting(self) -> tuple[SharedInformer, ...]:
+        """The same without those that are only used for a time."""
         entries = tuple(self._entries.values())
         return tuple(entry.informer for entry in entries if entry.lasting)
 
@@ -365,15 +386,22 @@ class SharedInformerFactory(Hosted):
 
         Raises:
             OptionsError: It runs already, or there is no usable configuration to
-                connect with.
+                connect with; with another one it can be tried again.
             InformerStopped: It has been stopped already; it cannot start again.
+            AioInformerError: It was stopped meanwhile.
+            WrongLoop: It runs in another event loop.
 
         Cancellation:
-            Stops it again.
+            Stops it again. If no informer had been started yet, it can be tried again.
         """
+        self._check_loop()
         if self._fleet.ended:
-            raise InformerStopped("a factory runs once; make a new one")
+            raise InformerStopped(
+                "a factory runs once, and this one has ended: make a new one, such as "
+                "one for each app"
+            )
 
+        self._loop = asyncio.get_running_loop()
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
@@ -390,7 +418,7 @@ class SharedInformerFactory(Hosted):
         Cancellation:
             Deferred until all has ended.
         """
-        self._fleet.check_loop()
+        self._check_loop()
         self._fleet.end()
         if self._supervisor.contains_caller():
             await self._supervisor.stop()
@@ -410,7 +438,13 @@ class SharedInformerFactory(Hosted):
         async with entered_together(self._client):
             await self._fleet.run(self.informers, ready)
 
+    def _check_loop(self) -> None:
+        if self._supervisor.running and self._loop is not running_loop():
+            raise WrongLoop(
+                "the factory runs in another event loop: call this from a coroutine there"
+            )
+
     def _check_open(self) -> None:
-        self._fleet.check_loop()
+        self._check_loop()
         if self._fleet.ended:
             raise InformerStopped("the factory has been left already")

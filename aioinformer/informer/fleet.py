@@ -7,9 +7,8 @@ import contextvars
 import logging
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import Bell, cancel_and_wait
-from aioinformer.errors import InformerStopped, WrongLoop
-from aioinformer.informer.liveness import running_loop
+from aioinformer._tasks import Bell, wait_for_end
+from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,8 +32,9 @@ class Fleet:
         self.ended = False
         """Nothing is started any more."""
         self._tasks: dict[SharedInformer, asyncio.Task[None]] = {}
+        self._ending: set[SharedInformer] = set()
+        self._dead: set[SharedInformer] = set()
         self._group: asyncio.TaskGroup | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._context = contextvars.Context()
         self._news = Bell()
 
@@ -46,11 +46,6 @@ class Fleet:
         """True while it can start informers at once."""
         return self._group is not None and not self.ended
 
-    def check_loop(self) -> None:
-        """Raise `WrongLoop` if it runs, and in another event loop or thread."""
-        if self._group is not None and self._loop is not running_loop():
-            raise WrongLoop("the factory runs in another event loop")
-
     async def run(
         self, informers: Iterable[SharedInformer], ready: Callable[[], None]
     ) -> None:
@@ -61,9 +56,9 @@ class Fleet:
             ready: Called when they have been started.
 
         Cancellation:
-            The way to stop it. It ends when the last of them has.
+            The way to stop it. It ends when the last of them has; a second one cuts
+            their handlers short.
         """
-        self._loop = asyncio.get_running_loop()
         # What is started later, perhaps by a request of somebody's web app, is part of
         # this life, and not of that request's.
         self._context = contextvars.copy_context()
@@ -78,12 +73,15 @@ class Fleet:
             finally:
                 self._group = None
                 self.end()
+                await self._end_all()
 
     def start(self, informer: SharedInformer) -> None:
         """Start an informer, at once if this runs; else it is one for `run()`."""
         if self._group is None:
             return
 
+        # At once: its handlers may go on for a while, and the fleet be ended meanwhile.
+        informer.set_death_handler(lambda exc: self._note_death(informer, exc))
         task = self._group.create_task(
             self._run(informer),
             name=f"informer {informer.name}",
@@ -105,10 +103,11 @@ class Fleet:
         task = self._tasks.get(informer)
         if task is None:
             informer.abandon()
-        elif wait:
-            await cancel_and_wait(task)
-        else:
-            task.cancel()
+            return
+
+        self._ask_to_end(informer)
+        if wait:
+            await wait_for_end(task)
 
     def end(self) -> None:
         """Start nothing any more; whoever waits for a failure that cannot come knows."""
@@ -132,17 +131,43 @@ class Fleet:
 
         return self.failure
 
+    async def _end_all(self) -> None:
+        """End them before the group does, which would ask again who is ending already."""
+        tasks = list(self._tasks.values())
+        for informer in self._tasks:
+            self._ask_to_end(informer)
+
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ask_to_end(self, informer: SharedInformer) -> None:
+        if informer not in self._ending:
+            # Once, whoever asks: a second cancellation would cut its handlers short.
+            self._ending.add(informer)
+            self._tasks[informer].cancel()
+
     def _forget(self, informer: SharedInformer) -> None:
         """Its task is over; one that was cancelled unbegun has told nobody so far."""
         informer.abandon()
         del self._tasks[informer]
+        self._ending.discard(informer)
+        self._dead.discard(informer)
         self._news.ring()
 
     async def _run(self, informer: SharedInformer) -> None:
         try:
             await informer.run()
-        except Exception as exc:
-            logger.critical("informer %s died", informer.name, exc_info=exc)
-            if self.failure is None:
-                self.failure = exc
-                self._news.ring()
+        except Exception as exc:  # noqa: BLE001 - it ends alone
+            self._note_death(informer, exc)
+
+    def _note_death(self, informer: SharedInformer, failure: BaseException) -> None:
+        """Say so in the log, once."""
+        if informer in self._dead:
+            return
+
+        self._dead.add(informer)
+        self._ending.add(informer)  # by itself, when its handlers have had their time
+        logger.critical("informer %s died", informer.name, exc_info=failure)
+        if self.failure is None:
+            self.failure = failure
+            self._news.ring()

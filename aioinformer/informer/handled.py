@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from aioinformer.informer.awaited import AwaitedCopy
@@ -11,7 +12,7 @@ from aioinformer.informer.handlers import Handlers
 from aioinformer.informer.inbox import Snapshot
 from aioinformer.informer.listener import Listener
 from aioinformer.informer.registration import Registration
-from aioinformer.informer.resync import Resync
+from aioinformer.informer.resync import ListedOnce, Resync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,8 @@ class HandledCopy(AwaitedCopy):
             thread: Call the handlers, which must be plain, in a thread of their own, one
                 call at a time: for code that blocks. They have the context variables of
                 the informer's run, as with `asyncio.to_thread`. A call that has not
-                returned when the informer has stopped is left alone, with a warning.
+                returned when the informer has stopped is left alone, with a warning; it
+                does not keep the process from ending.
             name: In log and metrics; made of the functions' names if left out.
 
         Returns:
@@ -98,6 +100,10 @@ class HandledCopy(AwaitedCopy):
         )
         return self._add(handlers, options)
 
+    @cached_property
+    def _reminded_of(self) -> ListedOnce:
+        return ListedOnce(self._indexer)
+
     def _add(self, handlers: Handlers, options: HandlerOptions) -> Registration:
         self._check_open()
         options.check(handlers)
@@ -107,7 +113,7 @@ class HandledCopy(AwaitedCopy):
             handlers,
             self._reporter,
             options,
-            resync=Resync(seconds, self._indexer) if seconds else None,
+            resync=Resync(seconds, self._reminded_of) if seconds else None,
             metrics=self._metrics,
         )
 

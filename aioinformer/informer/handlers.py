@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inspect import isasyncgenfunction, isgeneratorfunction
 from time import perf_counter
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["Handlers", "Outcome", "RestOfCall", "first_step"]
+__all__ = ["Handlers", "Outcome", "RestOfCall", "Steps", "first_step"]
 
 Outcome: TypeAlias = Awaitable[Any] | None
 Call: TypeAlias = Callable[[Any], Outcome]
@@ -51,7 +51,7 @@ class Handlers:
             if call is not None and not callable(call):
                 raise OptionsError(f"{call!r} cannot be called: not a handler")
 
-            if isgeneratorfunction(call) or isasyncgenfunction(call):
+            if call is not None and _is_generator(call):
                 raise OptionsError(f"{call!r} is a generator: calling it does nothing")
 
     def functions(self) -> list[Callable[..., Outcome]]:
@@ -85,6 +85,12 @@ class Handlers:
         return calls
 
 
+def _is_generator(call: object) -> bool:
+    """True if calling it runs nothing of it; of an object, its `__call__` counts."""
+    functions = (call, getattr(call, "__call__", None))  # noqa: B004 - not a test
+    return any(isgeneratorfunction(it) or isasyncgenfunction(it) for it in functions)
+
+
 def first_step(outcome: object) -> RestOfCall | None:
     """Run an async handler up to where it first has to wait.
 
@@ -97,14 +103,10 @@ def first_step(outcome: object) -> RestOfCall | None:
         None if it is finished, else what is left: to be awaited at once, by the same
         task.
     """
-    coroutine: Coroutine[Any, Any, Any]
-    if isinstance(outcome, CoroutineType):
-        coroutine = outcome
-    elif isinstance(outcome, Awaitable):
-        coroutine = _wait_for(outcome)
-    else:
+    if not isinstance(outcome, Awaitable):
         return None
 
+    coroutine = _coroutine_of(outcome)
     try:
         waits_for = coroutine.send(None)
     except StopIteration:
@@ -113,12 +115,16 @@ def first_step(outcome: object) -> RestOfCall | None:
     return RestOfCall(coroutine, waits_for)
 
 
-async def _wait_for(outcome: Awaitable[Any]) -> None:
-    await outcome
+def _coroutine_of(outcome: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
+    return outcome if isinstance(outcome, CoroutineType) else _wait_for(outcome)
 
 
-class RestOfCall:
-    """The rest of a coroutine, behind its first wait; watches over its steps.
+async def _wait_for(outcome: Awaitable[Any]) -> Any:
+    return await outcome
+
+
+class Steps:
+    """What a user's call has returned, to be awaited once; watches over its steps.
 
     Attributes:
         longest: Seconds of the longest time for which it kept the loop from turning.
@@ -126,32 +132,24 @@ class RestOfCall:
             can while a step of it runs.
     """
 
-    __slots__ = ("_coroutine", "_waits_for", "longest", "own_cancels")
+    __slots__ = ("_coroutine", "longest", "own_cancels")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
-        self._coroutine = coroutine
-        # What the first step yielded, for the task to wait for: in a tuple until it
-        # has been handed on, because None is a possible value.
-        self._waits_for: tuple[Any] | None = (waits_for,)
+    def __init__(self, outcome: Awaitable[Any]) -> None:
+        self._coroutine = _coroutine_of(outcome)
         self.longest = 0.0
-        self.own_cancels = _cancels()  # the first step's
+        self.own_cancels = 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self
 
-    def __iter__(self) -> RestOfCall:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        """Resume it; the first time, hand on what it waits for already."""
-        if self._waits_for is not None:
-            (first,) = self._waits_for
-            self._waits_for = None
-            return first
-
+        """Resume it."""
         return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
@@ -170,6 +168,28 @@ class RestOfCall:
         finally:
             self.longest = max(self.longest, perf_counter() - before)
             self.own_cancels = max(self.own_cancels + _cancels() - cancels, 0)
+
+
+class RestOfCall(Steps):
+    """The rest of a coroutine, behind its first wait."""
+
+    __slots__ = ("_waits_for",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        super().__init__(coroutine)
+        # What the first step yielded, for the task to wait for: in a tuple until it
+        # has been handed on, because None is a possible value.
+        self._waits_for: tuple[Any] | None = (waits_for,)
+        self.own_cancels = _cancels()  # the first step's
+
+    def send(self, value: Any) -> Any:
+        """Resume it; the first time, hand on what it waits for already."""
+        if self._waits_for is not None:
+            (first,) = self._waits_for
+            self._waits_for = None
+            return first
+
+        return super().send(value)
 
 
 def _cancels() -> int:

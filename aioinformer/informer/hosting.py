@@ -1,4 +1,4 @@
-"""`Hosted`: what a host starts and stops, in whichever way that host has."""
+"""What is started and stopped: `Entered`, and `Hosted`, in whichever way a host has."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import contextlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
+from aioinformer.errors import OptionsError
+from aioinformer.model.durations import timeout_of
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
+    from aioinformer._tasks import Supervisor
     from aioinformer.model.durations import Duration
 
-__all__ = ["Hosted"]
+__all__ = ["Entered", "Hosted"]
 
 
-class Hosted(ABC):
-    """Started and stopped by its host, once; in one task, or in two of one loop.
-
-    All other ways are `start()` and `shutdown()`.
-    """
+class Entered(ABC):
+    """Started and stopped, or entered and left, which is the same."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -29,12 +30,6 @@ class Hosted(ABC):
     @abstractmethod
     async def shutdown(self) -> None:
         """Stop it, and wait for that; idempotent."""
-
-    @abstractmethod
-    async def wait_for_cache_sync(
-        self, timeout: Duration | None = None, *, fail_fast: bool = True
-    ) -> None:
-        """Wait until all of its caches are synced."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -53,12 +48,38 @@ class Hosted(ABC):
                 raise
 
             # The reason for leaving is more than what was found on the way out.
-            error.add_note(f"an informer had died, too: {failure!r}")
+            error.add_note(f"{self._left_with_an_error()}: {failure!r}")
 
-    def lifespan(self, app: Any = None) -> AbstractAsyncContextManager[None]:
+    def _left_with_an_error(self) -> str:
+        return "it was left with an error, too"
+
+
+class Hosted(Entered):
+    """Started and stopped by its host, once; in one task, or in two of one loop.
+
+    All other ways are `start()` and `shutdown()`.
+    """
+
+    _supervisor: Supervisor
+
+    @property
+    def running(self) -> bool:
+        """True from `start()` until it has ended."""
+        return self._supervisor.running
+
+    @abstractmethod
+    async def wait_for_cache_sync(
+        self, timeout: Duration | None = None, *, fail_fast: bool = True
+    ) -> None:
+        """Wait until all of its caches are synced."""
+
+    def lifespan(self, app: Any) -> AbstractAsyncContextManager[None]:
         """Run with an ASGI app that serves at once: `FastAPI(lifespan=factory.lifespan)`.
 
         Until the caches are synced, reads through listers raise `NotSynced`.
+
+        Args:
+            app: The host gives it; it is not looked at.
         """
         return self._lifespan(synced=False)
 
@@ -68,12 +89,29 @@ class Hosted(ABC):
         """The same, but the app serves when the caches are synced.
 
         Args:
-            timeout: Seconds after which starting fails with `NotSynced`.
+            timeout: Seconds, or a timedelta, after which starting fails with
+                `NotSynced`; None waits as long as it takes.
+
+        Raises:
+            OptionsError: The timeout cannot be one, as when the host is given this one
+                instead of what it returns.
         """
+        try:
+            timeout_of(timeout)
+        except TypeError:
+            raise OptionsError(
+                f"a timeout cannot be {timeout!r}; call it for the host: "
+                "lifespan=factory.lifespan_synced(timeout=60)"
+            ) from None
+
         return lambda app: self._lifespan(synced=True, timeout=timeout)
 
-    async def cleanup_ctx(self, app: Any = None) -> AsyncIterator[None]:
-        """Run with an aiohttp app: `app.cleanup_ctx.append(factory.cleanup_ctx)`."""
+    async def cleanup_ctx(self, app: Any) -> AsyncIterator[None]:
+        """Run with an aiohttp app: `app.cleanup_ctx.append(factory.cleanup_ctx)`.
+
+        Args:
+            app: The host gives it; it is not looked at.
+        """
         await self.start()
         try:
             yield

@@ -65,7 +65,7 @@ class Listener:
         self._inbox = CoalescingInbox(self._crowded) if options.coalesce else Inbox()
         self._slowness = Slowness(name, self._inbox, metrics)
         self._caller = Caller(name, reporter, self._slowness)
-        self._threads = ThreadCalls(name)
+        self._threads = ThreadCalls(name, self._caller.failed)
         self._calls: dict[type, Callable[[Any], Outcome]] = handlers.calls()
         if options.thread:
             self._calls = {
@@ -96,7 +96,7 @@ class Listener:
 
     def put(self, batch: Batch, now: float) -> None:
         """Queue a batch; it is shared, so nobody may change it."""
-        if self.removed or not len(batch):
+        if not len(batch):
             return
 
         inbox = self._inbox
@@ -225,53 +225,54 @@ class Listener:
                 self._resync.start(self._put_now)
 
             while not self.removed:
-                batch = self._inbox.take_now()
-                if batch is None:
-                    batch = await self._inbox.take()
-
-                await self._deliver(batch, task)
-                # Kept while it waits, it would keep the objects that it replaced.
-                del batch
-                if self._followers:
-                    self._progress.ring()
+                await self._deliver(await self._inbox.take(), task)
         finally:
             self._task = None
             self.end()
 
     async def _deliver(
-        self, batch: Iterable[Notification | None], task: asyncio.Task[Any]
+        self, batch: Iterable[Notification | None] | None, task: asyncio.Task[Any]
     ) -> None:
-        events: Iterable[Any] = batch
-        for stage in self._stages:
-            events = stage(iter(events))
-
+        """Deliver a batch, and what can be had behind it without waiting."""
         inbox, calls, begin = self._inbox, self._calls, self._caller.begin
         budget = LoopBudget.current()
         await budget.start()
         before = perf_counter()
-        for event in events:
-            if self.removed:
-                break
+        while batch is not None:
+            for event in self._passing(batch):
+                if self.removed:
+                    break
 
-            call = calls.get(type(event))
-            rest = None if call is None else begin(call, event)
-            after = perf_counter()
-            if after - before > BLOCKING_SECONDS:
-                self._slowness.blocked(after - before)
+                call = calls.get(type(event))
+                rest = None if call is None else begin(call, event)
+                after = perf_counter()
+                if after - before > BLOCKING_SECONDS:
+                    self._slowness.blocked(after - before)
 
-            before = after
-            if rest is not None or task.cancelling():
-                budget.end()
-                await self._caller.finish(event, rest, task)
-                await budget.start()
-                before = perf_counter()
+                before = after
+                if rest is not None or task.cancelling():
+                    budget.end()
+                    await self._caller.finish(event, rest, task)
+                    await budget.start()
+                    before = perf_counter()
 
-            inbox.delivered += 1
-            if budget.over():
-                await budget.start()
-                before = perf_counter()
+                inbox.delivered += 1
+                if after > budget.deadline:
+                    await budget.start()
+                    before = perf_counter()
+
+            self._tell()
+            batch = inbox.take_now()
 
         budget.end()
+
+    def _passing(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
+        """What is left of a batch behind the stages; None for what is not to be told."""
+        events: Iterable[Any] = batch
+        for stage in self._stages:
+            events = stage(iter(events))
+
+        return events
 
     def _put_now(self, batch: Batch) -> None:
         self.put(batch, asyncio.get_running_loop().time())

@@ -25,6 +25,7 @@ class Liveness:
         failure: What it died of, if it did.
         followers: Called when any of these has changed; they must neither wait nor
             raise.
+        on_death: Called with what it died of, once, when it does; nor must it.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,6 +36,7 @@ class Liveness:
         self.over = False
         self.failure: BaseException | None = None
         self.followers: list[Callable[[], None]] = []
+        self.on_death: Callable[[BaseException], None] | None = None
         self._changed = Bell()
 
     def __repr__(self) -> str:
@@ -62,14 +64,16 @@ class Liveness:
     def die(self, failure: BaseException) -> None:
         """It is dead, though its handlers may go on for a while."""
         self.stopped = True
-        self.failure = self.failure or failure
+        self._note(failure)
         self._tell_followers()
 
     def end(self, failure: BaseException | None = None) -> None:
         """It has ended, perhaps by a failure; whoever waits is told. Idempotent."""
         self.stopped = True
         self.over = True
-        self.failure = self.failure or failure
+        if failure is not None:
+            self._note(failure)
+
         self._tell_followers()
 
     def tell(self) -> None:
@@ -95,6 +99,12 @@ class Liveness:
         """Raise `WrongLoop` unless this is the loop it lives in, or it has none yet."""
         if self.loop is not None and self.loop is not running_loop():
             raise WrongLoop(f"{self._name} belongs to another event loop")
+
+    def _note(self, failure: BaseException) -> None:
+        if self.failure is None:
+            self.failure = failure
+            if self.on_death is not None:
+                self.on_death(failure)
 
     def _tell_followers(self) -> None:
         self.tell()

@@ -26,6 +26,11 @@ class Verdict:
     before: int = 0
     """If not 0: so many there were in the last minute that had any, not all told."""
 
+    @property
+    def sums(self) -> list[int]:
+        """The numbers that are to be written, if any: `before`, then `sum`."""
+        return [number for number in (self.before, self.sum) if number]
+
 
 class LogLimit:
     """Counts occurrences of one kind. Pure: the times are handed in."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from aioinformer.metrics import NULL_SINK
+from aioinformer.metrics import NULL_SINK, GuardedSink
 from aioinformer.model.versions import version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aioinformer.metrics import MetricsSink
 
 __all__ = ["SHORT_WATCH_SECONDS", "Measures"]
-
-logger = logging.getLogger(__name__)
 
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ended within that time without an event is a very short one, as in
@@ -46,52 +41,35 @@ class Measures:
     """
 
     def __init__(self, name: str, sink: MetricsSink = NULL_SINK) -> None:
-        self._name = name
-        self._sink = sink
-        self._enabled = sink.enabled
-        self._complained = False
+        self._sink = GuardedSink(sink, name, name=name)
 
     def list_began(self) -> None:
         """A list was asked for."""
-        self._tell(self._sink.count, "reflector_lists_total")
+        self._sink.count("reflector_lists_total")
 
     def list_completed(self, seconds: float, items: int) -> None:
         """A list is complete, after so many seconds."""
-        self._tell(self._sink.observe, "reflector_list_duration_seconds", seconds)
-        self._tell(self._sink.observe, "reflector_items_per_list", items)
+        self._sink.observe("reflector_list_duration_seconds", seconds)
+        self._sink.observe("reflector_items_per_list", items)
 
     def watch_began(self) -> None:
         """The server has accepted a watch."""
-        self._tell(self._sink.count, "reflector_watches_total")
+        self._sink.count("reflector_watches_total")
 
     def watch_ended(self, seconds: float, items: int) -> None:
         """A watch is over, after so many seconds and events."""
-        self._tell(self._sink.observe, "reflector_watch_duration_seconds", seconds)
-        self._tell(self._sink.observe, "reflector_items_per_watch", items)
+        self._sink.observe("reflector_watch_duration_seconds", seconds)
+        self._sink.observe("reflector_items_per_watch", items)
         if seconds < SHORT_WATCH_SECONDS and not items:
-            self._tell(self._sink.count, "reflector_short_watches_total")
+            self._sink.count("reflector_short_watches_total")
 
     def reached(self, version: str) -> None:
         """Everything up to a version is known."""
-        if self._enabled and (number := version_number(version)) >= 0:
-            self._tell(self._sink.gauge, "reflector_last_resource_version", number)
+        if self._sink.enabled and (number := version_number(version)) >= 0:
+            self._sink.gauge("reflector_last_resource_version", number)
 
     def failed(self, error: Exception) -> None:
         """A list or a watch failed."""
         reason = type(error).__name__
         name = "aioinformer_reflector_failures_total"
-        self._tell(self._sink.count, name, reason=reason)
-
-    def _tell(
-        self, tell: Callable[..., None], name: str, value: float = 1.0, **labels: str
-    ) -> None:
-        if not self._enabled:
-            return
-
-        try:
-            tell(name, float(value), name=self._name, **labels)
-        except Exception:  # the user's sink: logged and dropped
-            # Once: it would come again with every batch of events.
-            if not self._complained:
-                self._complained = True
-                logger.exception("%s: the metrics sink failed", self._name)
+        self._sink.count(name, reason=reason)

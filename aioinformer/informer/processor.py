@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import InformerStopped
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from aioinformer.informer.listener import Listener
 
 __all__ = ["Processor"]
+
+logger = logging.getLogger(__name__)
 
 
 class Processor:
@@ -128,5 +131,14 @@ class Processor:
             name=f"handler {listener.name}",
             context=self._context.copy(),
         )
+        task.add_done_callback(lambda task: self._task_ended(listener, task))
+
+    def _task_ended(self, listener: Listener, task: asyncio.Task[None]) -> None:
         # `run()` says so too, but not if it is cancelled before it has begun.
-        task.add_done_callback(lambda _: listener.end())
+        listener.end()
+        if task.cancelled() and not self._ended and not listener.removed:
+            self.remove(listener)
+            logger.error(
+                "handler %s is called no more: its task was cancelled from outside",
+                listener.name,
+            )

@@ -104,6 +104,14 @@ class Registration:
                 results={self.name: reason},
             )
 
+    async def wait_ended(self) -> None:
+        """Wait until the handler is called no more: removed, or its informer has ended.
+
+        Cancellation:
+            Safe.
+        """
+        await self._listener.wait_ended()
+
     def remove(self) -> None:
         """Call the handler no more, from now on.
 

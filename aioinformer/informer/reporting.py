@@ -8,9 +8,11 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.errors import HandlerError
 from aioinformer.informer.log_limit import LogLimit
 from aioinformer.metrics import NULL_SINK
+from aioinformer.model.functions import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,9 @@ class Reporter:
         name: The informer's.
         on_error: Called with each failure; what it raises is logged and dropped.
         metrics: Counts `aioinformer_user_errors_total` by informer and place.
+
+    Raises:
+        OptionsError: If `on_error` is no plain function: nobody would await it.
     """
 
     def __init__(
@@ -41,6 +46,9 @@ class Reporter:
         on_error: Callable[[HandlerError], None] | None = None,
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
+        if on_error is not None:
+            check_plain(on_error, "on_error")
+
         self._name = name
         self._on_error = on_error
         self._metrics = metrics
@@ -65,7 +73,7 @@ class Reporter:
                 informer=self._name,
                 at=failure.where,
             )
-        except Exception:  # the user's sink: logged and dropped
+        except USER_ERRORS:  # logged and dropped
             logger.exception("%s: the metrics sink failed", self._name)
 
         if self._on_error is None:
@@ -73,7 +81,7 @@ class Reporter:
 
         try:
             self._on_error(failure)
-        except Exception:  # the user's error handler: logged and dropped
+        except USER_ERRORS:  # logged and dropped
             logger.exception("%s: on_error failed", self._name)
 
     def _log(self, failure: HandlerError) -> None:
@@ -83,7 +91,7 @@ class Reporter:
                 "%s: %s for %r", self._name, failure, failure.subject, exc_info=failure
             )
 
-        for count in filter(None, (verdict.before, verdict.sum)):
+        for count in verdict.sums:
             logger.error("%s: %s %d times within a minute", self._name, failure, count)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aioinformer._tasks import leaf_of
+from aioinformer.errors import InternalError
 from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handled import HandledCopy
 from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
@@ -52,9 +53,10 @@ class SharedInformer(HandledCopy):
             every iteration of its events and every read through its lister say so.
         G9: When `run()` has ended, no task, timer or connection of its own is left; and
             nothing of a waiter or a reader of events who has gone.
-        G12: An exception in a handler, index function, transform or watch error handler
-            is logged once, counted, and stops nothing else; those of the first three
-            are passed to `on_error`. One in a predicate is raised to who waits.
+        G12: An exception in a handler, filter, index function, transform or watch error
+            handler is logged once, counted, and stops nothing else; those of the first
+            four are passed to `on_error`. One in a predicate is raised to who waits. A
+            `CancelledError` that such code raises by itself is one like any other.
 
     Several namespaces:
         Each has a list and a watch of its own, with their own troubles and versions;
@@ -204,6 +206,17 @@ class SharedInformer(HandledCopy):
         self._processor.end()
         self._live.end()
 
+    def set_death_handler(self, handler: Callable[[BaseException], None]) -> None:
+        """Have a function told what the informer dies of, in the moment it does.
+
+        For those who run informers: `run()` raises the same, but only when the handlers
+        have ended, and not if it is cancelled meanwhile.
+
+        Args:
+            handler: A plain function, called in the loop; it must neither wait nor raise.
+        """
+        self._live.on_death = handler
+
     async def _run(self) -> None:
         """Two nested groups: what feeds the handlers dies first, then they drain."""
         async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above
@@ -215,10 +228,10 @@ class SharedInformer(HandledCopy):
                     for part in self._parts:
                         name = part.reflector.name
                         upstream.create_task(
-                            part.pipeline.run(), name=f"{name} pipeline"
+                            _alive(part.pipeline.run), name=f"{name} pipeline"
                         )
                         upstream.create_task(
-                            part.reflector.run(), name=f"{name} reflector"
+                            _alive(part.reflector.run), name=f"{name} reflector"
                         )
             except BaseExceptionGroup as group:
                 # Dead from here on, though the handlers may go on for a while.
@@ -232,3 +245,22 @@ class SharedInformer(HandledCopy):
                             await self._processor.drained()
 
                 processor.cancel()
+
+
+async def _alive(life: Callable[[], Coroutine[Any, Any, NoReturn]]) -> NoReturn:
+    """Run what a group has to notice the end of, even if it cancels itself.
+
+    A group takes a cancelled task for one that it has cancelled. So a source that lets
+    a `CancelledError` of its own through would leave an informer that looks alive.
+
+    Raises:
+        InternalError: It was cancelled, and nobody asked for it.
+    """
+    try:
+        await life()
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            raise InternalError("a list or watch cancelled itself") from exc
+
+        raise

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.informer.log_limit import LogLimit
 from aioinformer.metrics import NULL_SINK
 
@@ -27,11 +28,16 @@ if they have been waiting for longer than a first list takes."""
 
 HIGH_WATER_SECONDS = 10.0
 
+CALM_SECONDS = 5.0
+"""If the oldest has been waiting for less, the time of slowness is over, and the next
+one is warned of anew."""
+
 LONG_CALL_SECONDS = 60.0
 """A single call that takes longer is warned of while it runs, as it may never end."""
 
-LONG_CALL_EVERY_SECONDS = 600.0
-"""After such a warning there is none for the same handler for this long."""
+QUIET_SECONDS = 600.0
+"""After a warning of a long call there is none for the same handler for this long. And
+what waits for it only since then is no part of the same time of slowness."""
 
 
 class Slowness:
@@ -50,7 +56,9 @@ class Slowness:
         self._inbox = inbox
         self._metrics = metrics
         self._limit = LogLimit()
+        # The next warning is due at this many; and when the last one was written.
         self._high_water = HIGH_WATER
+        self._warned_at = 0.0
         self.call: Notification | None = None
         """What it is called with, while that call waits for something."""
         self._began = 0.0
@@ -61,11 +69,13 @@ class Slowness:
 
     def crowded(self, now: float) -> None:
         """Something was put into the inbox, and at least `HIGH_WATER` wait there."""
-        depth, age = self._inbox.depth, now - self._inbox.oldest
-        if age <= HIGH_WATER_SECONDS:
+        depth, oldest = self._inbox.depth, self._inbox.oldest
+        age = now - oldest
+        if age < CALM_SECONDS or oldest > self._warned_at + QUIET_SECONDS:
             self._high_water = HIGH_WATER  # no part of an earlier time of slowness
-        elif depth >= self._high_water:
-            self._high_water = depth * 2
+
+        if age > HIGH_WATER_SECONDS and depth >= self._high_water:
+            self._high_water, self._warned_at = depth * 2, now
             logger.warning(
                 "handler %s is slow: %d notifications wait for it, the oldest for %.0f s",
                 self._name,
@@ -77,7 +87,7 @@ class Slowness:
 
     def blocked(self, seconds: float) -> None:
         """Its code took so long, more than `BLOCKING_SECONDS`, without a turn."""
-        self._metrics.count("aioinformer_blocking_calls_total", 1.0, handler=self._name)
+        self._count_blocking()
         verdict = self._limit.note(asyncio.get_running_loop().time())
         if verdict.each:
             logger.warning(
@@ -87,12 +97,19 @@ class Slowness:
                 seconds * 1000.0,
             )
 
-        for count in filter(None, (verdict.before, verdict.sum)):
+        for count in verdict.sums:
             logger.warning(
                 "handler %s kept the event loop from turning %d times within a minute",
                 self._name,
                 count,
             )
+
+    def _count_blocking(self) -> None:
+        name = "aioinformer_blocking_calls_total"
+        try:
+            self._metrics.count(name, 1.0, handler=self._name)
+        except USER_ERRORS:  # logged and dropped
+            logger.exception("handler %s: the metrics sink failed", self._name)
 
     # ------------------------------------------------------------ calls that wait
 
@@ -121,7 +138,7 @@ class Slowness:
         due = max(self._began + LONG_CALL_SECONDS, self._silent_until)
         if now >= due:
             self._warn(self.call, now - self._began)
-            due = self._silent_until = now + LONG_CALL_EVERY_SECONDS
+            due = self._silent_until = now + QUIET_SECONDS
 
         self._timer = loop.call_at(due, self._look)
 

@@ -66,7 +66,7 @@ class InformerStatus:
     regular end of a watch is none."""
 
     duplicates: int
-    """Events that repeated the state that was known already, and were told to nobody."""
+    """Events of a state that was known already, or older than it: told to nobody."""
 
     history_resets: int
     """How often the server's versions went backwards, so that everything was listed and

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aioinformer._tasks import USER_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,20 +22,28 @@ __all__ = ["ThreadCalls"]
 
 logger = logging.getLogger(__name__)
 
+Work: TypeAlias = "tuple[Future[BaseException | None], Callable[[], object]]"
+
 
 class ThreadCalls:
     """One thread for one handler, begun with its first call.
 
     Of its own, and not one of the loop's: a handler that never returns would take one of
-    those from the program that embeds us.
+    those from the program that embeds us. And a daemon, as a call that never returns
+    would keep the process from ending.
 
     Args:
         name: The handler's.
+        failed: Told of what a call raises, with what it was called with.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, failed: Callable[[Notification, BaseException], None]
+    ) -> None:
         self._name = name
-        self._executor: ThreadPoolExecutor | None = None
+        self._failed = failed
+        # What the thread is to do; None in it ends the thread.
+        self._works: SimpleQueue[Work | None] | None = None
 
     def wrap(self, call: Callable[[Any], object]) -> Callable[[Any], Awaitable[None]]:
         """The same call, made in the thread and awaited in the loop."""
@@ -43,9 +55,9 @@ class ThreadCalls:
 
     def close(self) -> None:
         """End the thread when its call has ended. Waits for nothing; idempotent."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
+        works, self._works = self._works, None
+        if works is not None:
+            works.put(None)
 
     async def _call(self, call: Callable[[Any], object], event: Notification) -> None:
         """Call it, with the context variables of the loop's side.
@@ -54,17 +66,16 @@ class ThreadCalls:
             Not of the call: nobody can end a thread. It goes on unattended, and is
             warned of.
         """
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(
-                1, thread_name_prefix=f"handler {self._name}"
-            )
+        if self._works is None:
+            self._works = _begin_thread(f"handler {self._name}")
 
         context = contextvars.copy_context()
-        running = self._executor.submit(context.run, _failure_of, call, event)
+        outcome: Future[BaseException | None] = Future()
+        self._works.put((outcome, lambda: context.run(_call_plain, call, event)))
         try:
-            failure = await asyncio.wrap_future(running)
+            failure = await asyncio.wrap_future(outcome)
         except asyncio.CancelledError:
-            if not running.cancel() and not running.done():
+            if not outcome.cancel() and not outcome.done():
                 logger.warning(
                     "handler %s is left alone in its thread: it has not returned from "
                     "%r in time",
@@ -75,21 +86,53 @@ class ThreadCalls:
             raise
 
         if failure is not None:
-            raise failure
+            # Not raised: a coroutine cannot raise a StopIteration.
+            self._failed(event, failure)
 
 
-def _failure_of(call: Callable[[Any], object], event: Notification) -> Exception | None:
-    """Call it; what it raised is returned, as a future cannot raise a StopIteration."""
+def _begin_thread(name: str) -> SimpleQueue[Work | None]:
+    works: SimpleQueue[Work | None] = SimpleQueue()
+    threading.Thread(target=_do, args=(works,), name=name, daemon=True).start()
+    return works
+
+
+def _do(works: SimpleQueue[Work | None]) -> None:
+    """The thread: what is asked for, one after the other, until it is None."""
+    while (work := works.get()) is not None:
+        outcome, call = work
+        if outcome.set_running_or_notify_cancel():
+            try:
+                outcome.set_result(_failure_of(call))
+            except BaseException as exc:  # it ends the program, from the loop's side
+                outcome.set_exception(exc)
+                raise
+
+        # While it waits for more, it keeps nothing.
+        del work, outcome, call
+
+
+def _failure_of(call: Callable[[], object]) -> BaseException | None:
     try:
-        outcome = call(event)
-    except Exception as exc:  # noqa: BLE001 - the user's code, raised by who waits
+        call()
+    except USER_ERRORS as exc:
         return exc
 
+    return None
+
+
+def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
+    """Call it.
+
+    Raises:
+        TypeError: What it returned would have to be awaited.
+        BaseException: What it raised.
+    """
+    outcome = call(event)
     if not isinstance(outcome, Awaitable):
-        return None
+        return
 
     close = getattr(outcome, "close", None)
     if close is not None:
         close()  # or it would be complained of once more, as never awaited
 
-    return TypeError("a handler with thread=True must be plain, not async")
+    raise TypeError("a handler with thread=True must be plain, not async")

@@ -24,7 +24,7 @@ def trouble_of(
     """
     parts = [phase]
     if error is None:
-        parts.append("no error so far")
+        parts.append("not started yet" if phase == "idle" else "no error so far")
     else:
         attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
         parts.append(f"{attempts} failed: {error}{_hint_for(error)}")

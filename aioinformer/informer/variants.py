@@ -10,9 +10,12 @@ __all__ = ["DynamicInformerFactory", "MetadataInformerFactory"]
 class DynamicInformerFactory(SharedInformerFactory):
     """A factory for resources that are known only when the program runs.
 
-    `factory.informer("example.com/v1", "widgets")` needs neither to be built in nor a
-    `Resource`: of what kind the objects are, and whether they are in namespaces, they
-    say themselves. A resource that the server does not serve is no error:
+    `factory.informer("example.com/v1", "widgets")` is taken as it is, without asking the
+    server which resources it has: of what kind the objects are, and whether they are in
+    namespaces, they say themselves. Only where a namespace is given, for one or for all,
+    has the factory to be told of those that have none:
+    `Resource.of("example.com/v1", "zones", namespaced=False)`. By its kind the server is
+    asked for a resource here, too. One that it does not serve is no error:
     `status.not_served` says so, and the informer goes on asking.
 
     In everything else it is a `SharedInformerFactory`.

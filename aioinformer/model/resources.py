@@ -45,6 +45,7 @@ __all__ = [
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "lookup",
+    "similar",
 ]
 
 
@@ -135,3 +136,14 @@ def lookup(api_version: str, plural: str) -> Resource | None:
         plural: Such as `"pods"`, in lower case.
     """
     return _KNOWN.get((api_version, plural))
+
+
+def similar(word: str) -> Resource | None:
+    """Find the built-in resource whose plural or kind a word is, in any case.
+
+    Args:
+        word: Such as `"pods"`, `"Pod"` or `"deployment"`.
+    """
+    lower = str(word).lower()
+    known = _KNOWN.values()
+    return next((it for it in known if lower in {it.plural, it.kind.lower()}), None)

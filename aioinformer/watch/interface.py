@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
     from aioinformer.watch.watch import Watch
 
 __all__ = [
     "ListOptions",
     "ListPage",
     "ListerWatcher",
+    "Selection",
     "ServedCheck",
     "WatchOptions",
 ]
@@ -101,6 +103,18 @@ class ListerWatcher(Protocol):
 
     def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[Watch]:
         """Ask for the changes."""
+
+
+@runtime_checkable
+class Selection(Protocol):
+    """What a `ListerWatcher` may know besides: what belongs to its collection."""
+
+    @property
+    def resource(self) -> Resource:
+        """What is listed and watched."""
+
+    def selects(self, obj: KubeObject) -> bool:
+        """Whether an object of the resource is one that is listed and watched."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from factory_helpers import FakeClient
 from fake_source import END, FakeSource, Page, Stream, added, deleted, modified, thing
 from informer_helpers import Even, Slow, running, settle
 from pipeline_helpers import View
+from task_helpers import cancelled_after
 
 from aioinformer.errors import InformerStopped, ServerError, TransportError
 from aioinformer.informer import (
@@ -71,25 +72,6 @@ class Rig:
         return {obj.key: obj.resource_version for obj in self.pods.store.list()}
 
 
-async def cancelled_after(
-    life: Coroutine[Any, Any, Any], moment: float, turns: int, times: int = 1
-) -> asyncio.Task[Any]:
-    """Run something for so long, and end it."""
-    task = asyncio.create_task(life)
-    if moment:
-        await asyncio.sleep(moment)
-
-    for _ in range(turns):
-        await asyncio.sleep(0)
-
-    for _ in range(times):
-        task.cancel()
-        await asyncio.sleep(0)
-
-    await asyncio.wait({task})
-    return task
-
-
 @pytest.fixture(params=["no-slices", "tiny-slices"])
 def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Either nothing waits for its slice, or everything does behind each object."""
@@ -109,7 +91,7 @@ async def test_an_informer_cancelled_in_any_turn_loses_and_leaves_nothing(
     for turns in range(TURNS):
         rig = Rig()
 
-        task = await cancelled_after(rig.pods.run(), moment, turns)
+        task = await cancelled_after(rig.pods.run(), turns, moment=moment)
 
         assert task.cancelled()
         assert rig.source.open == 0
@@ -140,7 +122,7 @@ async def test_a_second_cancellation_needs_no_time(moment: float) -> None:
         rig.pods.add_event_handler(on_event=Slow(1000))
         began = loop.time()
 
-        task = await cancelled_after(rig.pods.run(), moment, turns, times=10)
+        task = await cancelled_after(rig.pods.run(), turns, times=10, moment=moment)
 
         assert task.cancelled()
         assert loop.time() - began == pytest.approx(moment, abs=1e-3)
@@ -205,7 +187,7 @@ async def test_a_waiter_cancelled_in_any_turn_harms_nobody(
             await settle()
             tasks = asyncio.all_tasks()
 
-            await cancelled_after(waiter(rig, registration), 1.1999, turns)
+            await cancelled_after(waiter(rig, registration), turns, moment=1.1999)
 
             assert asyncio.all_tasks() <= tasks
             await other
@@ -219,7 +201,7 @@ async def test_a_removal_cancelled_in_any_turn_is_a_removal() -> None:
         registration = rig.pods.add_event_handler(on_event=slow)
         async with running(rig.pods.run()):
             await asyncio.sleep(1.5)
-            closing = await cancelled_after(registration.aclose(), 0, turns)
+            closing = await cancelled_after(registration.aclose(), turns)
             await asyncio.sleep(5)
 
         assert slow.record[0] == "a", "the running call was finished"
@@ -238,7 +220,7 @@ async def test_a_start_cancelled_in_any_turn_is_undone() -> None:
         factory = SharedInformerFactory(client)
         pods = factory.informer("v1", "pods")
 
-        task = await cancelled_after(factory.start(), 0, turns)
+        task = await cancelled_after(factory.start(), turns)
         if task.cancelled() and "entered" in client.record:
             assert pods.status.phase == "stopped", "it runs once"
             undone += 1
@@ -264,7 +246,7 @@ async def test_a_shutdown_cancelled_in_any_turn_is_finished_first() -> None:
         await factory.start()
         await settle()
 
-        await cancelled_after(factory.shutdown(), 0, turns)
+        await cancelled_after(factory.shutdown(), turns)
 
         assert asyncio.all_tasks() == before
         assert client.record == ["entered", "asked", "left"]

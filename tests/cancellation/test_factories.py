@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from factory_helpers import API, FakeClient, served
 from informer_helpers import Slow, settle
+from task_helpers import cancelled_after
 
 from aioinformer.client import Client
+from aioinformer.errors import AioInformerError, InformerStopped
 from aioinformer.informer import SharedInformerFactory
 
 if TYPE_CHECKING:
@@ -18,22 +20,6 @@ if TYPE_CHECKING:
     from aioinformer.informer import SharedInformer
 
 TURNS = 30
-
-
-async def cancelled_after(
-    life: Coroutine[Any, Any, Any], turns: int, times: int = 1
-) -> asyncio.Task[Any]:
-    """Run something for so many turns, and end it."""
-    task = asyncio.create_task(life)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-
-    for _ in range(times):
-        task.cancel()
-        await asyncio.sleep(0)
-
-    await asyncio.wait({task})
-    return task
 
 
 @pytest.fixture
@@ -187,7 +173,7 @@ async def synced(factory: SharedInformerFactory) -> None:
 
 
 async def with_aiohttp(factory: SharedInformerFactory) -> None:
-    context: Any = factory.cleanup_ctx()
+    context: Any = factory.cleanup_ctx(None)
     try:
         await anext(context)
         await asyncio.Event().wait()
@@ -212,3 +198,47 @@ async def test_a_host_cancelled_in_any_turn_leaves_nothing(
         assert not client.entered
         assert client.record.count("entered") == client.record.count("left")
         assert pods.status.phase in {"idle", "stopped"}
+
+
+# ---------------------------------------------------------------- two at a time
+
+
+async def test_stopped_in_any_turn_of_its_start_leaves_nothing() -> None:
+    before = asyncio.all_tasks()
+    refused = 0
+    for turns in range(TURNS):
+        client = FakeClient()
+        factory = SharedInformerFactory(client)
+        factory.informer("v1", "pods")
+        waiter = asyncio.create_task(factory.wait_for_cache_sync())
+        starting = asyncio.create_task(factory.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await factory.shutdown()
+        await asyncio.wait({starting, waiter})
+
+        assert isinstance(waiter.exception(), InformerStopped)
+        refused += isinstance(starting.exception(), AioInformerError)
+        assert asyncio.all_tasks() == before
+        assert client.record.count("entered") == client.record.count("left")
+        assert not client.entered
+
+    assert 0 < refused < TURNS
+
+
+async def test_of_two_shutdowns_one_may_be_cancelled_in_any_turn() -> None:
+    before = asyncio.all_tasks()
+    for turns in range(TURNS):
+        client = FakeClient()
+        factory = SharedInformerFactory(client)
+        pods = factory.informer("v1", "pods")
+        await factory.start()
+
+        other = asyncio.create_task(factory.shutdown())
+        await cancelled_after(factory.shutdown(), turns)
+        await other
+
+        assert asyncio.all_tasks() == before
+        assert pods.status.phase == "stopped"
+        assert not client.entered

@@ -10,6 +10,7 @@ from fake_source import FakeSource, Page, Stream, added, error_event, modified
 from informer_helpers import running, settle
 from namespace_helpers import informer_of, of, slow_machine
 from pipeline_helpers import View
+from task_helpers import cancelled_after
 
 from aioinformer.errors import InformerStopped, ServerError
 
@@ -48,22 +49,6 @@ class Rig:
         return {obj.key: obj.resource_version for obj in self.pods.store.list()}
 
 
-async def cancelled_after(
-    life: Coroutine[Any, Any, Any], moment: float, turns: int
-) -> asyncio.Task[Any]:
-    """Run something for so long, and end it."""
-    task = asyncio.create_task(life)
-    if moment:
-        await asyncio.sleep(moment)
-
-    for _ in range(turns):
-        await asyncio.sleep(0)
-
-    task.cancel()
-    await asyncio.wait({task})
-    return task
-
-
 MOMENTS = [0.0, 1.0, 1.2, 3.6]
 
 
@@ -76,7 +61,7 @@ async def test_one_of_several_namespaces_loses_and_leaves_nothing(
     for turns in range(1, TURNS, 2):
         rig = Rig()
 
-        task = await cancelled_after(rig.pods.run(), moment, turns)
+        task = await cancelled_after(rig.pods.run(), turns, moment=moment)
 
         assert task.cancelled()
         assert rig.shop.open == rig.web.open == 0
@@ -143,7 +128,7 @@ async def test_who_waits_harms_nobody_and_leaves_nothing(
         async with running(rig.pods.run()):
             await settle()
             tasks = asyncio.all_tasks()
-            await cancelled_after(waiter(rig.pods), moment, turns)
+            await cancelled_after(waiter(rig.pods), turns, moment=moment)
             await settle()
 
             assert asyncio.all_tasks() <= tasks

@@ -20,6 +20,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import Even
+from task_helpers import cancelled_after
 
 from aioinformer.errors import ServerError, TransportError
 from aioinformer.informer import InformerWatch, until_with_sync
@@ -177,7 +178,7 @@ async def test_a_block_of_a_retry_watch_that_is_cancelled_leaves_nothing(
                 async for _ in watch:
                     pass
 
-        task = await cancelled_after(life(source), moment, number)
+        task = await cancelled_after(life(source), number, moment=moment)
 
         assert task.cancelled()
         assert source.open == 0
@@ -252,7 +253,7 @@ async def test_a_block_of_an_informer_watch_that_is_cancelled_leaves_nothing(
                 async for _ in watch:
                     pass
 
-        task = await cancelled_after(life(watch), moment, number, times)
+        task = await cancelled_after(life(watch), number, times, moment=moment)
 
         assert task.cancelled()
         assert source.open == 0
@@ -312,26 +313,11 @@ async def test_a_wait_cancelled_in_any_turn_leaves_nothing(
     for number in range(TURNS):
         source = scripted()
 
-        task = await cancelled_after(wait(source), moment, number)
+        task = await cancelled_after(wait(source), number, moment=moment)
 
         assert task.cancelled()
         assert source.open == 0
         assert asyncio.all_tasks() == before
-
-
-async def cancelled_after(
-    life: Coroutine[Any, Any, Any], moment: float, number: int, times: int = 1
-) -> asyncio.Task[Any]:
-    """Run something for so long, and end it."""
-    task = asyncio.create_task(life)
-    await asyncio.sleep(moment)
-    await turns(number)
-    for _ in range(times):
-        task.cancel()
-        await asyncio.sleep(0)
-
-    await asyncio.wait({task})
-    return task
 
 
 async def read_to_its_end(watch: Watch) -> list[WatchEvent]:

@@ -1,0 +1,60 @@
+"""`wait_for_cache_sync`: moments that need more than a server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from factory_helpers import FakeClient
+
+from aioinformer.errors import NotSynced
+from aioinformer.informer import SharedInformerFactory, wait_for_cache_sync
+
+
+@pytest.fixture
+def factory() -> SharedInformerFactory:
+    """One whose server never answers."""
+    return SharedInformerFactory(FakeClient())
+
+
+async def test_waiting_for_what_nobody_has_started_says_so(
+    factory: SharedInformerFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    factory.informer("v1", "pods")
+
+    with pytest.raises(NotSynced, match="pods: idle, not started yet"):
+        await factory.wait_for_cache_sync(timeout=1)
+
+    async with factory:
+        with pytest.raises(NotSynced, match="pods: listing, no error so far"):
+            await factory.wait_for_cache_sync(timeout=1)
+
+    (warning,) = [it.getMessage() for it in caplog.records]
+    assert warning == "waiting for the caches of a factory that is not started"
+
+
+class InTheMoment:
+    """It is synced just when the time is over."""
+
+    name = "pods"
+    synced = False
+
+    async def wait_synced(self, timeout: float, *, fail_fast: bool) -> None:
+        await asyncio.sleep(timeout)
+        asyncio.get_running_loop().call_soon(self.sync)
+        raise NotSynced("the time is over", results={})
+
+    def sync(self) -> None:
+        self.synced = True
+
+    def why_not_synced(self) -> str:
+        return "synced" if self.synced else "listing"
+
+
+async def test_what_comes_in_the_last_moment_counts() -> None:
+    late: Any = InTheMoment()
+
+    await wait_for_cache_sync(late, timeout=1)
+
+    assert late.synced

@@ -1,0 +1,97 @@
+"""What an informer says of its selection: which resource, and which objects of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from controller_helpers import informed, informer_of, named
+from fake_source import FakeSource
+from informer_helpers import settle
+
+from aioinformer import Client, KubeObject, ListWatch
+from aioinformer.model.resources import NODES, PODS
+from aioinformer.testing import FakeListerWatcher
+
+WEB = KubeObject.of(
+    {
+        **named("web", labels={"app": "web"}),
+        "spec": {"nodeName": "node-1", "hostNetwork": True, "priority": 7},
+    }
+)
+
+
+def pods(**options: Any) -> ListWatch:
+    return ListWatch(Client.from_url("http://example.com"), PODS, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "selected"),
+    [
+        ({}, True),
+        ({"namespace": "default"}, True),
+        ({"namespace": "shop"}, False),
+        ({"label_selector": "app in (web)"}, True),
+        ({"label_selector": "app!=web"}, False),
+        ({"field_selector": "spec.nodeName=node-1"}, True),
+        ({"field_selector": "spec.nodeName=node-2"}, False),
+        ({"field_selector": "metadata.name!=web"}, False),
+        ({"field_selector": "spec.hostNetwork=true,spec.priority=7"}, True),
+        ({"field_selector": "status.phase="}, True),
+        ({"label_selector": "app=web", "field_selector": "metadata.name=db"}, False),
+    ],
+    ids=str,
+)
+def test_an_object_belongs_to_a_selection(
+    options: dict[str, str], selected: bool
+) -> None:
+    assert pods(**options).selects(WEB) is selected
+    assert informer_of(pods(**options)).selects(WEB) is selected
+
+
+def test_an_informer_of_several_namespaces_has_what_is_in_one_of_them() -> None:
+    sources = {name: pods(namespace=name) for name in ("shop", "default")}
+    both = informer_of(sources)  # type: ignore[arg-type]
+    del sources["default"]
+
+    assert both.resource == PODS
+    assert both.selects(WEB)
+    assert not informer_of(sources).selects(WEB)  # type: ignore[arg-type]
+
+
+def test_a_source_may_not_say() -> None:
+    informer = informer_of(FakeSource())
+
+    assert informer.resource is None
+    assert informer.selects(WEB)
+
+
+def test_a_fake_has_everything() -> None:
+    informer = informer_of(FakeListerWatcher(resource=NODES))
+
+    assert informer.resource == NODES
+    assert informer.selects(KubeObject.of({"metadata": {"name": "one"}}))
+
+
+async def test_a_handler_that_is_removed_has_ended() -> None:
+    informer = informer_of(FakeListerWatcher())
+    async with informed(informer):
+        registration = informer.add_event_handler(on_add=print)
+        waiting = asyncio.create_task(registration.wait_ended())
+        await settle()
+        assert not waiting.done()
+
+        registration.remove()
+        await waiting
+
+
+async def test_a_handler_ends_with_its_informer() -> None:
+    informer = informer_of(FakeListerWatcher())
+    async with informed(informer):
+        registration = informer.add_event_handler(on_add=print)
+        waiting = asyncio.create_task(registration.wait_ended())
+        await settle()
+        assert not waiting.done()
+
+    await waiting

@@ -1,0 +1,193 @@
+"""`SharedInformer`: cancelled in any turn of the loop, or by what it calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+from fake_source import (
+    FakeSource,
+    Page,
+    Stream,
+    added,
+    deleted,
+    error_event,
+    modified,
+    thing,
+    told,
+)
+from informer_helpers import Even, Recorder, pods_of, running
+from pipeline_helpers import View
+from task_helpers import cancelled_after
+
+from aioinformer.errors import InformerStopped, InternalError, ServerError
+from aioinformer.informer import SharedInformer
+
+if TYPE_CHECKING:
+    from aioinformer.errors import HandlerError
+    from aioinformer.model import KubeObject
+    from aioinformer.watch import WatchEvent
+
+BUSY = ServerError("busy", status=503)
+
+# ---------------------------------------------------------------- by who runs it
+
+
+def script() -> FakeSource:
+    """Two pages, a watch that expires, a list that fails, another one and its watch."""
+    return FakeSource(
+        [
+            Page([thing("a"), thing("b")], version=5, token="t"),
+            Page([thing("c")], version=5),
+            BUSY,
+            Page([thing("a", 9), thing("d", 7)], version=9),
+        ],
+        [
+            Stream([modified(thing("a", 6)), added(thing("d", 7))], [error_event(410)]),
+            Stream([deleted(thing("a", 10))]),
+        ],
+    )
+
+
+# What a store may show, and how much of it there is to see from each moment on: when it
+# begins, and when a list is asked for after the 410, and after the refusal of that.
+STATES = ["", "a@1 b@1 c@1", "a@6 b@1 c@1 d@7", "a@9 d@7", "d@7"]
+MOMENTS = {0.0: STATES[:3], 1.2: STATES[2:3], 3.6: STATES[2:]}
+
+
+async def read_events(pods: SharedInformer) -> None:
+    async with pods.events() as events:
+        async for _ in events:
+            pass
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+async def test_cancelled_in_any_turn_leaves_nothing(moment: float, twice: bool) -> None:
+    """And whoever uses it is told so; of what is in the store a handler has heard."""
+    before = asyncio.all_tasks()
+    seen = set()
+    for turns in range(1, 60):
+        source = script()
+        pods = SharedInformer(source, rng=Even(), transform=lambda obj: obj)
+        view = View()
+        pods.add_event_handler(on_event=view)
+        users = [
+            asyncio.create_task(use)
+            for use in (
+                pods.wait_for_version("100"),
+                pods.wait_until(lambda store: False),
+                pods.wait_until(lambda obj: False, "default/none"),
+                read_events(pods),
+            )
+        ]
+        times = 2 if twice else 1
+        task = await cancelled_after(pods.run(), turns, times, moment=moment)
+        ends = await asyncio.gather(*users, return_exceptions=True)
+
+        assert task.cancelled()
+        assert {type(end) for end in ends} == {InformerStopped}
+        assert source.open == 0
+        assert asyncio.all_tasks() == before
+        seen.add(" ".join(sorted(told(pods.store.list()))))
+        assert view.broken == []
+        if not twice:
+            stored = {obj.key: obj.resource_version for obj in pods.store.list()}
+            assert view.objects == stored
+
+    assert sorted(seen) == sorted(MOMENTS[moment])
+
+
+# ---------------------------------------------------------------- by what it calls
+
+
+def cancelled(*_: object, **__: object) -> NoReturn:
+    """As the result of a future that was cancelled."""
+    raise asyncio.CancelledError
+
+
+def fails(_: object) -> NoReturn:
+    raise ValueError
+
+
+class Sink:
+    """Takes no measurement."""
+
+    enabled = True
+    count = gauge = observe = staticmethod(cancelled)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"transform": cancelled}, id="transform"),
+        pytest.param({"indexers": {"team": cancelled}}, id="index-function"),
+        pytest.param({"transform": fails, "on_error": cancelled}, id="on_error"),
+        pytest.param({"metrics": Sink()}, id="metrics"),
+        pytest.param({}, id="handler-filter-watch-error-handler"),
+    ],
+)
+async def test_code_that_raises_a_cancellation_ends_nothing(
+    options: dict[str, Any],
+) -> None:
+    stream, page = Stream(), Page([thing("a")], version=5)
+    pods = pods_of(BUSY, page, watches=(stream,), **options)
+    seen = Recorder()
+    pods.add_event_handler(on_event=cancelled)
+    pods.add_event_handler(on_event=seen, filter=cancelled)
+    pods.set_watch_error_handler(cancelled)
+
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        stream.send(modified(thing("a", 6)))
+        await asyncio.sleep(1)
+        phase, stored = pods.status.phase, told(pods.store.list())
+
+    assert (phase, stored, seen.record) == ("watching", ["a@6"], ["a", "a"])
+
+
+async def test_each_such_failure_is_reported() -> None:
+    failures: list[HandlerError] = []
+    pods = pods_of(
+        transform=cancelled,
+        indexers={"team": cancelled},
+        on_error=failures.append,
+    )
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+
+    assert {it.where for it in failures} == {"transform", "index function"}
+    assert {type(it.__cause__) for it in failures} == {asyncio.CancelledError}
+    assert pods.status.degraded == 2
+
+
+class SelfCancelling(Stream):
+    async def _fetch(self) -> list[WatchEvent]:
+        raise asyncio.CancelledError
+
+
+async def test_a_source_that_cancels_itself_is_a_bug_and_not_silence() -> None:
+    """A TaskGroup would take it for a task that it has cancelled, and wait for ever."""
+    pods = pods_of(watches=(SelfCancelling(),))
+
+    with pytest.raises(InternalError, match="cancelled itself"):
+        async with asyncio.timeout(60):
+            await pods.run()
+
+    assert pods.status.phase == "stopped"
+    with pytest.raises(InformerStopped):
+        pods.lister.list()
+
+
+async def test_a_predicate_that_raises_a_cancellation_ends_its_waiter_alone() -> None:
+    pods = pods_of()
+
+    def stop(_: KubeObject | None) -> NoReturn:
+        raise asyncio.CancelledError
+
+    async with running(pods.run()):
+        with pytest.raises(asyncio.CancelledError):
+            await pods.wait_until(stop, key="default/a")
+
+        await pods.wait_until(lambda obj: obj is not None, key="default/a")
