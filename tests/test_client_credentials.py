@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import math
 import shutil
 import ssl
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import pytest
 from canned import Certificates, make_certificates
 
 from aioinformer.client import Credentials, TLSOptions
+from aioinformer.client.proof import Proof
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
+async def header(credentials: Credentials) -> str:
+    return (await credentials.proof()).authorization
+
+
 def written(path: Path, content: str) -> Path:
     path.write_text(content)
     return path
@@ -38,14 +44,14 @@ def written(path: Path, content: str) -> Path:
 async def test_anonymous_credentials_have_no_header() -> None:
     credentials = Credentials()
 
-    assert not await credentials.header()
-    assert not await credentials.invalidate("")
+    assert await credentials.proof() == Proof()
+    assert not await credentials.invalidate(Proof())
 
 
 async def test_basic_credentials_are_encoded() -> None:
-    header = await Credentials(username="me", password="pw").header()
+    proof = await Credentials(username="me", password="pw").proof()
 
-    assert header == "Basic " + base64.b64encode(b"me:pw").decode()
+    assert proof.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
 
 
 @pytest.mark.parametrize("token", ["a b", "a\nb", "a\x00b", "päss"])
@@ -64,7 +70,7 @@ def test_serves_one_loop_after_another(tmp_path: Path) -> None:
 
     async def headers() -> set[str]:
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(credentials.header()) for _ in range(5)]
+            asked = [group.create_task(header(credentials)) for _ in range(5)]
 
         return {await task for task in asked}
 
@@ -78,13 +84,13 @@ def test_serves_one_loop_after_another(tmp_path: Path) -> None:
 async def test_reads_the_token_file_again_after_a_minute(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first\n")
     credentials = Credentials(token_file=file)
-    seen = [await credentials.header()]
+    seen = [await header(credentials)]
 
     written(file, "second")
     await asyncio.sleep(59)
-    seen.append(await credentials.header())
+    seen.append(await header(credentials))
     await asyncio.sleep(2)
-    seen.append(await credentials.header())
+    seen.append(await header(credentials))
 
     assert seen == ["Bearer first", "Bearer first", "Bearer second"]
 
@@ -95,7 +101,7 @@ async def test_keeps_the_last_token_while_the_file_is_broken(
 ) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    await credentials.header()
+    await credentials.proof()
 
     file.unlink()
     if broken is not None:
@@ -103,7 +109,7 @@ async def test_keeps_the_last_token_while_the_file_is_broken(
 
     await asyncio.sleep(61)
     with caplog.at_level(logging.WARNING):
-        assert await credentials.header() == "Bearer first"
+        assert await header(credentials) == "Bearer first"
 
     assert str(file) in caplog.text
     assert "first" not in caplog.text
@@ -118,29 +124,29 @@ async def test_a_first_read_without_a_token_is_an_error(
         written(file, content)
 
     with pytest.raises(OptionsError, match=f"cannot read a token from {file}"):
-        await Credentials(token_file=file).header()
+        await Credentials(token_file=file).proof()
 
 
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    refused = await credentials.header()
+    refused = await credentials.proof()
     written(file, "second")
 
     assert await credentials.invalidate(refused)
-    assert await credentials.header() == "Bearer second"
+    assert await header(credentials) == "Bearer second"
 
 
 async def test_asking_again_is_useless_if_the_file_is_the_same(tmp_path: Path) -> None:
     credentials = Credentials(token_file=written(tmp_path / "token", "first"))
 
-    assert not await credentials.invalidate(await credentials.header())
+    assert not await credentials.invalidate(await credentials.proof())
 
 
 async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    refused = await credentials.header()
+    refused = await credentials.proof()
     written(file, "second")
     first = asyncio.create_task(credentials.invalidate(refused))
     others = [asyncio.create_task(credentials.invalidate(refused)) for _ in range(9)]
@@ -148,7 +154,115 @@ async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
     assert await first
     written(file, "third")  # whoever reads again now would see this one
     assert all([await other for other in others])
-    assert await credentials.header() == "Bearer second"
+    assert await header(credentials) == "Bearer second"
+
+
+# ---------------------------------------------------------------- a source
+
+
+class Mint:
+    """Gives `1`, `2`, ... as headers; fails while it has a failure."""
+
+    def __init__(self, fresh: float = math.inf, valid: float = math.inf) -> None:
+        self.given = 0
+        self.failure = ""
+        self._fresh, self._valid = fresh, valid
+
+    async def proof(self) -> Proof:
+        await asyncio.sleep(1)
+        if self.failure:
+            self.given += 1
+            raise OptionsError(self.failure)
+
+        self.given += 1
+        return Proof(
+            authorization=f"{self.given}",
+            fresh_seconds=self._fresh,
+            valid_seconds=self._valid,
+        )
+
+
+async def many(credentials: Credentials) -> set[str]:
+    """What ten who ask at once get; the word of the error for those who fail."""
+
+    async def ask() -> str:
+        try:
+            return await header(credentials)
+        except OptionsError as exc:
+            return str(exc)
+
+    return set(await asyncio.gather(*(ask() for _ in range(10))))
+
+
+async def test_a_source_is_asked_once_for_many_and_before_it_expires() -> None:
+    mint = Mint(fresh=80, valid=100)
+    credentials = Credentials(source=mint.proof)
+
+    seen = [await many(credentials)]
+    await asyncio.sleep(79)
+    seen.append(await many(credentials))
+    await asyncio.sleep(2)
+    seen.append(await many(credentials))
+
+    assert seen == [{"1"}, {"1"}, {"2"}]
+
+
+async def test_what_is_valid_stays_in_use_while_the_source_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mint = Mint(fresh=80, valid=100)
+    credentials = Credentials(source=mint.proof)
+    await credentials.proof()
+    mint.failure = "no network"
+
+    await asyncio.sleep(81)
+    seen = [await many(credentials), await many(credentials)]
+    assert mint.given == 2  # the next try is 10 s later
+    assert caplog.text.count("keeping the last credentials: no network") == 1
+
+    await asyncio.sleep(20)
+    seen.append(await many(credentials))
+    assert mint.given == 3  # all of them share one failure
+
+    mint.failure = ""
+    seen.append(await many(credentials))
+    assert seen == [{"1"}, {"1"}, {"no network"}, {"4"}]
+
+
+async def test_many_refusals_ask_the_source_once() -> None:
+    mint = Mint()
+    credentials = Credentials(source=mint.proof)
+    refused = await credentials.proof()
+
+    asked = (credentials.invalidate(refused) for _ in range(10))
+    assert set(await asyncio.gather(*asked)) == {True}
+    assert await header(credentials) == "2"
+
+
+async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mint = Mint()
+    credentials = Credentials(source=mint.proof)
+    refused = await credentials.proof()
+    mint.failure = "no network"
+
+    asked = (credentials.invalidate(refused) for _ in range(10))
+    assert set(await asyncio.gather(*asked)) == {False}
+    assert mint.given == 2
+    assert "no network" in caplog.text
+
+
+async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
+    mint = Mint()
+    credentials = Credentials(source=mint.proof)
+    first = asyncio.create_task(credentials.proof())
+    second = asyncio.create_task(header(credentials))
+    await asyncio.sleep(0.5)
+    first.cancel()
+
+    assert await second == "1"
+    assert first.cancelled()
 
 
 # ---------------------------------------------------------------- TLS options

@@ -105,6 +105,11 @@ def test_a_web_page_is_shown_without_its_markup() -> None:
     assert len(str(error)) < 500
 
 
+def test_a_path_that_an_api_server_does_not_know_is_a_missing_resource() -> None:
+    error = refusal(404, b"404 page not found\n")
+    assert "https://api serves no such resource" in str(error)
+
+
 @pytest.mark.parametrize("body", [b'{"kind":"Pod"}', b"[]", b"\xff\xfe", b'{"kind'])
 def test_json_that_is_no_status_is_still_an_api_error(body: bytes) -> None:
     assert "not a Kubernetes Status" in str(refusal(500, body))

@@ -94,7 +94,8 @@ async def test_ignores_proxies_and_passwords_of_the_environment(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     server.json(POD)
 
-    async with Client.from_url(server.url, token=TOKEN) as client:
+    config = ClientConfig(server=server.url, credentials=Credentials(token=TOKEN))
+    async with Client(config) as client:
         await client.get(PODS, "a", namespace="x")
 
     assert server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"

@@ -8,6 +8,8 @@ sees `aioinformer.watch.interface.ListerWatcher` alone.
 from aioinformer.client.client import Client
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.discovery import Discovery
+from aioinformer.client.discovery_names import ServedResource
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PagedList, Pager
 from aioinformer.client.tls import TLSOptions
@@ -16,8 +18,10 @@ __all__ = [
     "Client",
     "ClientConfig",
     "Credentials",
+    "Discovery",
     "ListWatch",
     "PagedList",
     "Pager",
+    "ServedResource",
     "TLSOptions",
 ]

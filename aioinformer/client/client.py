@@ -51,7 +51,7 @@ class Client(Reading):
             wait, in the order of asking. A watch counts when it is opened.
         burst: How many are sent at once after a pause; None for two seconds' worth,
             which is what client-go has.
-        metrics: Takes `rest_client_rate_limiter_duration_seconds`, if there is a rate.
+        metrics: Takes the metrics of client-go's requests; see `RequestMeter`.
 
     Raises:
         OptionsError: If `qps` and `burst` cannot work.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -15,6 +16,8 @@ __all__ = ["ClientConfig", "ConfigSource"]
 
 # Of a part between two dots: what DNS allows, and name look-ups check.
 LABEL_CHARACTERS = 63
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,12 @@ class ClientConfig:
     """Ask for compressed answers: for slow links only, it costs both sides time."""
 
     proxy: str = field(default="", repr=False)
-    """An `http://` proxy to go through. Proxies of the environment are not used."""
+    """An `http://` proxy to go through; empty for none. `proxy_of_environment()` gives
+    that of `HTTPS_PROXY`, which is used by all clients that are not made of this."""
+
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Sent with every request, such as those of `impersonation_headers()`; a name may
+    come several times."""
 
     connect_seconds: float = 30.0
     """For the name look-up, the connection and TLS together."""
@@ -59,7 +67,11 @@ class ClientConfig:
         _check_url("server", self.server, ("http", "https"))
 
         if self.proxy:
-            _check_url("proxy", self.proxy, ("http", "https"), with_user=True)
+            what = "proxy (see proxy-url, HTTPS_PROXY)"
+            _check_url(what, self.proxy, ("http", "https"), with_user=True)
+
+        for header in self.headers:
+            _check_header(*header)
 
         for name in ("connect_seconds", "head_seconds", "read_seconds"):
             if not getattr(self, name) > 0:
@@ -73,6 +85,14 @@ class ClientConfig:
 
 ConfigSource: TypeAlias = Callable[[], ClientConfig]
 """Reads files and environment and gives the configuration; called in a thread."""
+
+
+def _check_header(name: str, value: str) -> None:
+    if not _HEADER_NAME.fullmatch(name):
+        raise OptionsError(f"{name!r} cannot be the name of a header")
+
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise OptionsError(f"the header {name} has a line break or the like")
 
 
 def _check_url(

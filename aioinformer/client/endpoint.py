@@ -7,11 +7,13 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Self
 
+from aioinformer.client.access import Access
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.proxies import proxy_of_environment
+from aioinformer.client.request_meter import RequestMeter
 from aioinformer.client.throttle import Throttle
 from aioinformer.client.tls import TLSOptions
 from aioinformer.client.verbs import Request
@@ -19,7 +21,6 @@ from aioinformer.errors import OptionsError, TransportError, WrongLoop
 from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Mapping
 
     from aioinformer.client.config import ConfigSource
@@ -46,7 +47,7 @@ class Endpoint:
             wait, in the order of asking. A watch counts when it is opened.
         burst: How many are sent at once after a pause; None for two seconds' worth,
             which is what client-go has.
-        metrics: Takes `rest_client_rate_limiter_duration_seconds`, if there is a rate.
+        metrics: Takes the metrics of client-go's requests; see `RequestMeter`.
 
     Raises:
         OptionsError: If `qps` and `burst` cannot work.
@@ -63,6 +64,7 @@ class Endpoint:
         self._source = source
         self._throttle = Throttle.of(qps, burst)
         self._metrics = metrics if metrics.enabled else None
+        self._meter: RequestMeter | None = None
         self._config = source if isinstance(source, ClientConfig) else None
         # The `start()` under way, which `close()` takes away from it.
         self._entering: object | None = None
@@ -85,6 +87,8 @@ class Endpoint:
         metrics: MetricsSink = NULL_SINK,
     ) -> Self:
         """Use what there is: `KUBECONFIG`, `~/.kube/config`, or the pod we are in.
+
+        Through the proxy that the file names, else that of `HTTPS_PROXY`.
 
         Args:
             context: A context of the kubeconfig files; None for the current one.
@@ -194,9 +198,42 @@ class Endpoint:
             namespace=namespace,
             credentials=Credentials(token=token or "", token_file=token_file),
             tls=TLSOptions(ca=ca, verify=verify),
+            proxy=proxy_of_environment(url),
             gzip=gzip,
         )
         return cls(config, qps=qps, burst=burst, metrics=metrics)
+
+    @classmethod
+    def from_kubernetes_asyncio(
+        cls,
+        client: Any,
+        *,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
+        """Use the server and credentials of a client of kubernetes_asyncio.
+
+        Connections are our own: that client may be closed. Its `refresh_api_key_hook`
+        is called before each request. `ListWatch.from_kubernetes_asyncio` sends
+        requests through such a client instead.
+
+        Args:
+            client: An `ApiClient`, whose default headers are sent too, or a
+                `Configuration`; of `kubernetes.aio` as well.
+            gzip: Ask for compressed answers: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client import kubernetes_asyncio_config as theirs
+
+            return replace(theirs.load_kubernetes_asyncio(client), gzip=gzip)
+
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
 
     # ------------------------------------------------------------ lifetime
 
@@ -241,8 +278,9 @@ class Endpoint:
 
         entering = self._entering = object()
         try:
-            config, context = await asyncio.to_thread(_prepare, self._source)
-            await config.credentials.header()
+            config = await asyncio.to_thread(_read, self._source)
+            access = Access(config)
+            await access.ticket()
             if self._entering is not entering:
                 raise TransportError(f"{self} was closed while it was being entered")
         finally:
@@ -253,7 +291,10 @@ class Endpoint:
 
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._transport = Transport(config, context)
+        if self._metrics is not None:
+            self._meter = RequestMeter(self._metrics, config.server)
+
+        self._transport = Transport(config, access, self._meter)
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent.
@@ -307,6 +348,7 @@ class Endpoint:
         content_type: str = "application/json",
         gzip: bool | None = None,
         accept: str = "",
+        etag: str = "",
     ) -> AsyncIterator[Response]:
         """Send any request and read its answer as it arrives.
 
@@ -320,6 +362,8 @@ class Endpoint:
             content_type: Of the body.
             gzip: Ask for a compressed answer; None for what the client was told.
             accept: The media types to accept; empty for JSON.
+            etag: The `ETag` of what is known already: if it is so still, the answer has
+                the status 304 and no body.
 
         Raises:
             ApiError: If the server refused; its subclasses say why.
@@ -331,7 +375,9 @@ class Endpoint:
         Cancellation:
             Safe: the connection is closed. A write may have been done.
         """
-        request = Request(method, path, params or {}, body, content_type, gzip, accept)
+        request = Request(
+            method, path, params or {}, body, content_type, gzip, accept, etag
+        )
         response = await self._send(request)
         try:
             yield response
@@ -362,17 +408,8 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         before = loop.time()
         await throttle.wait()
-        if self._metrics is not None:
-            self._tell_wait(self._metrics, loop.time() - before, request.method)
-
-    def _tell_wait(self, metrics: MetricsSink, seconds: float, method: str) -> None:
-        name = "rest_client_rate_limiter_duration_seconds"
-        try:
-            host = urlsplit(self.config.server).netloc
-            metrics.observe(name, seconds, verb=method, host=host)
-        except Exception:  # the user's sink: logged, and told no more
-            logger.exception("%s: the metrics sink failed", self)
-            self._metrics = None
+        if self._meter is not None:
+            self._meter.waited(request.method, loop.time() - before)
 
     def _live(self) -> Transport:
         if self._transport is not None:
@@ -391,9 +428,7 @@ class Endpoint:
             raise WrongLoop(f"{self} was entered in another event loop")
 
 
-def _prepare(
-    source: ClientConfig | ConfigSource,
-) -> tuple[ClientConfig, ssl.SSLContext | None]:
+def _read(source: ClientConfig | ConfigSource) -> ClientConfig:
     """Do all that blocks; runs in a thread."""
     # 0.1 s where nobody has imported aiohttp yet.
     import aioinformer.client.transport  # noqa: F401
@@ -406,4 +441,4 @@ def _prepare(
             config.server,
         )
 
-    return config, config.tls.context() if config.secure else None
+    return config

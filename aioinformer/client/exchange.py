@@ -15,7 +15,7 @@ from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import aiohttp
 
@@ -46,21 +46,34 @@ class Head:
 
     The task that waits enters `patience`, and gets a `TimeoutError` there if it ends.
 
+    Args:
+        fence: Asked right before the request is sent; None for nobody.
+
     Attributes:
         patience: Without a limit until the clock starts.
         closed: True if it was ended by `close()`.
         reused: True if the connection had carried another request before.
     """
 
-    __slots__ = ("closed", "patience", "reused")
+    __slots__ = ("_fence", "closed", "patience", "reused")
 
-    def __init__(self) -> None:
+    def __init__(self, fence: Callable[[], None] | None = None) -> None:
+        self._fence = fence
         self.patience = asyncio.timeout(None)
         self.closed = False
         self.reused = False
 
-    def start_clock(self, seconds: float) -> None:
-        """Wait so much longer and no more; after `close()` it changes nothing."""
+    def sending(self, seconds: float) -> None:
+        """The request is sent next: wait so much longer and no more.
+
+        After `close()`, the wait is over already.
+
+        Raises:
+            Exception: That of the fence, and nothing is sent.
+        """
+        if self._fence is not None:
+            self._fence()
+
         if not self.closed:
             self._end_in(seconds)
 

@@ -32,6 +32,9 @@ __all__ = [
     "transport_error",
 ]
 
+# What an API server says, in plain text, where not even the group is known to it.
+_NO_SUCH_PATH = "404 page not found"
+
 # What is shown of an error body that is not a Status.
 EXCERPT_CHARACTERS = 200
 
@@ -63,8 +66,9 @@ def transport_error(
         case aiohttp.ClientConnectorCertificateError():
             what = (
                 f"has a certificate that does not verify: {exc.certificate_error}. "
-                "Give the authority that signed it (certificate-authority, ca_file), "
-                "or tls-server-name if only the name differs."
+                "If it has expired, renew it. Else give the authority that signed it "
+                "(certificate-authority, ca_file), or tls-server-name if only the "
+                "name differs."
             )
         case aiohttp.ClientSSLError() | ssl.SSLError():
             what = (
@@ -138,7 +142,14 @@ def api_error(
         message += f" with {kind} and not a Kubernetes Status"
         text = _readable(body)
         message += f": {text!r}" if text else ""
-        message += ". Is a proxy in between, or the URL not that of an API server?"
+        if status == 404 and text == _NO_SUCH_PATH:
+            message = (
+                f"{server} serves no such resource ({text}): check its name, version and "
+                "group, and that its CustomResourceDefinition is installed; or the URL "
+                "is not that of an API server"
+            )
+        else:
+            message += ". Is a proxy in between, or the URL not that of an API server?"
 
     return ApiError.from_status({"message": message}, code=status, retry_after=wait)
 

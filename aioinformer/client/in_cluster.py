@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.proxies import proxy_of_environment
 from aioinformer.client.tls import TLSOptions
 from aioinformer.errors import OptionsError
 
@@ -47,9 +48,12 @@ def load_in_cluster(folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
     host = f"[{host}]" if ":" in host else host
     namespace = folder / "namespace"
 
+    server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
+
     return ClientConfig(
-        server=f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}",
+        server=server,
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         credentials=Credentials(token_file=folder / "token"),
         tls=TLSOptions(ca=folder / "ca.crt"),
+        proxy=proxy_of_environment(server),
     )

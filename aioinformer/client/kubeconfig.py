@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.kubeconfig_entry import Entry, at_home
+from aioinformer.client.kubeconfig_user import user_credentials, user_headers
+from aioinformer.client.proxies import proxy_of_environment
 from aioinformer.client.tls import TLSOptions
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 __all__ = ["Kubeconfig", "default_paths", "load_kubeconfig"]
 
@@ -29,10 +29,10 @@ def default_paths() -> tuple[list[Path], str]:
     """The files to read when none is named, and where their names come from."""
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
-        paths = [_at_home(part) for part in listed.split(os.pathsep) if part]
+        paths = [at_home(part) for part in listed.split(os.pathsep) if part]
         return paths, "KUBECONFIG"
 
-    return [_at_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
+    return [at_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
 
 
 def load_kubeconfig(
@@ -50,7 +50,7 @@ def load_kubeconfig(
             names the file and what to do.
     """
     if path is not None:
-        paths, origin = [_at_home(path)], "the caller"
+        paths, origin = [at_home(path)], "the caller"
     else:
         paths, origin = default_paths()
 
@@ -65,51 +65,11 @@ def load_kubeconfig(
     return found.config(context)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A named cluster, user or context, and the file that it is from."""
-
-    title: str
-    file: Path
-    data: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def where(self) -> str:
-        return f"{self.title} in {self.file}"
-
-    def text(self, key: str) -> str:
-        value = self.data.get(key)
-        if value is None:
-            return ""
-
-        if not isinstance(value, str):
-            raise OptionsError(f"{key} of {self.where} must be text: put it in quotes")
-
-        return value
-
-    def path(self, key: str) -> Path | None:
-        """The file named by `key`, relative to the kubeconfig file that names it."""
-        name = self.text(key)
-        return self.file.parent / _at_home(name) if name else None
-
-    def material(self, key: str) -> bytes | Path | None:
-        """The embedded data, which wins, or the file."""
-        encoded = self.text(f"{key}-data")
-        if not encoded:
-            return self.path(key)
-
-        try:
-            return base64.b64decode("".join(encoded.split()), validate=True)
-        except binascii.Error as exc:
-            message = f"{key}-data of {self.where} is not base64"
-            raise OptionsError(message) from exc
-
-
 class Kubeconfig:
     """The merged content of kubeconfig files."""
 
     def __init__(self) -> None:
-        self._sections: dict[str, dict[str, _Entry]] = {
+        self._sections: dict[str, dict[str, Entry]] = {
             "clusters": {},
             "users": {},
             "contexts": {},
@@ -154,13 +114,23 @@ class Kubeconfig:
             raise OptionsError(f"{chosen.where} names no cluster: add one to it")
 
         user = self._linked(chosen, "user", "users")
-        return ClientConfig(
-            server=_server(cluster),
-            namespace=chosen.text("namespace") or "default",
-            credentials=_credentials(user) if user else Credentials(),
-            tls=_tls(cluster, user),
-            proxy=cluster.text("proxy-url"),
-        )
+        server = _server(cluster)
+        try:
+            return ClientConfig(
+                server=server,
+                namespace=chosen.text("namespace") or "default",
+                credentials=(
+                    user_credentials(user, cluster) if user else Credentials()
+                ),
+                tls=_tls(cluster, user),
+                proxy=cluster.text("proxy-url") or proxy_of_environment(server),
+                headers=user_headers(user) if user else (),
+            )
+        except OptionsError as exc:
+            if f"in {cluster.file}" in str(exc) or (user and user.where in str(exc)):
+                raise
+
+            raise OptionsError(f"{chosen.where}: {exc}") from exc.__cause__
 
     def _merge(self, path: Path, content: Mapping[str, Any]) -> None:
         current = content.get("current-context")
@@ -171,7 +141,7 @@ class Kubeconfig:
             for entry in _named(path, section, content.get(section)):
                 entries.setdefault(entry[0], entry[1])
 
-    def _context(self, name: str | None) -> _Entry:
+    def _context(self, name: str | None) -> Entry:
         contexts = self._sections["contexts"]
         known = ", ".join(sorted(contexts)) or "none"
         files = ", ".join(map(str, self._files))
@@ -190,7 +160,7 @@ class Kubeconfig:
 
         return contexts[name]
 
-    def _linked(self, context: _Entry, key: str, section: str) -> _Entry | None:
+    def _linked(self, context: Entry, key: str, section: str) -> Entry | None:
         name = context.text(key)
         if not name:
             return None
@@ -203,12 +173,6 @@ class Kubeconfig:
             )
 
         return entry
-
-
-def _at_home(path: str | Path) -> Path:
-    # Not Path.expanduser(): it raises for a user without a home, which is what pods
-    # with an arbitrary user id have.
-    return Path(os.path.expanduser(path))
 
 
 def _read_file(path: Path) -> Mapping[str, Any] | None:
@@ -239,9 +203,9 @@ def _read_file(path: Path) -> Mapping[str, Any] | None:
     return content
 
 
-def _named(path: Path, section: str, items: object) -> list[tuple[str, _Entry]]:
+def _named(path: Path, section: str, items: object) -> list[tuple[str, Entry]]:
     kind = section.removesuffix("s")
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, Entry] = {}
     if items is not None and not isinstance(items, list):
         raise OptionsError(f"{section} in {path} must be a list of named {section}")
 
@@ -256,12 +220,12 @@ def _named(path: Path, section: str, items: object) -> list[tuple[str, _Entry]]:
         if name in entries:
             raise OptionsError(f"{section} in {path} has the name {name!r} twice")
 
-        entries[name] = _Entry(f"{kind} {name!r}", path, data or {})
+        entries[name] = Entry(f"{kind} {name!r}", path, data or {})
 
     return list(entries.items())
 
 
-def _server(cluster: _Entry) -> str:
+def _server(cluster: Entry) -> str:
     server = cluster.text("server")
     if not server:
         raise OptionsError(f"{cluster.where} has no server: add its URL")
@@ -269,7 +233,7 @@ def _server(cluster: _Entry) -> str:
     return server if "://" in server else f"https://{server}"
 
 
-def _tls(cluster: _Entry, user: _Entry | None) -> TLSOptions:
+def _tls(cluster: Entry, user: Entry | None) -> TLSOptions:
     certificate = user.material("client-certificate") if user else None
     key = user.material("client-key") if user else None
     if user and (certificate is None) != (key is None):
@@ -277,43 +241,20 @@ def _tls(cluster: _Entry, user: _Entry | None) -> TLSOptions:
             f"{user.where} must have both client-certificate and client-key, or neither"
         )
 
+    authority = cluster.material("certificate-authority")
+    unverified = cluster.flag("insecure-skip-tls-verify")
+    if authority is not None and unverified:
+        raise OptionsError(
+            f"{cluster.where} has a certificate-authority and insecure-skip-tls-verify: "
+            "remove one, best the latter"
+        )
+
     return TLSOptions(
-        ca=cluster.material("certificate-authority"),
+        ca=authority,
         certificate=certificate,
         key=key,
         server_name=cluster.text("tls-server-name"),
-        verify=cluster.data.get("insecure-skip-tls-verify") is not True,
+        verify=not unverified,
+        ca_of=cluster.where,
+        certificate_of=user.where if user else "",
     )
-
-
-def _credentials(user: _Entry) -> Credentials:
-    _refuse_unsupported(user)
-    try:
-        return Credentials(
-            token=user.text("token"),
-            token_file=user.path("tokenFile"),
-            username=user.text("username"),
-            password=user.text("password"),
-        )
-    except OptionsError as exc:
-        raise OptionsError(f"{user.where}: {exc}") from exc
-
-
-def _refuse_unsupported(user: _Entry) -> None:
-    instead = (
-        "which aioinformer does not support yet. Use a user with a token "
-        "(`kubectl create token <service account>`), a tokenFile or a client "
-        "certificate, or run `kubectl proxy` and use Client.from_url()"
-    )
-    for key, what in (
-        ("exec", "an exec plugin"),
-        ("auth-provider", "an auth-provider"),
-    ):
-        if user.data.get(key):
-            raise OptionsError(f"{user.where} needs {what}, {instead}.")
-
-    # Ignoring it would act with more rights than the user chose.
-    if any(
-        user.data.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra")
-    ):
-        raise OptionsError(f"{user.where} impersonates another user, {instead}.")

@@ -10,6 +10,8 @@ import msgspec
 from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
 from aioinformer.errors import DecodeError, NotFound
+from aioinformer.model.fields import FieldSelector
+from aioinformer.model.selectors import LabelSelector
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
 from aioinformer.watch.metadata import (
     LIST_OF_METADATA,
@@ -89,6 +91,7 @@ class ListWatch:
     ) -> None:
         self._client = client
         self._resource = resource
+        self._namespace = namespace or ""
         self._path = resource.path(namespace or None)
         self._selection = selection(label_selector, field_selector)
         self._gzip = gzip
@@ -156,6 +159,21 @@ class ListWatch:
     def resource(self) -> Resource:
         """What is listed and watched."""
         return self._resource
+
+    def selects(self, obj: KubeObject) -> bool:
+        """Whether an object of the resource is one that is listed and watched.
+
+        Of fields it is said as far as it can be told from here: a server may know some
+        by another name, or by a default.
+        """
+        if self._namespace not in {"", obj.namespace}:
+            return False
+
+        labels = LabelSelector.parse(self._selection["labelSelector"])
+        fields = FieldSelector.parse(self._selection["fieldSelector"])
+        return labels.matches(obj.labels) and fields.matches(
+            lambda path: _text_of(obj.at(path, ""))
+        )
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
@@ -258,6 +276,11 @@ def _names_resource(document: bytes, plural: str) -> bool:
         raise DecodeError(f"discovery that cannot be read: {exc}") from exc
 
     return any(it.name == plural for it in found.resources or ())
+
+
+def _text_of(value: object) -> str:
+    """A field as selectors spell it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from aioinformer.client import verbs
+from aioinformer.client.discovery import Discovery
 from aioinformer.client.endpoint import Endpoint
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PAGE_SIZE, Pager
@@ -26,6 +28,15 @@ __all__ = ["Reading"]
 
 class Reading(Endpoint):
     """An endpoint that can be read; see `Client` for the errors of every verb."""
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        """What the server has, by all its names; in memory, and shared by all who ask.
+
+        Nothing is asked before somebody wants to know. For files, or another age, make
+        a `Discovery` of your own.
+        """
+        return Discovery(self)
 
     async def get(
         self, resource: Resource, name: str, *, namespace: str | None = None

@@ -31,11 +31,11 @@ class Throttle:
 
     Raises:
         OptionsError: If no token would ever come, or no end of them: `qps` not above 0
-            or not finite, `burst` under 1.
+            or not finite, `burst` under 1 or not finite.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
-        if not 0 < qps < inf or burst < 1:
+        if not 0 < qps < inf or not 1 <= burst < inf:
             raise OptionsError(f"a client cannot have qps={qps!r} and burst={burst!r}")
 
         self._qps = qps

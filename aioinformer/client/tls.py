@@ -5,8 +5,10 @@ from __future__ import annotations
 import ssl
 import tempfile
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from aioinformer.client.certificate import expiry_of
 from aioinformer.errors import OptionsError
 
 __all__ = ["TLSOptions"]
@@ -34,15 +36,32 @@ class TLSOptions:
     verify: bool = True
     """False accepts every certificate: whoever is in between reads all and acts as us."""
 
+    ca_of: str = field(default="", repr=False, compare=False)
+    """Who names `ca`, for errors: `cluster 'main' in ~/.kube/config`."""
+
+    certificate_of: str = field(default="", repr=False, compare=False)
+    """Who names `certificate` and `key`."""
+
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise OptionsError("a client certificate and its key go together")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that are read, which may be replaced by others at any time."""
+        every = (self.ca, self.certificate, self.key)
+        return tuple(each for each in every if isinstance(each, Path))
+
+    def stamp(self) -> tuple[object, ...]:
+        """What changes when one of the files does. Blocks: call it in a thread."""
+        return tuple(_stamp(each) for each in self.files)
 
     def context(self) -> ssl.SSLContext:
         """Read the files and build the SSL context. Blocks: call it in a thread.
 
         Raises:
-            OptionsError: If a file cannot be read or does not hold PEM.
+            OptionsError: If a file cannot be read or does not hold PEM, or the client's
+                certificate has expired.
         """
         context = self._trust()
         # Python 3.13 began to refuse certificates without key identifiers, which is
@@ -55,7 +74,7 @@ class TLSOptions:
             context.verify_mode = ssl.CERT_NONE
 
         if self.certificate is not None and self.key is not None:
-            _load_chain(context, self.certificate, self.key)
+            _load_chain(context, self.certificate, self.key, self.certificate_of)
 
         return context
 
@@ -63,7 +82,7 @@ class TLSOptions:
         if self.ca is None or not self.verify:
             return ssl.create_default_context()
 
-        where = _name(self.ca)
+        where = _name(self.ca, "certificate-authority", self.ca_of)
         try:
             pem = self.ca if isinstance(self.ca, bytes) else self.ca.read_bytes()
             # Comments between certificates may be in any language; PEM is ASCII.
@@ -81,8 +100,10 @@ class TLSOptions:
 
 
 def _load_chain(
-    context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path
+    context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path, of: str
 ) -> None:
+    named = _name(certificate, "client-certificate", of)
+    _refuse_expired(certificate, named)
     # `ssl` reads chains from files only, so data goes through a private directory.
     with tempfile.TemporaryDirectory(prefix="aioinformer-") as folder:
         chain = _as_file(certificate, Path(folder, "certificate.pem"))
@@ -92,10 +113,36 @@ def _load_chain(
             context.load_cert_chain(chain, secret, password="")
         except (OSError, ValueError) as exc:
             raise OptionsError(
-                f"cannot use the client certificate {_name(certificate)} with the key "
-                f"{_name(key)}: {exc}. Both must be readable PEM, belong together, and "
+                f"cannot use the client certificate {named} with the key "
+                f"{_name(key, 'client-key', of)}: {exc}. Both must be readable PEM, belong together, and "
                 "the key must have no passphrase."
             ) from exc
+
+
+def _refuse_expired(certificate: bytes | Path, named: str) -> None:
+    """A server says no more of it than 401, or that the handshake failed."""
+    try:
+        pem = (
+            certificate if isinstance(certificate, bytes) else certificate.read_bytes()
+        )
+    except OSError:
+        return  # whoever loads it says so
+
+    ends = expiry_of(pem)
+    if ends is not None and ends <= datetime.now(tz=UTC):
+        raise OptionsError(
+            f"the client certificate {named} expired at "
+            f"{ends:%Y-%m-%d %H:%M} UTC: renew it, or check the clock of this machine"
+        )
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    try:
+        seen = file.stat()
+    except OSError:
+        return ()
+
+    return seen.st_mtime_ns, seen.st_ino, seen.st_size
 
 
 def _as_file(material: bytes | Path, spare: Path) -> Path:
@@ -107,5 +154,8 @@ def _as_file(material: bytes | Path, spare: Path) -> Path:
     return spare
 
 
-def _name(material: bytes | Path) -> str:
-    return str(material) if isinstance(material, Path) else "given as data"
+def _name(material: bytes | Path, key: str, of: str) -> str:
+    if isinstance(material, Path):
+        return f"{material} ({key} of {of})" if of else str(material)
+
+    return f"given as {key}-data of {of}" if of else "given as data"

@@ -11,8 +11,9 @@ import base64
 import importlib.metadata
 import logging
 import socket
+import ssl
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -20,18 +21,23 @@ from yarl import URL
 from aioinformer._tasks import finish
 from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
 from aioinformer.client.failures import mapped, refuse_web_page
-from aioinformer.errors import TransportError
+from aioinformer.client.request_meter import NO_ANSWER
+from aioinformer.errors import OptionsError, TransportError
 
 if TYPE_CHECKING:
-    import ssl
+    from collections.abc import Coroutine
 
     from aiohttp.abc import AbstractStreamWriter
 
+    from aioinformer.client.access import Access, Ticket
     from aioinformer.client.config import ClientConfig
     from aioinformer.client.exchange import Exchange
+    from aioinformer.client.request_meter import RequestMeter
     from aioinformer.client.verbs import Request
 
 __all__ = ["Transport"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -61,12 +67,24 @@ class Transport:
     """One `aiohttp.ClientSession` to one API server. It owns no task.
 
     Must be made inside a running loop. Settings of the environment (proxies, netrc)
-    are not looked at, and the number of connections is not limited: watches occupy one
-    each, and requests must never wait for them.
+    are not looked at here, and the number of connections is not limited: watches occupy
+    one each, and requests must never wait for them.
+
+    Args:
+        config: Which server, and how.
+        access: What requests and connections are let in with.
+        meter: What measures requests, if somebody listens.
     """
 
-    def __init__(self, config: ClientConfig, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        access: Access,
+        meter: RequestMeter | None = None,
+    ) -> None:
         self._config = config
+        self._access = access
+        self._meter = meter
         # Weak: a closed socket leaves it by itself.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
@@ -76,7 +94,6 @@ class Transport:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
-                ssl=context if context is not None else True,
                 keepalive_timeout=IDLE_SECONDS,
                 socket_factory=self._open_socket,
             ),
@@ -86,11 +103,12 @@ class Transport:
             timeout=aiohttp.ClientTimeout(total=None, connect=config.connect_seconds),
             trace_configs=[_tracing(config.head_seconds)],
             middlewares=(self._send_once,),
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": _encoding(gzip=config.gzip),
-                "User-Agent": config.user_agent or USER_AGENT,
-            },
+            headers=[
+                ("Accept", "application/json"),
+                ("Accept-Encoding", _encoding(gzip=config.gzip)),
+                ("User-Agent", config.user_agent or USER_AGENT),
+                *config.headers,
+            ],
         )
 
     async def send(self, request: Request) -> Response:
@@ -110,15 +128,18 @@ class Transport:
         Cancellation:
             Safe: the connection is closed. What was asked for may have been done.
         """
-        credentials = self._config.credentials
-        authorization = await credentials.header()
-        response = await self._head(request, authorization)
+        ticket = await self._ticket()
+        response = await self._head(request, ticket)
         try:
-            if response.status == 401 and await credentials.invalidate(authorization):
+            if response.status == 401 and await self._unless_closed(
+                self._access.renew(ticket)
+            ):
                 response.close()
-                response = await self._head(request, await credentials.header())
+                self._repeats(request, response.status)
+                response = await self._head(request, await self._ticket())
 
-            if not 200 <= response.status < 300:
+            still_so = response.status == 304 and request.etag
+            if not (200 <= response.status < 300 or still_so):
                 raise await response.refusal(f"{request.method} {request.path}")
 
             refuse_web_page(response.headers, self._config.server)
@@ -154,17 +175,41 @@ class Transport:
         while any(each.fileno() != -1 for each in self._sockets):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    async def _head(self, request: Request, authorization: str) -> Response:
+    async def _ticket(self) -> Ticket:
+        try:
+            return await self._unless_closed(self._access.ticket())
+        except OptionsError as exc:
+            # When the client was entered they could be got: perhaps they can again.
+            raise TransportError(
+                f"{self._config.server} cannot be asked: {exc}"
+            ) from exc
+
+    async def _unless_closed(self, renewing: Coroutine[Any, Any, T]) -> T:
+        """Wait for what may take as long as somebody's plugin does."""
+        waiting = Head()
+        if self._closed:
+            waiting.close()
+
+        self._in_flight.add(waiting)
+        try:
+            async with waiting.patience:
+                return await renewing
+        except TimeoutError as exc:
+            raise self._gone() from exc
+        finally:
+            self._in_flight.discard(waiting)
+
+    async def _head(self, request: Request, ticket: Ticket) -> Response:
         if self._closed:
             raise self._gone()
 
-        config, head = self._config, Head()
+        config, head = self._config, Head(request.fence)
         try:
             # Its clock starts when the request has been sent: see `_tracing()`.
             async with head.patience:
                 self._in_flight.add(head)
                 try:
-                    raw = await self._ask(request, authorization, head)
+                    raw = await self._ask(request, ticket, head)
                 finally:
                     self._in_flight.discard(head)
 
@@ -185,7 +230,7 @@ class Transport:
         )
 
     async def _ask(
-        self, request: Request, authorization: str, head: Head
+        self, request: Request, ticket: Ticket, head: Head
     ) -> aiohttp.ClientResponse:
         """Send it, and once more if nothing but a dead connection can be the reason.
 
@@ -194,17 +239,36 @@ class Transport:
         reading only.
         """
         try:
-            return await self._request(request, authorization, head)
+            return await self._request(request, ticket, head)
         except TransportError as exc:
+            if _is_of_tls(exc):
+                self._access.suspect()
+
             died = head.reused and isinstance(exc.__cause__, _DEAD)
             if not died or request.method != "GET":
                 raise
 
         logger.debug("a kept-alive connection to %s was dead", self._config.server)
-        return await self._request(request, authorization, head)
+        self._repeats(request, NO_ANSWER)
+        return await self._request(request, ticket, head)
+
+    def _repeats(self, request: Request, code: int | str) -> None:
+        if self._meter is not None:
+            self._meter.repeated(request.method, code)
 
     async def _request(
-        self, request: Request, authorization: str, head: Head
+        self, request: Request, ticket: Ticket, head: Head
+    ) -> aiohttp.ClientResponse:
+        if self._meter is None:
+            return await self._request_once(request, ticket, head)
+
+        with self._meter.attempt(request.method) as answered:
+            raw = await self._request_once(request, ticket, head)
+            answered(raw.status)
+            return raw
+
+    async def _request_once(
+        self, request: Request, ticket: Ticket, head: Head
     ) -> aiohttp.ClientResponse:
         config = self._config
         with mapped(config.server, proxied=self._proxy is not None):
@@ -212,7 +276,9 @@ class Transport:
                 request.method,
                 URL(config.server + request.target, encoded=True),
                 data=None if request.body is None else _Content(request.body),
-                headers=self._headers(request, authorization),
+                headers=self._headers(request, ticket.proof.authorization),
+                # Connections of another context are not used any more, and go when idle.
+                ssl=True if ticket.context is None else ticket.context,
                 allow_redirects=False,
                 proxy=self._proxy,
                 proxy_headers=self._proxy_header if config.secure else None,
@@ -230,6 +296,9 @@ class Transport:
 
         if request.accept:
             headers["Accept"] = request.accept
+
+        if request.etag:
+            headers["If-None-Match"] = request.etag
 
         if not self._config.secure:
             headers |= self._proxy_header  # no tunnel: the proxy reads the request
@@ -255,6 +324,13 @@ class Transport:
         return opened
 
 
+def _is_of_tls(exc: TransportError) -> bool:
+    """Whether another certificate, or another authority, might help."""
+    cause = exc.__cause__
+    reasons = cause, cause and cause.__cause__
+    return any(isinstance(it, aiohttp.ClientSSLError | ssl.SSLError) for it in reasons)
+
+
 def _encoding(*, gzip: bool) -> str:
     return "gzip" if gzip else "identity"
 
@@ -265,12 +341,13 @@ def _tracing(head_seconds: float) -> aiohttp.TraceConfig:
     async def reuse(_session: Any, context: Any, _params: Any) -> None:
         context.trace_request_ctx.reused = True
 
-    async def start_the_clock(_session: Any, context: Any, _params: Any) -> None:
-        context.trace_request_ctx.start_clock(head_seconds)
+    # Called when there is a connection, and before anything is written to it.
+    async def send(_session: Any, context: Any, _params: Any) -> None:
+        context.trace_request_ctx.sending(head_seconds)
 
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_reuseconn.append(reuse)
-    tracing.on_request_headers_sent.append(start_the_clock)
+    tracing.on_request_headers_sent.append(send)
     return tracing
 
 

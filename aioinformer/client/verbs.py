@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlencode
@@ -61,6 +61,10 @@ class Request:
     content_type: str = "application/json"
     gzip: bool | None = None
     accept: str = ""
+    etag: str = ""
+    """What is known already; the answer may be that it is so still: 304, empty."""
+    fence: Callable[[], None] | None = field(default=None, repr=False)
+    """Asked right before it is sent, each time: what it raises keeps it from that."""
 
     @property
     def target(self) -> str:

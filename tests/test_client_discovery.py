@@ -1,0 +1,448 @@
+"""`Discovery`: one answer for all who ask, for as long as it is good."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from discovery_helpers import (
+    OldServer,
+    aggregated,
+    define_widgets,
+    make_files_older,
+)
+
+from aioinformer.client import Client, ClientConfig, Discovery
+from aioinformer.client.discovery import MAX_AGE_SECONDS, REFRESH_SECONDS
+from aioinformer.errors import (
+    NotFound,
+    OptionsError,
+    ServerError,
+    TransportError,
+    WrongLoop,
+)
+from aioinformer.model.resources import DEPLOYMENTS, PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+CORE = aggregated(("", {"v1": {"pods": "Pod"}}))
+APPS = ("apps", {"v1": {"deployments": "Deployment"}})
+WIDGETS = ("example.com", {"v1": {"widgets": "Widget"}})
+
+
+def documents(*groups: Any) -> dict[str, Any]:
+    return {"/api": CORE, "/apis": aggregated(*groups)}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OldServer]:
+    async with OldServer(documents(APPS)) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: OldServer) -> AsyncIterator[Client]:
+    async with server.client() as client:
+        yield client
+
+
+# ---------------------------------------------------------------- what is found
+
+
+@pytest.mark.parametrize(
+    "word", ["deploy", "deployments.apps", "deployments.v1.apps", "Deployment"]
+)
+async def test_finds_resources_by_all_their_names(word: str) -> None:
+    async with APIServer() as server, server.client() as client:
+        assert await client.discovery.resource(word) == DEPLOYMENTS
+
+
+async def test_says_what_the_server_says_of_a_resource() -> None:
+    async with APIServer() as server, server.client() as client:
+        found = await client.discovery.served("deploy")
+        everything = await client.discovery.resources()
+        some = await client.discovery.resources(category="all")
+
+    assert found.resource == DEPLOYMENTS
+    assert (found.singular, found.short_names) == ("deployment", ("deploy",))
+    assert {"scale", "status"} <= set(found.subresources)
+    assert {"list", "watch"} <= set(found.verbs)
+    assert set(some) < set(everything)
+    assert found in some
+
+
+async def test_an_api_version_restricts_what_a_word_can_mean() -> None:
+    async with APIServer() as server, server.client() as client:
+        newest = await client.discovery.resource("hpa")
+        older = await client.discovery.resource("hpa", "autoscaling/v1")
+        with pytest.raises(NotFound, match="no resource 'hpa' in v1; did you mean"):
+            await client.discovery.resource("hpa", "v1")
+
+    assert (newest.version, older.version) == ("v2", "v1")
+
+
+async def test_an_unknown_kind_is_told_with_what_is_similar(client: Client) -> None:
+    with pytest.raises(NotFound) as caught:
+        await client.discovery.resource("Deploymnt")
+
+    assert caught.value.status == 404
+    assert caught.value.message == (
+        "the server has no resource 'Deploymnt'; did you mean 'deployments'?"
+    )
+
+
+async def test_a_broken_group_is_told_once(
+    server: OldServer, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.documents = documents(APPS, ("metrics.test", {"v1": None}))
+    discovery = Discovery(client, max_age=0)
+    assert discovery.broken == {}
+
+    await discovery.resource("Deployment")
+    assert list(discovery.broken) == ["metrics.test/v1"]
+    await asyncio.sleep(1)
+    assert await discovery.resource("Pod") == PODS
+    assert len(server.asked) == 4
+    assert caplog.text.count("what is in metrics.test/v1 is not known") == 1
+
+    with pytest.raises(NotFound, match=r"not tell what is in metrics\.test/v1"):
+        await discovery.resource("ghosts")
+
+    server.documents = documents(APPS)
+    await asyncio.sleep(1)
+    await discovery.resource("Pod")
+    assert discovery.broken == {}
+
+
+async def test_what_is_in_a_broken_group_is_not_said_to_be_missing(
+    server: OldServer, client: Client
+) -> None:
+    server.documents = documents(APPS, ("metrics.test", {"v1": None}))
+
+    with pytest.raises(ServerError, match=r"cannot tell what is in metrics\.test/v1"):
+        await client.discovery.resource("ghosts", "metrics.test/v1")
+
+    with pytest.raises(NotFound):
+        await client.discovery.resource("ghosts", "apps/v1")
+
+
+# ---------------------------------------------------------------- when it asks
+
+
+async def test_nothing_is_asked_before_somebody_wants_to_know(
+    server: OldServer, client: Client
+) -> None:
+    discovery = client.discovery
+
+    assert repr(discovery) == "<Discovery known=None>"
+    assert (client.discovery is discovery, server.asked) == (True, [])
+
+
+async def test_asks_once_for_all_who_want_to_know(
+    server: OldServer, client: Client
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(client.discovery.resource("Pod"))
+
+    await client.discovery.resources()
+    assert sorted(server.asked) == ["/api", "/apis"]
+
+
+async def test_asks_again_when_the_answer_is_too_old(
+    server: OldServer, client: Client
+) -> None:
+    discovery = Discovery(client, max_age=timedelta(minutes=10))
+    await discovery.resource("Pod")
+    await asyncio.sleep(599)
+    await discovery.resource("Pod")
+    assert len(server.asked) == 2
+
+    await asyncio.sleep(2)
+    await discovery.resource("Pod")
+    assert len(server.asked) == 4
+
+
+async def test_an_answer_is_good_for_six_hours_unless_told(
+    server: OldServer, client: Client
+) -> None:
+    await client.discovery.resource("Pod")
+    await asyncio.sleep(MAX_AGE_SECONDS - 1)
+    await client.discovery.resource("Pod")
+    assert len(server.asked) == 2
+
+    await asyncio.sleep(2)
+    await client.discovery.resource("Pod")
+    assert len(server.asked) == 4
+
+
+async def test_a_new_kind_is_asked_for_when_it_is_wanted(
+    server: OldServer, client: Client
+) -> None:
+    await client.discovery.resource("Pod")
+    server.documents = documents(APPS, WIDGETS)
+    await asyncio.sleep(REFRESH_SECONDS)
+
+    found = await client.discovery.resource("Widget")
+
+    assert found.api_version == "example.com/v1"
+    assert len(server.asked) == 4
+
+
+async def test_an_unknown_kind_is_asked_for_once_in_two_seconds(
+    server: OldServer, client: Client
+) -> None:
+    async def ask() -> None:
+        with pytest.raises(NotFound):
+            await client.discovery.resource("Widget")
+
+    await ask()
+    for _ in range(5):
+        await ask()
+
+    assert len(server.asked) == 2
+    await asyncio.sleep(REFRESH_SECONDS)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(ask())
+
+    assert len(server.asked) == 4
+
+
+async def test_invalidated_it_asks_at_once(server: OldServer, client: Client) -> None:
+    await client.discovery.resource("Pod")
+    server.documents = documents(WIDGETS)
+    client.discovery.invalidate()
+
+    await client.discovery.resource("Widget")
+    with pytest.raises(NotFound):
+        await client.discovery.resource("Deployment")
+
+
+async def test_who_asks_behind_an_invalidation_gets_what_is_asked_after_it(
+    server: OldServer, client: Client
+) -> None:
+    server.hold, server.held_paths = asyncio.Event(), "/apis"
+    early = asyncio.create_task(client.discovery.resource("Deployment"))
+    while not server.waiting:
+        await asyncio.sleep(0.01)
+
+    client.discovery.invalidate()
+    late = asyncio.create_task(client.discovery.resource("Deployment"))
+    await asyncio.sleep(0)
+    server.hold.set()
+
+    assert await early == await late == DEPLOYMENTS
+    assert len(server.asked) == 4
+
+
+async def test_an_answer_of_nothing_new_renews_the_age(
+    server: OldServer, client: Client
+) -> None:
+    server.tags = {"/api": '"1"', "/apis": '"1"'}
+    discovery = Discovery(client, max_age=60)
+    for _ in range(3):
+        await discovery.resource("Pod")
+        await discovery.resource("Pod")
+        await asyncio.sleep(61)
+
+    assert (len(server.asked), server.unchanged) == (6, 4)
+
+
+# ---------------------------------------------------------------- failures
+
+
+async def test_a_failure_is_that_of_all_who_waited_for_it(
+    server: OldServer, client: Client
+) -> None:
+    server.documents["/apis"] = 503
+    server.hold, server.held_paths = asyncio.Event(), "/apis"
+    asking = [asyncio.create_task(client.discovery.resource("Pod")) for _ in range(5)]
+    while not server.waiting:
+        await asyncio.sleep(0.01)
+
+    server.hold.set()
+    ends = await asyncio.gather(*asking, return_exceptions=True)
+
+    assert [type(it) for it in ends] == [ServerError] * 5
+    assert len({id(it) for it in ends}) == 5
+    assert len(server.asked) == 2
+
+
+async def test_after_a_failure_it_asks_again(server: OldServer, client: Client) -> None:
+    server.documents["/apis"] = 503
+    with pytest.raises(ServerError):
+        await client.discovery.resource("Pod")
+
+    server.documents = documents(APPS)
+    assert await client.discovery.resource("Pod") == PODS
+
+
+async def test_who_gives_up_takes_nobody_else_with_them(
+    server: OldServer, client: Client
+) -> None:
+    server.hold, server.held_paths = asyncio.Event(), "/apis"
+    first = asyncio.create_task(client.discovery.resource("Pod"))
+    second = asyncio.create_task(client.discovery.resource("Pod"))
+    while not server.waiting:
+        await asyncio.sleep(0.01)
+
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+    server.hold.set()
+    assert await second == PODS
+
+
+async def test_a_client_that_is_not_entered_cannot_be_asked(tmp_path: Path) -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+    for discovery in (client.discovery, Discovery(client, tmp_path)):
+        with pytest.raises(OptionsError, match="not entered"):
+            await discovery.resource("Pod")
+
+    async with client:
+        with pytest.raises(TransportError):
+            await client.discovery.resource("Pod")
+
+
+@pytest.mark.parametrize("age", [-1, float("nan"), float("inf")])
+def test_an_age_that_cannot_be_one_is_refused(age: float) -> None:
+    with pytest.raises(OptionsError):
+        Discovery(Client.from_url("http://127.0.0.1:1"), max_age=age)
+
+
+@pytest.mark.looptime(False)
+def test_it_goes_on_in_another_loop() -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+
+    async def fail() -> None:
+        async with client:
+            asked = [client.discovery.resource("Pod") for _ in range(3)]
+            ends = await asyncio.gather(*asked, return_exceptions=True)
+            assert {type(it) for it in ends} == {TransportError}
+
+    asyncio.run(fail())
+    asyncio.run(fail())
+
+
+# ---------------------------------------------------------------- files
+
+
+async def test_another_server_is_asked_anew(server: OldServer) -> None:
+    async with OldServer({"/api": CORE, "/apis": aggregated(WIDGETS)}) as other:
+        urls = [server.url, other.url]
+        client = Client(lambda: ClientConfig(server=urls.pop(0)))
+        async with client:
+            assert await client.discovery.resource("Deployment") == DEPLOYMENTS
+
+        async with client:
+            found = await client.discovery.resources()
+
+    assert [it.resource.kind for it in found] == ["Pod", "Widget"]
+
+
+async def test_files_are_read_instead_of_asking(
+    server: OldServer, client: Client, tmp_path: Path
+) -> None:
+    await Discovery(client, tmp_path).resource("Pod")
+    assert len(server.asked) == 2
+
+    other = Discovery(client, str(tmp_path))
+    await other.resource("Deployment")
+    assert len(server.asked) == 2
+    name = server.url.removeprefix("http://").replace(":", "_")
+    assert (tmp_path / name / "apps" / "v1" / "serverresources.json").is_file()
+
+
+async def test_files_that_do_not_know_a_kind_are_not_the_last_word(
+    server: OldServer, client: Client, tmp_path: Path
+) -> None:
+    await Discovery(client, tmp_path).resource("Pod")
+    server.documents = documents(WIDGETS)
+
+    await Discovery(client, tmp_path).resource("Widget")
+
+    # The files know it now, as well.
+    asked = len(server.asked)
+    await Discovery(client, tmp_path).resource("Widget")
+    assert len(server.asked) == asked
+
+
+async def test_old_files_are_not_read(
+    server: OldServer, client: Client, tmp_path: Path
+) -> None:
+    await Discovery(client, tmp_path).resource("Pod")
+    make_files_older(tmp_path, 1000)
+
+    await Discovery(client, tmp_path).resource("Pod")
+    assert len(server.asked) == 2
+    await Discovery(client, tmp_path, max_age=999).resource("Pod")
+    assert len(server.asked) == 4
+
+
+async def test_what_is_read_from_files_is_as_old_as_they_are(
+    server: OldServer, client: Client, tmp_path: Path
+) -> None:
+    await Discovery(client, tmp_path).resource("Pod")
+    make_files_older(tmp_path, 1000)
+
+    discovery = Discovery(client, tmp_path, max_age=2000)
+    await discovery.resource("Pod")
+    await asyncio.sleep(900)
+    await discovery.resource("Pod")
+    assert len(server.asked) == 2
+
+    make_files_older(tmp_path, 1000)  # more than it can read
+
+    await asyncio.sleep(200)
+    await discovery.resource("Pod")
+    assert len(server.asked) == 4
+
+
+async def test_invalidated_it_reads_no_files(
+    server: OldServer, client: Client, tmp_path: Path
+) -> None:
+    discovery = Discovery(client, tmp_path)
+    await discovery.resource("Pod")
+    server.documents = documents(WIDGETS)
+    discovery.invalidate()
+
+    await discovery.resource("Widget")
+    await Discovery(client, tmp_path).resource("Widget")
+
+
+async def test_files_that_cannot_be_written_change_nothing(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+
+    assert await Discovery(client, tmp_path / "file").resource("Pod") == PODS
+    assert "cannot keep what the server serves" in caplog.text
+
+
+async def test_a_custom_resource_that_comes_later_is_found() -> None:
+    async with APIServer() as server, server.client() as client:
+        with pytest.raises(NotFound):
+            await client.discovery.resource("wd")
+
+        await define_widgets(client)
+        await asyncio.sleep(REFRESH_SECONDS)
+        found = await client.discovery.resource("wd")
+
+    assert (found.plural, found.kind, found.namespaced) == ("widgets", "Widget", True)
+
+
+async def test_only_the_loop_of_the_client_can_ask(client: Client) -> None:
+    def ask() -> None:
+        asyncio.run(client.discovery.resource("Pod"))
+
+    with pytest.raises(WrongLoop):
+        await asyncio.to_thread(ask)
+
+    assert await client.discovery.resource("Pod") == PODS

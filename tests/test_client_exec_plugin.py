@@ -1,0 +1,412 @@
+"""Programs that print credentials: what they are told, and what they may get wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from credential_helpers import (
+    V1,
+    V1BETA1,
+    Authority,
+    printing,
+    script,
+)
+
+from aioinformer.client import Credentials
+from aioinformer.client.exec_plugin import ExecPlugin
+from aioinformer.errors import OptionsError
+
+pytestmark = pytest.mark.realtime
+
+TOKEN = "s3cr3t-t0ken"
+HOME = os.environ["HOME"]
+
+
+def in_seconds(seconds: float) -> str:
+    when = datetime.now(tz=UTC) + timedelta(seconds=seconds)
+    return f"{when:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def plugin(command: Path | str, **more: Any) -> ExecPlugin:
+    return ExecPlugin(command=str(command), where="user 'me' in /etc/config", **more)
+
+
+def told(tmp_path: Path, **more: Any) -> Any:
+    """What a plugin finds in `KUBERNETES_EXEC_INFO`."""
+    command = script(
+        tmp_path / "plugin",
+        f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info',
+        printing({"token": TOKEN}, more.get("api_version", V1)),
+    )
+    asyncio.run(plugin(command, **more).proof())
+    return json.loads((tmp_path / "info").read_text())
+
+
+async def failure(each: ExecPlugin) -> str:
+    with pytest.raises(OptionsError) as caught:
+        await each.proof()
+
+    assert caught.value.__cause__ is None
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- the protocol
+
+
+@pytest.mark.parametrize("version", [V1, V1BETA1])
+async def test_takes_the_token_that_it_prints(tmp_path: Path, version: str) -> None:
+    command = script(tmp_path / "plugin", printing({"token": TOKEN}, version))
+
+    proof = await plugin(command, api_version=version).proof()
+
+    assert proof.authorization == f"Bearer {TOKEN}"
+    assert proof.certificate is None
+    assert proof.fresh_seconds == float("inf")
+
+
+def test_tells_it_nothing_of_the_cluster_unless_asked(tmp_path: Path) -> None:
+    assert told(tmp_path, api_version=V1BETA1) == {
+        "apiVersion": V1BETA1,
+        "kind": "ExecCredential",
+        "spec": {"interactive": False},
+    }
+
+
+def test_tells_it_of_the_cluster_with_its_authority(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("PEM")
+    about = {"server": "https://api.example", "config": {"audience": "a"}}
+
+    info = told(tmp_path, cluster=about, ca=tmp_path / "ca.crt")
+
+    assert info["spec"]["cluster"] == about | {
+        "certificate-authority-data": base64.b64encode(b"PEM").decode()
+    }
+
+
+async def test_gives_it_arguments_and_variables(tmp_path: Path) -> None:
+    command = script(
+        tmp_path / "plugin",
+        f'printf "%s|" "$1" "$2" "$MINE" "$HOME" > {tmp_path}/seen',
+        printing({"token": TOKEN}),
+    )
+
+    await plugin(command, arguments=("a b", "c"), environment={"MINE": "x y"}).proof()
+
+    assert (tmp_path / "seen").read_text() == f"a b|c|x y|{HOME}|"
+
+
+async def test_renews_before_it_expires(tmp_path: Path) -> None:
+    async def fresh(seconds: float) -> tuple[float, float]:
+        status = {"token": TOKEN, "expirationTimestamp": in_seconds(seconds)}
+        command = script(tmp_path / "plugin", printing(status))
+        proof = await plugin(command).proof()
+        return proof.fresh_seconds, proof.valid_seconds
+
+    long, short, over = await fresh(3600), await fresh(100), await fresh(-5)
+
+    # It takes a while to run, on a machine with other things to do a long one.
+    assert 3400 < long[0] <= 3540
+    assert long[1] - long[0] == 60
+    assert short[1] - short[0] == pytest.approx(0.2 * short[1])
+    assert over == (5, 5)
+
+
+async def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).sign("me", days=1)
+    status = {
+        "clientCertificateData": certificate.read_text(),
+        "clientKeyData": key.read_text(),
+    }
+
+    proof = await plugin(script(tmp_path / "plugin", printing(status))).proof()
+
+    assert proof.certificate == certificate.read_bytes()
+    assert proof.key == key.read_bytes()
+    assert 86_000 < proof.valid_seconds <= 86_400
+    assert not proof.authorization
+
+
+async def test_never_blocks_the_loop(tmp_path: Path) -> None:
+    """It ends only after the loop has taken many turns, which it would not otherwise."""
+    ready = tmp_path / "ready"
+    command = script(
+        tmp_path / "plugin",
+        f"while [ ! -e {ready} ]; do sleep 0.01; done",
+        printing({"token": TOKEN}),
+    )
+    running = asyncio.create_task(plugin(command).proof())
+    for _ in range(100):
+        await asyncio.sleep(0.001)
+
+    assert not running.done()
+    ready.touch()
+    assert (await running).authorization == f"Bearer {TOKEN}"
+
+
+# ---------------------------------------------------------------- who is asked
+
+
+async def test_takes_no_input_from_the_user(tmp_path: Path) -> None:
+    command = script(
+        tmp_path / "plugin", f"cat > {tmp_path}/typed", printing({"token": TOKEN})
+    )
+
+    await plugin(command).proof()  # would wait for ever
+
+    assert not (tmp_path / "typed").read_text()
+
+
+async def test_one_that_must_ask_needs_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    command = script(tmp_path / "plugin", printing({"token": TOKEN}))
+
+    said = await failure(plugin(command, interactive_mode="Always"))
+    proof = await plugin(command, interactive_mode="IfAvailable").proof()
+
+    assert "interactiveMode: Always" in said
+    assert "no terminal" in said
+    assert proof.authorization
+
+
+@pytest.mark.parametrize(("mode", "asked"), [("Never", False), ("IfAvailable", True)])
+def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) -> None:
+    command = script(
+        tmp_path / "plugin",
+        "read typed",
+        f'printf "%s %s" "$typed" "$KUBERNETES_EXEC_INFO" > {tmp_path}/seen',
+        "echo 'Password:' >&2",
+        printing({"token": TOKEN}),
+    )
+    program = (
+        "import asyncio\n"
+        "from aioinformer.client.exec_plugin import ExecPlugin\n"
+        f"each = ExecPlugin(command={str(command)!r}, interactive_mode={mode!r})\n"
+        "print(asyncio.run(each.proof()).authorization == "
+        f"'Bearer {TOKEN}')"
+    )
+    ours, theirs = pty.openpty()
+    os.write(ours, b"sesame\n")
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdin=theirs, capture_output=True, check=True
+    )
+    os.close(ours)
+    os.close(theirs)
+
+    typed, info = (tmp_path / "seen").read_text().split(" ", 1)
+    assert done.stdout.split() == [b"True"]
+    assert typed == ("sesame" if asked else "")
+    assert json.loads(info)["spec"]["interactive"] is asked
+    assert (b"Password:" in done.stderr) is asked
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        pytest.param(["echo junk"], "printed something that is no JSON", id="junk"),
+        pytest.param([], "printed nothing", id="nothing"),
+        pytest.param(["echo '[]'"], "no ExecCredential", id="another-json"),
+        pytest.param(
+            [printing({"token": "x"}, V1BETA1)],
+            f"configured for {V1} and printed '{V1BETA1}'",
+            id="another-version",
+        ),
+        pytest.param([printing(None)], "without a status", id="no-status"),
+        pytest.param([printing({})], "neither a token nor a certificate", id="neither"),
+        pytest.param([printing({"token": 7})], "token that is no text", id="number"),
+        pytest.param(
+            [printing({"token": f"{TOKEN} x"})], "characters that no token", id="blank"
+        ),
+        pytest.param(
+            [printing({"clientKeyData": "x"})], "only one of", id="half-a-certificate"
+        ),
+        pytest.param(
+            [printing({"token": "x", "expirationTimestamp": "soon"})],
+            "'soon', which is no time",
+            id="no-time",
+        ),
+        pytest.param(
+            [printing({"token": "x", "expirationTimestamp": "2030-01-31T12:00:00"})],
+            "which is no time",
+            id="time-without-zone",
+        ),
+        pytest.param(
+            ["echo please log in >&2", "exit 3"],
+            "failed with code 3, saying: please log in",
+            id="fails",
+        ),
+        pytest.param(["kill -9 $$"], "failed with code -9", id="dies"),
+        pytest.param(["yes"], "was killed: it had printed more than", id="endless"),
+    ],
+)
+async def test_says_what_is_wrong_with_it(
+    tmp_path: Path, lines: list[str], words: str
+) -> None:
+    said = await failure(plugin(script(tmp_path / "plugin", *lines)))
+
+    assert words in said
+    assert "plugin' of user 'me' in /etc/config" in said
+    assert TOKEN not in said
+
+
+async def test_one_that_is_missing_can_be_installed() -> None:
+    said = await failure(plugin("no-such-plugin", install_hint="Run: get it"))
+
+    assert "'no-such-plugin' of user 'me' in /etc/config was not found" in said
+    assert said.endswith("\nRun: get it")
+
+
+async def test_one_that_may_not_be_run_says_so(tmp_path: Path) -> None:
+    (tmp_path / "plugin").write_text("no program")
+
+    assert "cannot be run: Permission denied" in await failure(
+        plugin(tmp_path / "plugin")
+    )
+
+
+def is_alive(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+
+    # What nobody has waited for yet is still there, and dead.
+    state = Path(f"/proc/{number}/stat")
+    return not state.exists() or ") Z" not in state.read_text()
+
+
+async def gone(file: Path) -> None:
+    """Wait until the process is, whose number is in the file."""
+    if not file.exists():  # noqa: ASYNC240 - a test may
+        return  # killed before it could say
+
+    number = int(file.read_text())  # noqa: ASYNC240
+    async with asyncio.timeout(30):
+        while is_alive(number):
+            await asyncio.sleep(0.01)
+
+
+async def test_one_that_hangs_is_killed_with_all_that_it_started(
+    tmp_path: Path,
+) -> None:
+    command = script(
+        tmp_path / "plugin",
+        "sleep 1000 &",
+        f"echo $! > {tmp_path}/child.new; mv {tmp_path}/child.new {tmp_path}/child",
+        f"echo $$ > {tmp_path}/self.new; mv {tmp_path}/self.new {tmp_path}/self",
+        "wait",
+    )
+
+    said = await failure(plugin(command, seconds=1.0))
+
+    assert "did not end within 1 s and was killed" in said
+    await gone(tmp_path / "self")
+    await gone(tmp_path / "child")
+
+
+async def test_cancelling_kills_it(tmp_path: Path) -> None:
+    started = tmp_path / "number"
+    command = script(
+        tmp_path / "plugin",
+        f"echo $$ > {started}.new",
+        f"mv {started}.new {started}",
+        "exec sleep 1000",
+    )
+    running = asyncio.create_task(plugin(command).proof())
+    while not started.exists():
+        await asyncio.sleep(0.01)
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    await gone(started)
+
+
+async def test_does_not_wait_for_what_it_leaves_behind(tmp_path: Path) -> None:
+    """A helper in the background holds the pipes; with it one would wait for ever."""
+    command = script(
+        tmp_path / "plugin",
+        "sleep 1000 &",
+        f"echo $! > {tmp_path}/child",
+        printing({"token": TOKEN}),
+    )
+
+    proof = await plugin(command).proof()
+
+    os.kill(int((tmp_path / "child").read_text()), 9)
+    assert proof.authorization == f"Bearer {TOKEN}"
+
+
+async def test_complaints_hold_no_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SECRET_KEY", "some/secret")
+    jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJlLW9mLWl0"
+    command = script(
+        tmp_path / "plugin",
+        f'echo "$1 tried $PASSWORD, $2, {jwt}, {"x" * 40}, Bearer a1b2" >&2',
+        'echo "and $SOME_SECRET_KEY for $HOME" >&2',
+        "exit 1",
+    )
+
+    said = await failure(
+        plugin(
+            command,
+            environment={"PASSWORD": "pass word"},
+            arguments=("--cluster-name", "--key=123"),
+        )
+    )
+
+    shown = f"--cluster-name tried ..., ..., ..., ..., Bearer ... and ... for {HOME}"
+    assert said.endswith(f"saying: {shown}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        pytest.param({"api_version": "v1alpha1"}, "it must be one of", id="version"),
+        pytest.param({"interactive_mode": "never"}, "Never, IfAvailable", id="mode"),
+    ],
+)
+def test_refuses_what_no_plugin_can_have(wrong: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionsError, match=words):
+        plugin("plugin", **wrong)
+
+
+def test_shows_its_command_alone() -> None:
+    each = plugin("aws", arguments=(TOKEN,), environment={"KEY": TOKEN})
+    shown = f"{each!r} {each} {Credentials(source=each.proof)!r}"
+
+    assert TOKEN not in shown
+    assert "aws" in shown
+
+
+def test_runs_in_a_thread_of_any_loop(tmp_path: Path) -> None:
+    """Also where the loop is not that of the main thread."""
+    command = script(tmp_path / "plugin", printing({"token": TOKEN}))
+    found: list[str] = []
+
+    def elsewhere() -> None:
+        found.append(asyncio.run(plugin(command).proof()).authorization)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+
+    assert found == [f"Bearer {TOKEN}"]

@@ -1,0 +1,231 @@
+"""Clients whose credentials come from a program: when it runs, and what they send."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from credential_helpers import (
+    V1,
+    V1BETA1,
+    Authority,
+    door,
+    kubeconfig,
+    printing,
+    script,
+)
+
+from aioinformer.client import Client
+from aioinformer.client.kubeconfig import load_kubeconfig
+from aioinformer.errors import TransportError, Unauthorized
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from credential_helpers import Door
+
+TOKEN = "s3cr3t-t0ken"
+
+
+async def asked(client: Client) -> None:
+    await client.get(PODS, "a", namespace="x")
+
+
+def one_token_a_run(folder: Path, **status: str) -> Path:
+    """Prints `token-1`, then `token-2`, and so on."""
+    text = printing({"token": "token-N"} | status)
+    return script(
+        folder / "plugin",
+        f"echo x >> {folder}/runs",
+        f"runs=$(wc -l < {folder}/runs)",
+        text.replace("<<'END'", "<<END").replace("token-N", "token-$(($runs))"),
+    )
+
+
+def client_of(folder: Path, seen: Door, command: Path | str) -> Client:
+    settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
+    file = kubeconfig(folder / "config", {"exec": settings}, {"server": seen.url})
+    return Client.from_kubeconfig(file)
+
+
+def runs(folder: Path) -> int:
+    return len((folder / "runs").read_text().split())
+
+
+async def test_a_plugin_runs_once_for_many_requests(tmp_path: Path) -> None:
+    async with (
+        door() as seen,
+        client_of(tmp_path, seen, one_token_a_run(tmp_path)) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        for _ in range(5):
+            group.create_task(asked(client))
+
+    assert set(seen.seen) == {"token-1"}
+    assert runs(tmp_path) == 1
+
+
+async def test_a_refused_token_is_renewed_once_for_many_requests(
+    tmp_path: Path,
+) -> None:
+    async with (
+        door() as seen,
+        client_of(tmp_path, seen, one_token_a_run(tmp_path)) as client,
+    ):
+        seen.accepts = {"token-2"}
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):
+                group.create_task(asked(client))
+
+    assert runs(tmp_path) == 2
+    assert seen.seen.count("token-2") == 5
+
+
+async def test_a_plugin_that_gives_a_refused_token_again_is_not_run_for_ever(
+    tmp_path: Path,
+) -> None:
+    command = script(
+        tmp_path / "plugin", f"echo x >> {tmp_path}/runs", printing({"token": TOKEN})
+    )
+    async with door() as seen, client_of(tmp_path, seen, command) as client:
+        seen.accepts = {"another"}
+        with pytest.raises(Unauthorized):
+            await asked(client)
+
+    assert runs(tmp_path) == 2
+    assert len(seen.seen) == 1
+
+
+async def test_a_plugin_that_fails_later_is_like_a_network_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is valid is used on, what has expired is not; and it is asked again."""
+    ends = datetime.now(tz=UTC) + timedelta(seconds=1000)
+    command = one_token_a_run(tmp_path, expirationTimestamp=ends.isoformat())
+
+    async with door() as seen, client_of(tmp_path, seen, command) as client:
+        await asked(client)
+        script(command, "echo no network >&2", "exit 1")
+        await asyncio.sleep(970)
+        await asked(client)
+        assert "keeping the last credentials" in caplog.text
+
+        await asyncio.sleep(60)
+        with pytest.raises(TransportError, match="saying: no network"):
+            await asked(client)
+
+        one_token_a_run(tmp_path)
+        await asked(client)
+
+    assert seen.seen == ["token-1", "token-1", "token-2"]
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("when", ["due", "refused"])
+async def test_closing_waits_for_no_plugin(tmp_path: Path, when: str) -> None:
+    started = tmp_path / "started"
+    ends = datetime.now(tz=UTC) + timedelta(seconds=-1 if when == "due" else 1000)
+    status = {"token": TOKEN, "expirationTimestamp": ends.isoformat()}
+    command = script(tmp_path / "plugin", printing(status))
+    async with door() as seen:
+        seen.accepts = {"another"}
+        client = client_of(tmp_path, seen, command)
+        await client.start()
+        script(command, f"touch {started}", "exec sleep 1000")
+        if when == "due":
+            # Not waited for: five seconds are long.
+            client.config.credentials._due_at = 0.0
+
+        asking = asyncio.create_task(asked(client))
+        while not started.exists():
+            await asyncio.sleep(0.01)
+
+        await client.close()
+        with pytest.raises(TransportError, match="was closed meanwhile"):
+            await asking
+
+
+async def test_proves_itself_by_the_certificate_that_a_plugin_prints(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    server = authority.sign("server")
+
+    def answer(name: str) -> None:
+        certificate, key = authority.sign(name)
+        status = {
+            "clientCertificateData": certificate.read_text(),
+            "clientKeyData": key.read_text(),
+        }
+        script(tmp_path / "plugin", printing(status))
+
+    answer("first")
+    async with door(server, authority.file) as seen:
+        settings = {
+            "apiVersion": V1,
+            "command": str(tmp_path / "plugin"),
+            "interactiveMode": "Never",
+        }
+        file = kubeconfig(
+            tmp_path / "config",
+            {"exec": settings},
+            {"server": seen.url, "certificate-authority": "ca.crt"},
+        )
+        async with Client.from_kubeconfig(file) as client:
+            await asked(client)
+            seen.accepts = {"second"}
+            answer("second")
+            await asked(client)
+
+    assert seen.seen == ["first", "first", "second"]
+
+
+def test_is_read_from_a_kubeconfig(tmp_path: Path) -> None:
+    """Everything that a user can say of one, as a plugin finds it."""
+    (tmp_path / "bin").mkdir()
+    script(
+        tmp_path / "bin/plugin",
+        f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info',
+        f'printf "%s" "$1 $REGION" > {tmp_path}/seen',
+        printing({"token": TOKEN}, V1BETA1),
+    )
+    settings = {
+        "apiVersion": V1BETA1,
+        "command": "./bin/plugin",
+        "args": ["get-token"],
+        "env": [{"name": "REGION", "value": "north"}],
+        "provideClusterInfo": True,
+        "interactiveMode": "Never",
+        "installHint": "no",
+    }
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}
+    file = kubeconfig(
+        tmp_path / "config",
+        {"exec": settings},
+        {
+            "tls-server-name": "api.test",
+            "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+            "extensions": [{"name": "other"}, extension],
+        },
+    )
+
+    credentials = load_kubeconfig(file).credentials
+    asyncio.run(credentials.proof())
+
+    assert "./bin/plugin" not in repr(credentials)
+    assert str(tmp_path / "bin/plugin") in repr(credentials)
+    assert (tmp_path / "seen").read_text() == "get-token north"
+    assert json.loads((tmp_path / "info").read_text())["spec"] == {
+        "interactive": False,
+        "cluster": {
+            "server": "https://api.example:6443",
+            "tls-server-name": "api.test",
+            "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+            "config": {"a": 1},
+        },
+    }

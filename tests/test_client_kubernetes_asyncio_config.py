@@ -1,0 +1,230 @@
+"""`Client.from_kubernetes_asyncio`: what is taken over from somebody else's client."""
+
+from __future__ import annotations
+
+import ssl
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from credential_helpers import Authority, door
+from kubernetes_asyncio_helpers import LIBRARIES
+
+from aioinformer.client import Client
+from aioinformer.client.kubernetes_asyncio_config import load_kubernetes_asyncio
+from aioinformer.errors import OptionsError, TransportError, Unauthorized
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "s3cr3t-t0ken"
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request: pytest.FixtureRequest) -> Any:
+    return import_module(f"{request.param}.client")
+
+
+def configuration(library: Any, url: str, **settings: Any) -> Any:
+    found = library.Configuration(host=url)
+    for name, value in settings.items():
+        setattr(found, name, value)
+
+    return found
+
+
+def keys(token: str) -> dict[str, Any]:
+    return {
+        "api_key": {"BearerToken": token},
+        "api_key_prefix": {"BearerToken": "Bearer"},
+    }
+
+
+async def asked(client: Client) -> None:
+    assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
+
+
+async def test_uses_the_token_of_a_configuration(library: Any) -> None:
+    async with door() as seen:
+        theirs = configuration(library, seen.url, **keys(TOKEN))
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            await asked(client)
+            # As their helpers do that refresh a token.
+            theirs.api_key["BearerToken"] = "another"
+            await asked(client)
+
+    assert seen.seen == [TOKEN, "another"]
+
+
+async def test_uses_the_token_and_the_headers_of_a_client(library: Any) -> None:
+    async with door() as seen:
+        theirs = configuration(library, seen.url, **keys(TOKEN))
+        async with library.ApiClient(theirs) as api:
+            api.set_default_header("Impersonate-User", "jane")
+            client = Client.from_kubernetes_asyncio(api)
+
+        # Theirs is closed; ours has connections of its own.
+        async with client:
+            await asked(client)
+
+    (headers,) = seen.headers
+    assert headers["Authorization"] == f"Bearer {TOKEN}"
+    assert headers["Impersonate-User"] == "jane"
+    assert headers["User-Agent"].startswith("aioinformer/")
+
+
+async def test_uses_the_header_that_a_client_was_given(library: Any) -> None:
+    async with (
+        door() as seen,
+        library.ApiClient(
+            configuration(library, seen.url), "authorization", f"Bearer {TOKEN}"
+        ) as api,
+        Client.from_kubernetes_asyncio(api) as client,
+    ):
+        await asked(client)
+
+    assert seen.seen == [TOKEN]
+    assert len(seen.headers[0].getall("Authorization")) == 1
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "coroutine"])
+async def test_asks_the_hook_before_each_request(library: Any, plain: bool) -> None:
+    calls: list[Any] = []
+
+    def renew(theirs: Any) -> None:
+        calls.append(theirs)
+        token = "old" if len(calls) <= 3 else "new"
+        theirs.api_key = {"BearerToken": f"Bearer {token}"}
+
+    async def renew_slowly(theirs: Any) -> None:
+        renew(theirs)
+
+    async with door() as seen:
+        theirs = configuration(
+            library,
+            seen.url,
+            api_key={"BearerToken": ""},
+            refresh_api_key_hook=renew if plain else renew_slowly,
+        )
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            await asked(client)
+            seen.accepts = {"new"}
+            await asked(client)  # refused, and the hook asked once more
+            seen.accepts = {"other"}
+            with pytest.raises(Unauthorized):
+                await asked(client)
+
+    assert seen.seen == ["old", "old", "new", "new"]
+
+
+async def test_a_hook_that_fails_shows_no_secret(
+    library: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError(f"refused {TOKEN}")
+
+    async with door() as seen:
+        theirs = configuration(
+            library,
+            seen.url,
+            api_key={"BearerToken": TOKEN},
+            refresh_api_key_hook=fail,
+        )
+        with pytest.raises(OptionsError) as caught:
+            await Client.from_kubernetes_asyncio(theirs).start()
+
+        theirs.refresh_api_key_hook = None
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            theirs.refresh_api_key_hook = fail
+            await asked(client)
+
+    assert "refresh_api_key_hook" in str(caught.value)
+    assert "RuntimeError" in str(caught.value)
+    assert "keeping the last credentials" in caplog.text
+    assert TOKEN not in f"{caught.value!r} {caplog.text} {client!r} {client.config!r}"
+
+
+@pytest.mark.parametrize("form", ["file", "text", "bytes"])
+async def test_takes_over_certificates_and_names(
+    library: Any, tmp_path: Path, form: str
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.sign("me")
+    text = authority.file.read_text()
+    forms: dict[str, dict[str, Any]] = {
+        "file": {"ssl_ca_cert": str(authority.file)},
+        "text": {"ca_cert_data": text},
+        "bytes": {"ca_cert_data": ssl.PEM_cert_to_DER_cert(text)},
+    }
+    async with door(authority.sign("server"), authority.file) as seen:
+        theirs = configuration(
+            library,
+            seen.url,
+            cert_file=str(certificate),
+            key_file=str(key),
+            **forms[form],
+        )
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            await asked(client)
+
+        theirs.tls_server_name = "other.test"
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            with pytest.raises(TransportError, match="tls-server-name"):
+                await asked(client)
+
+    assert seen.seen == ["me"]
+
+
+async def test_verifies_unless_told_and_warns_then(
+    library: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    async with door(authority.sign("server")) as seen:
+        theirs = configuration(library, seen.url)
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            with pytest.raises(TransportError, match="does not verify"):
+                await asked(client)
+
+        assert not caplog.records
+        theirs.verify_ssl = False
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            await asked(client)
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "TLS verification" in caplog.text
+
+
+def test_takes_over_the_proxy(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://environment.example:1")
+    theirs = configuration(library, "https://api.example/k8s/")
+
+    found = load_kubernetes_asyncio(theirs)
+    assert found.server == "https://api.example/k8s"
+    assert found.proxy == "http://environment.example:1"
+
+    theirs.proxy = "http://own.example:1"
+    assert load_kubernetes_asyncio(theirs).proxy == "http://own.example:1"
+
+
+@pytest.mark.parametrize("wrong", [None, "https://api.example", object()], ids=type)
+async def test_refuses_what_is_neither(wrong: Any) -> None:
+    with pytest.raises(OptionsError, match="ApiClient or a Configuration"):
+        await Client.from_kubernetes_asyncio(wrong).start()
+
+
+async def test_refuses_a_key_that_no_header_can_carry(library: Any) -> None:
+    """Their loader keeps the line break at the end of a token file; that is mended."""
+    async with door() as seen:
+        theirs = configuration(
+            library, seen.url, api_key={"BearerToken": f"Bearer {TOKEN}\n"}
+        )
+        async with Client.from_kubernetes_asyncio(theirs) as client:
+            await asked(client)
+
+        theirs.api_key = {"BearerToken": f"Bearer {TOKEN}\nX: y"}
+        with pytest.raises(OptionsError, match="line break") as caught:
+            await Client.from_kubernetes_asyncio(theirs).start()
+
+    assert seen.seen == [TOKEN]
+    assert TOKEN not in str(caught.value)

@@ -1,0 +1,151 @@
+"""The proxy of the environment: which servers it is for, and that it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from canned import CannedServer
+from credential_helpers import POD, kubeconfig
+
+from aioinformer.client import Client
+from aioinformer.client.in_cluster import load_in_cluster
+from aioinformer.client.kubeconfig import load_kubeconfig
+from aioinformer.client.proxies import proxy_of_environment
+from aioinformer.errors import OptionsError
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROXY = "http://proxy.example:3128"
+SERVER = "https://api.example:6443"
+PASSWORD = "pw-of-proxy"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("server", "environment", "expected"),
+    [
+        pytest.param(SERVER, {}, "", id="none"),
+        pytest.param(SERVER, {"HTTPS_PROXY": PROXY}, PROXY, id="tls"),
+        pytest.param(SERVER, {"https_proxy": PROXY}, PROXY, id="lower-case"),
+        pytest.param(SERVER, {"HTTP_PROXY": PROXY}, "", id="only-for-plain"),
+        pytest.param("http://api.example", {"HTTP_PROXY": PROXY}, PROXY, id="plain"),
+        pytest.param(
+            "http://api.example", {"HTTPS_PROXY": PROXY}, "", id="only-for-tls"
+        ),
+        pytest.param(
+            SERVER, {"HTTPS_PROXY": "proxy:1"}, "http://proxy:1", id="no-scheme"
+        ),
+        pytest.param("https://localhost", {"HTTPS_PROXY": PROXY}, "", id="localhost"),
+        pytest.param("https://127.8.0.1", {"HTTPS_PROXY": PROXY}, "", id="loopback"),
+        pytest.param("https://[::1]:1", {"HTTPS_PROXY": PROXY}, "", id="loopback-6"),
+        pytest.param("api.example", {"HTTPS_PROXY": PROXY}, PROXY, id="bare-name"),
+        pytest.param("https://a:x", {"HTTPS_PROXY": PROXY}, "", id="no-url"),
+    ],
+)
+def test_finds_the_proxy_of_a_server(
+    server: str, environment: dict[str, str], expected: str
+) -> None:
+    assert proxy_of_environment(server, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("listed", "server", "spared"),
+    [
+        ("*", "api.example", True),
+        ("api.example", "api.example", True),
+        ("API.Example", "api.example", True),
+        ("example", "api.example", True),
+        ("example", "apiexample", False),
+        ("other, api.example ,", "api.example", True),
+        (".example", "api.example", True),
+        (".example", "example", False),
+        ("*.example", "api.example", True),
+        ("*.example", "example", False),
+        ("api.example:6443", "api.example", True),
+        ("api.example:443", "api.example", False),
+        ("api.example", "api.example.", True),
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1:6443", "10.0.0.1", True),
+        ("10.0.0.1:443", "10.0.0.1", False),
+        ("10.0.0.0/8", "10.1.2.3", True),
+        ("10.0.0.0/8", "11.1.2.3", False),
+        ("10.0.0.0/8", "[fd00::1]", False),
+        ("fd00::/8", "[fd00::1]", True),
+        ("fd00::1", "[fd00::1]", True),
+        ("[fd00::1]:6443", "[fd00::1]", True),
+        ("0.0.1", "10.0.0.1", False),
+        ("10.0.0.1", "api.example", False),
+        ("", "api.example", False),
+    ],
+)
+def test_no_proxy_spares_what_it_lists(listed: str, server: str, spared: bool) -> None:
+    environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": listed}
+
+    found = proxy_of_environment(f"https://{server}:6443", environment)
+
+    assert found == ("" if spared else PROXY)
+
+
+async def test_clients_go_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with CannedServer() as proxy:
+        proxy.json(POD)
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with Client.from_url("http://api.test") as client:
+            await client.get(PODS, "a", namespace="x")
+
+    (seen,) = proxy.seen
+    assert seen.headers["Host"] == "api.test"
+
+
+def test_a_kubeconfig_says_it_better(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    file = kubeconfig(tmp_path / "config")
+
+    assert load_kubeconfig(file).proxy == PROXY
+
+    kubeconfig(file, None, {"proxy-url": "http://own.example:1"})
+    assert load_kubeconfig(file).proxy == "http://own.example:1"
+
+
+def test_a_pod_looks_at_it_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", PROXY)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "token").write_text("x")
+
+    assert load_in_cluster(tmp_path).proxy == PROXY
+
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8")
+    assert not load_in_cluster(tmp_path).proxy
+
+
+@pytest.mark.parametrize("where", ["environment", "kubeconfig"])
+def test_a_proxy_that_cannot_be_used_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    wrong = f"socks5://me:{PASSWORD}@proxy.example"
+    cluster = {"proxy-url": wrong} if where == "kubeconfig" else {}
+    if where == "environment":
+        monkeypatch.setenv("HTTPS_PROXY", wrong)
+
+    file = kubeconfig(tmp_path / "config", None, cluster)
+    with pytest.raises(OptionsError) as caught:
+        load_kubeconfig(file)
+
+    said = str(caught.value)
+    assert f"in {file}" in said
+    assert "the proxy (see proxy-url, HTTPS_PROXY) must be a URL" in said
+    assert PASSWORD not in f"{said} {caught.value.__cause__!r}"
