@@ -1,5 +1,51 @@
-"""Controllers: from a change to a reconcile. Empty so far.
+"""Controllers: from a change to a reconcile.
 
 The law of this layer: it stands on informers, work queues and the client, and does
 nothing that a user could not do with them by hand.
 """
+
+from aioinformer.controller.causes import Cause
+from aioinformer.controller.client import Elector, ReconcileClient
+from aioinformer.controller.context import Context, with_object
+from aioinformer.controller.controller import Controller
+from aioinformer.controller.leader_election import LeaderElector, LeaderLock
+from aioinformer.controller.lease_lock import LeaseLock
+from aioinformer.controller.lease_record import LeaseRecord
+from aioinformer.controller.manager import Manager
+from aioinformer.controller.mapping import enqueue_owner, enqueue_self
+from aioinformer.controller.predicates import (
+    Predicate,
+    annotations_changed,
+    generation_changed,
+    labels_changed,
+    matches_labels,
+    resource_version_changed,
+)
+from aioinformer.controller.reconcile import Reconcile
+from aioinformer.controller.request import ReconcileRequest
+from aioinformer.controller.result import Result
+
+__all__ = [
+    "Cause",
+    "Context",
+    "Controller",
+    "Elector",
+    "LeaderElector",
+    "LeaderLock",
+    "LeaseLock",
+    "LeaseRecord",
+    "Manager",
+    "Predicate",
+    "Reconcile",
+    "ReconcileClient",
+    "ReconcileRequest",
+    "Result",
+    "annotations_changed",
+    "enqueue_owner",
+    "enqueue_self",
+    "generation_changed",
+    "labels_changed",
+    "matches_labels",
+    "resource_version_changed",
+    "with_object",
+]

@@ -392,4 +392,4 @@ async def one(watch: Watch) -> list[WatchEvent]:
 
 
 TestBroadcasterMachine = BroadcasterMachine.TestCase
-TestBroadcasterMachine.settings = settings(max_examples=200)
+TestBroadcasterMachine.settings = settings(max_examples=200, stateful_step_count=30)

@@ -1,0 +1,135 @@
+"""`Context`: what a reconcile is given besides its request."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioinformer.errors import DecodeError, OptionsError, TerminalError
+from aioinformer.model.objects import KubeObject
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aioinformer.controller.causes import Cause
+    from aioinformer.controller.client import ReconcileClient
+    from aioinformer.controller.reconcile import Reconcile
+    from aioinformer.controller.request import ReconcileRequest
+    from aioinformer.controller.result import Result
+    from aioinformer.informer.lister import Lister
+
+__all__ = ["Context", "with_object"]
+
+T = TypeVar("T")
+
+
+class Context:
+    """What one reconcile is given besides its request. Made by `Controller`.
+
+    Attributes:
+        request: What it is about.
+        lister: Reads the objects of the informer that is the controller's `for_`.
+        causes: Why it is called: what has happened to the request since it was worked on
+            last, the first things first, 10 of them at most. There may be none, as for
+            what was put into the queue by hand.
+        attempt: 1, and one more for each failure in a row, as the queue's rate limiter
+            counts them.
+        stale: True if something that an earlier reconcile of this request, or this one,
+            has written is not shown by the informers in time: reads may not see it.
+    """
+
+    __slots__ = (
+        "_client",
+        "_settle",
+        "attempt",
+        "causes",
+        "lister",
+        "request",
+        "stale",
+    )
+
+    def __init__(
+        self,
+        request: ReconcileRequest,
+        lister: Lister,
+        *,
+        causes: tuple[Cause, ...],
+        attempt: int,
+        stale: bool,
+        client: ReconcileClient | None,
+        settle: Callable[[Context], Awaitable[None]],
+    ) -> None:
+        self.request = request
+        self.lister = lister
+        self.causes = causes
+        self.attempt = attempt
+        self.stale = stale
+        self._client = client
+        self._settle = settle
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.request.key} attempt={self.attempt}>"
+
+    @property
+    def client(self) -> ReconcileClient:
+        """The controller's client, which remembers what is written through it.
+
+        The next reconcile of the same request begins when the informers of the
+        controller show it: what you have written, you read.
+
+        Raises:
+            OptionsError: If the controller was given no client.
+        """
+        if self._client is None:
+            raise OptionsError("this controller has no client: Controller(client=...)")
+
+        return self._client
+
+    async def settled(self) -> None:
+        """Wait, in the middle of a reconcile, until what it has written is shown.
+
+        It is what happens anyway before the next one. After 10 s, or if the versions of
+        the server went backwards, it returns with `stale` set to True, and a warning.
+
+        Cancellation:
+            Safe.
+        """
+        await self._settle(self)
+
+
+def with_object(
+    kind: type[T],
+) -> Callable[[Callable[[T, Context], Awaitable[Result | None]]], Reconcile]:
+    """Decorate a reconcile that takes the object itself in the place of its request.
+
+    ::
+
+        @with_object(Site)  # a msgspec Struct, a Pydantic model, ...; or KubeObject
+        async def reconcile(site: Site, ctx: Context) -> Result | None: ...
+
+    It is not called for an object that is not there: nothing is left to do then, unless
+    the object has a finalizer, and that keeps it there. (The request is in
+    `ctx.request`.) A method is wrapped when it is bound: `with_object(Site)(self.sync)`.
+
+    Args:
+        kind: What the cached object is turned into, as by `KubeObject.into`. One that
+            does not fit is a `TerminalError`: nothing helps but a change of it.
+    """
+
+    def adapt(function: Callable[[T, Context], Awaitable[Result | None]]) -> Reconcile:
+        @functools.wraps(function)
+        async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
+            cached = ctx.lister.get(request.key)
+            if cached is None:
+                return None
+
+            try:
+                obj: Any = cached if kind is KubeObject else cached.into(kind)
+            except DecodeError as exc:
+                raise TerminalError(str(exc)) from exc
+
+            return await function(obj, ctx)
+
+        return reconcile
+
+    return adapt

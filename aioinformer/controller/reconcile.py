@@ -1,0 +1,46 @@
+"""`Reconcile`: the coroutine function that a user writes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from aioinformer.controller.context import Context
+from aioinformer.controller.request import ReconcileRequest
+from aioinformer.controller.result import Result
+from aioinformer.errors import OptionsError
+
+__all__ = ["Reconcile", "check_reconcile"]
+
+Reconcile: TypeAlias = Callable[[ReconcileRequest, Context], Awaitable[Result | None]]
+"""Brings an object to its desired state; see `Controller` for what becomes of that."""
+
+
+def check_reconcile(reconcile: object) -> None:
+    """Refuse what no reconcile can be, before it fails for each object.
+
+    Raises:
+        OptionsError: If it is no coroutine function, nor an object whose `__call__` is
+            one, nor a decorated one; or if it does not take two arguments.
+    """
+    if not callable(reconcile) or not _is_coroutine_function(reconcile):
+        raise OptionsError(
+            f"a reconcile is a coroutine function, `async def`, not {reconcile!r}"
+        )
+
+    try:
+        inspect.signature(reconcile).bind(None, None)
+    except TypeError as exc:
+        raise OptionsError(
+            f"a reconcile is called as reconcile(request, ctx): {reconcile!r}: {exc}"
+        ) from None
+
+
+def _is_coroutine_function(function: Callable[..., object]) -> bool:
+    if isinstance(function, type):
+        return False  # its `__call__` is that of its instances
+
+    call = getattr(function, "__call__", None)  # noqa: B004 - of an object, its method
+    forms = function, inspect.unwrap(function), call
+    return any(map(inspect.iscoroutinefunction, forms))

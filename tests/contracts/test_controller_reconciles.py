@@ -1,0 +1,292 @@
+"""What controllers promise: G10, and what they promise about many and about bad ones."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import sys
+import tracemalloc
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from controller_helpers import (
+    Acts,
+    Lagging,
+    Notes,
+    controlled,
+    informed,
+    informer_of,
+    named,
+)
+from fake_source import FakeSource, Page, Stream, modified
+from informer_helpers import running, settle
+from metrics_helpers import PlainSink
+
+from aioinformer import Controller, KubeObject, PriorityQueue, ReconcileRequest, Result
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.testing import APIServer, FakeListerWatcher
+from aioinformer.workqueue import ItemExponentialFailureRateLimiter
+
+if TYPE_CHECKING:
+    from aioinformer.controller import Context
+
+
+# ---------------------------------------------------------------- G10
+
+
+class Mischief(Notes):
+    """Notes what it saw of each key, then works, raises, hangs or cancels itself."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self.rng = rng
+        self.good = False
+        self.seen: dict[str, int] = {}
+
+    async def act(self, request: ReconcileRequest, ctx: Context) -> Result | None:
+        pod = ctx.lister.get(request.key)
+        saw = -1 if pod is None else int(pod.labels["n"])
+        if not self.good:
+            await asyncio.sleep(self.rng.choice([0, 0, 0.01, 0.5, 3]))
+            await self._misbehave(self.rng.randrange(8))
+
+        # Only what a reconcile has brought to its end counts.
+        self.seen[request.name] = saw
+        return None
+
+    async def _misbehave(self, number: int) -> None:
+        if number == 0:
+            raise ValueError("boom")
+
+        if number == 1:
+            await asyncio.Event().wait()
+
+        if number == 2:
+            raise asyncio.CancelledError
+
+        if number == 3:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two_at_once(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    notes = Mischief(rng)
+    queue: PriorityQueue[ReconcileRequest] = PriorityQueue(
+        rate_limiter=ItemExponentialFailureRateLimiter(0.005, 5.0)
+    )
+    names = [f"pod-{number}" for number in range(8)]
+    last: dict[str, int] = {}
+    async with controlled(notes, queue=queue, timeout=20, concurrency=3) as (source, _):
+        for step in range(300):
+            name = rng.choice(names)
+            if last.get(name, -1) < 0:
+                source.add(named(name, labels={"n": str(step)}))
+                last[name] = step
+            elif rng.random() < 0.2:
+                source.delete(named(name))
+                last[name] = -1
+            else:
+                source.modify(named(name, labels={"n": str(step)}))
+                last[name] = step
+
+            await asyncio.sleep(rng.choice([0, 0, 0.001, 0.1, 1]))
+
+        notes.good = True
+        await asyncio.sleep(100)
+        assert notes.seen == last
+        assert len(notes.names) > 50
+
+
+async def test_G10_a_change_during_the_work_is_worked_on_again() -> None:
+    async def slowly(request: ReconcileRequest, ctx: Context) -> None:
+        await asyncio.sleep(5)
+
+    notes = Acts(slowly)
+    async with controlled(notes, FakeListerWatcher(named("a"))) as (source, _):
+        source.modify(named("a", labels={"n": "1"}))
+        await asyncio.sleep(1)
+        assert notes.names == ["a"]
+        await asyncio.sleep(20)
+
+    assert notes.names == ["a", "a"]
+
+
+# ---------------------------------------------------------------- many
+
+
+def held() -> list[int]:
+    """The sizes of what was allocated since tracing began, and is in use."""
+    gc.collect()
+    return [trace.size for trace in tracemalloc.take_snapshot().traces]
+
+
+def objects(count: int, letter: str, version: int) -> list[KubeObject]:
+    """So many objects, as large in one state as in another."""
+    return [
+        KubeObject.of(
+            b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%05d","namespace":'
+            b'"default","uid":"uid-%05d","resourceVersion":"%d","labels":{"n":"%b"}}}'
+            % (number, number, version + number, letter.encode() * 200)
+        )
+        for number in range(count)
+    ]
+
+
+def references(kept: list[KubeObject]) -> set[int]:
+    """How often objects are referred to; the list and the counting are two of them."""
+    return set(map(sys.getrefcount, kept))
+
+
+async def test_10_000_objects_changed_at_once_leave_nothing_behind() -> None:
+    count = 10_000
+    stream = Stream()
+    source = FakeSource(
+        [Page(objects(count, "a", 100_000), 200_000, piece=500)], [stream]
+    )
+    reconciled: Counter[str] = Counter()
+    now: set[str] = set()
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        assert request.key not in now, "one key twice at once"
+        now.add(request.key)
+        if int(request.name[-5:]) % 64 == 0:
+            await asyncio.sleep(0.01)
+
+        pod = ctx.lister.get(request.key)
+        assert pod is not None
+        reconciled[f"{request.key} {pod.labels['n'][0]}"] += 1
+        now.discard(request.key)
+
+    async def change_all(states: list[KubeObject], letter: str) -> None:
+        reconciled.clear()
+        for start in range(0, count, 200):  # all at once, in pieces as a server does
+            stream.send(*map(modified, states[start : start + 200]))
+
+        await asyncio.sleep(10)
+        assert len(reconciled) == count
+        assert all(state.endswith(letter) for state in reconciled)
+        reconciled.clear()
+
+    pods = informer_of(source)
+    controller = Controller("pods", reconcile, for_=pods, concurrency=8)
+    async with informed(pods), running(controller.run()):
+        await asyncio.sleep(10)
+        assert len(reconciled) == count
+
+        # What is traced is slow: the objects are made before, and counted apart.
+        old, new = objects(count, "b", 300_000), objects(count, "c", 500_000)
+        await change_all(old, "b")
+        tracemalloc.start()
+        try:
+            await change_all(new, "c")
+            sizes = held()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+        # Of the queue's states, of its line and of the FIFO: as large as those that were
+        # there before, in whose place they are.
+        tables = [size for size in sizes if size > 100_000]
+        left = sum(sizes) - sum(tables)
+        assert not now
+        print(f"{peak:,} bytes at the peak, {left:,} afterwards, and tables: {tables}")
+        assert left <= 0.01 * peak
+        assert len(tables) <= 3
+        assert references(old) == references(objects(1, "d", 1))
+
+
+# ---------------------------------------------------------------- bad ones
+
+
+async def nonsense() -> str:
+    return "done"
+
+
+async def raises() -> None:
+    raise ValueError("boom")
+
+
+async def hangs() -> None:
+    await asyncio.Event().wait()
+
+
+async def is_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("act", "text"),
+    [
+        (raises, "ValueError: boom"),
+        (hangs, "TimeoutError: not done within 5 s"),
+        (is_cancelled, "CancelledError: it has cancelled itself"),
+        (nonsense, "TypeError: a reconcile answers a Result or None, not a str"),
+    ],
+)
+async def test_a_bad_reconcile_is_told_and_the_others_go_on(
+    act: Any, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> Any:
+        return await act() if request.name == "bad" and ctx.attempt == 1 else None
+
+    sink, notes = PlainSink(), Acts(reconcile)
+    source = FakeListerWatcher(named("bad"), named("good"))
+    async with controlled(notes, source, concurrency=1, timeout=5, metrics=sink):
+        await asyncio.sleep(60)
+
+    assert sorted(notes.names) == ["bad", "bad", "good"]
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"controller pods: default/bad failed (attempt 1, to be retried): {text}"
+    )
+    assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
+    assert sink.counts["controller_runtime_reconcile_total", ("pods", "success")] == 2
+
+
+# ---------------------------------------------------------------- reading one's writes
+
+
+async def test_1000_reconciles_that_create_and_look_create_nothing_twice() -> None:
+    count, made, looked = 1000, 0, 0
+    async with APIServer() as server, server.client() as client:
+        for number in range(count):
+            server.create(PODS, named(f"pod-{number}"))
+
+        pods = informer_of(Lagging(server.list_watch(PODS), 2.0))
+        maps = informer_of(Lagging(server.list_watch(CONFIG_MAPS), 2.0), "maps")
+
+        async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
+            nonlocal made, looked
+            assert not ctx.stale
+            if maps.lister.by_index("pod", request.name):
+                looked += 1
+                return None
+
+            # A name of the server's choice: nothing would refuse a second one.
+            labels = {"pod": request.name}
+            body = {"metadata": {"generateName": "made-", "labels": labels}}
+            await ctx.client.create(CONFIG_MAPS, body, namespace=request.namespace)
+            made += 1
+            return Result(requeue_after=0)
+
+        maps.add_indexers({"pod": lambda it: [it.labels.get("pod", "")]})
+        controller = Controller(
+            "pods", reconcile, for_=pods, owns=[maps], client=client, concurrency=16
+        )
+        async with informed(pods, maps), running(controller.run()):
+            async with asyncio.timeout(1000):
+                while looked < count:
+                    await asyncio.sleep(1)
+
+            await settle()
+
+        assert made == count
+        assert len(server.objects(CONFIG_MAPS)) == count

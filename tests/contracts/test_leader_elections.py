@@ -1,0 +1,154 @@
+"""Leader election over HTTP, on a server that answers as a real one does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer import Client, LeaderElector, LeadershipLost
+from aioinformer.controller import LeaseLock, ReconcileClient
+from aioinformer.controller.writes import Writes
+from aioinformer.model.resources import CONFIG_MAPS, LEASES
+from aioinformer.testing import APIServer, faults
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+# What an elector of client-go had written, and was killed.
+THEIRS: dict[str, Any] = {
+    "metadata": {"name": "copier", "namespace": "default"},
+    "spec": {
+        "holderIdentity": "host-7_5c9d6a51-6a0e-4d0c-9f3c-8a1f7f3c1d11",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-07-31T09:00:00.000000Z",
+        "renewTime": "2026-07-31T09:12:34.567890Z",
+        "leaseTransitions": 6,
+    },
+}
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def elector(client: Client, identity: str, **options: Any) -> LeaderElector:
+    lock = LeaseLock(client, "copier", namespace="default", identity=identity)
+    return LeaderElector(lock, rng=random.Random(identity), **options)
+
+
+def spec(server: APIServer) -> dict[str, Any]:
+    lease: dict[str, Any] = server.get(LEASES, "copier")
+    return lease["spec"]  # type: ignore[no-any-return]
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[tuple[APIServer, Client]]:
+    async with APIServer() as server, server.client() as client:
+        yield server, client
+
+
+async def test_takes_over_what_an_elector_of_client_go_has_left() -> None:
+    async with cluster() as (server, client):
+        server.create(LEASES, THEIRS)
+        start, told = now(), list[str]()
+        async with elector(client, "us", on_new_leader=told.append).leading():
+            assert 15 <= now() - start < 20
+            taken = spec(server)
+            assert taken["holderIdentity"] == "us"
+            assert taken["leaseDurationSeconds"] == 15
+            assert taken["leaseTransitions"] == 7
+            assert taken["acquireTime"] == taken["renewTime"]
+            await asyncio.sleep(3)
+            assert spec(server)["acquireTime"] == taken["acquireTime"]
+            assert spec(server)["renewTime"] >= taken["renewTime"]
+
+        assert spec(server) == spec(server) | {
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "leaseTransitions": 7,
+        }
+        assert told == [THEIRS["spec"]["holderIdentity"], "us", ""]
+
+
+async def test_three_replicas_take_turns_and_no_two_lead_at_once() -> None:
+    async with cluster() as (server, client):
+        leads: list[str] = []
+        turns: list[str] = []
+
+        async def replica(name: str) -> None:
+            one = elector(client, name)
+            while True:
+                async with one.leading():
+                    leads.append(name)
+                    turns.append(name)
+                    assert leads == [name]
+                    await asyncio.sleep(30)
+                    leads.remove(name)
+
+                # Else it would take the lease again before the others look.
+                await asyncio.sleep(10)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(replica(name)) for name in "abc"]
+            await asyncio.sleep(600)
+            for task in tasks:
+                task.cancel()
+
+        assert set(turns) == set("abc")
+        assert len(turns) > 12
+        assert spec(server)["leaseTransitions"] == len(turns) - 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(faults.Stall(verb="update", times=None), id="hung"),
+        pytest.param(
+            faults.Refuse(status=503, verb="update", times=None), id="refused"
+        ),
+        pytest.param(faults.Cut(head=False, verb="update", times=None), id="cut"),
+    ],
+)
+async def test_G11_renewals_that_fail_end_the_work_and_fence_its_writes(
+    fault: faults.Fault,
+) -> None:
+    async with cluster() as (server, client):
+        one = elector(client, "a")
+        fenced = ReconcileClient(client, Writes([]), one)
+        written = 0
+
+        async def work() -> None:
+            nonlocal written
+            start = now()
+            server.faults.add(fault)
+            try:
+                while True:
+                    body = {"metadata": {"name": f"m{written}"}}
+                    await fenced.create(CONFIG_MAPS, body, namespace="default")
+                    written += 1
+                    await asyncio.sleep(1)
+            finally:
+                assert now() - start == pytest.approx(10, abs=0.5)
+                body = {"metadata": {"name": "late"}}
+                with pytest.raises(LeadershipLost):
+                    await fenced.create(CONFIG_MAPS, body, namespace="default")
+
+        with pytest.raises(LeadershipLost):
+            await one.run(work)
+
+        assert len(server.objects(CONFIG_MAPS)) == written
+
+
+async def test_a_replica_waits_out_a_server_that_restarts() -> None:
+    async with cluster() as (server, client):
+        one = elector(client, "a")
+        async with one.leading():
+            await server.stop()
+            await asyncio.sleep(4)
+            await server.start()
+            await asyncio.sleep(30)
+            assert one.is_leader

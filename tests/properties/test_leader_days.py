@@ -1,0 +1,196 @@
+"""G11 over a simulated day: three replicas, pauses, wrong clocks, a bad network.
+
+The durations are ten times the usual ones, which changes nothing but the number of
+requests in a day: 20,000 instead of 200,000. See `leader_simulation` for what is real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from leader_simulation import Process, SimulatedClient, Weather, World
+
+from aioinformer import LeaderElector, LeadershipLost
+from aioinformer.controller import LeaseLock
+from aioinformer.errors import ServerError
+
+if TYPE_CHECKING:
+    from leader_simulation import Report
+
+DAY = 86_400
+LEASE, RENEW, RETRY = 150, 100, 20
+
+# From the check of a write to its arrival: 45 s at most, and 50 s are left for it.
+SHORT = Weather(pause=(1, 40), calm=300, behind_check=0.1, latency=5)
+LONG = Weather(pause=(30, 900), calm=1200, behind_check=0.1, latency=5)
+
+
+class Replica:
+    """Writes while it leads. Asked to stop, it goes on trying for a while."""
+
+    def __init__(self, process: Process, *, guarded: bool) -> None:
+        self.world = process.world
+        self.process = process
+        self.guarded = guarded
+        self.rng = random.Random(self.world.rng.random())
+        self.client = SimulatedClient(process)
+        self.elector = LeaderElector(
+            LeaseLock(self.client, "day", identity=process.name),
+            lease_duration=LEASE,
+            renew_deadline=RENEW,
+            retry_period=RETRY,
+            rng=self.rng,
+        )
+
+    async def live(self) -> None:
+        while True:
+            try:
+                async with self.elector.leading():
+                    # It ends by itself now and then, with nothing under way.
+                    ends = self.world.now + self.rng.uniform(600, 7200)
+                    while self.world.now < ends:
+                        await self.work()
+            except LeadershipLost:
+                self.world.report.lost += 1
+
+    async def work(self) -> None:
+        try:
+            await self.write()
+            await asyncio.sleep(self.rng.uniform(2, 30))
+        except asyncio.CancelledError:
+            for _ in range(self.rng.randrange(8)):
+                await self.try_to_write()
+
+            raise
+
+    async def try_to_write(self) -> None:
+        try:
+            async with asyncio.timeout(30):
+                await self.write()
+        except LeadershipLost:
+            self.world.report.refused += 1
+        except TimeoutError:
+            pass
+
+        await asyncio.sleep(self.rng.uniform(1, 30))
+
+    async def write(self) -> None:
+        """As `ReconcileClient` does it: the check, then at once the request."""
+        world = self.world
+        if self.guarded:
+            self.elector.check()
+            world.report.passed.append(self.client.renewed + RENEW - world.now)
+
+        held = 0.0
+        if self.rng.random() < world.weather.behind_check:
+            held = world.draw_pause()
+            self.process.freeze(held)
+
+        try:
+            async with asyncio.timeout(60):
+                await world.request(
+                    self.process, lambda: world.write(self.process.name), held=held
+                )
+        except (ServerError, TimeoutError):
+            pass
+
+
+def simulated(
+    seed: int, weather: Weather, *, seconds: float = DAY, guarded: bool = True
+) -> Report:
+    """What happens to three replicas."""
+    world = World(seed, weather)
+    world.processes = [Process(world, name) for name in "abc"]
+    for process in world.processes:
+        process.start(Replica(process, guarded=guarded).live())
+
+    try:
+        world.run(seconds)
+    finally:
+        for process in world.processes:
+            process.end()
+
+    return world.report
+
+
+def told(report: Report) -> str:
+    pauses = sorted(report.pauses)
+    return (
+        f"{len(pauses)} pauses, from {pauses[0]:.1f} s over {pauses[len(pauses) // 2]:.1f} s "
+        f"to {pauses[-1]:.1f} s; {report.requests} requests, {len(report.arrived)} writes; "
+        f"{len(report.acquired)} leaders, {len(report.margins)} of them behind a lease "
+        f"that had run out, {report.lost} times lost; {report.refused} writes refused; "
+        f"{report.overtaken} overtaken; smallest margins: {min(report.margins):.2f} s from "
+        f"the last write of a leader to the next one's acquisition, "
+        f"{min(report.passed, default=0):.2f} s from a write to its own deadline"
+    )
+
+
+def test_G11_with_short_pauses_no_write_arrives_behind_another_s_acquisition() -> None:
+    report = simulated(11, SHORT)
+    print(told(report))
+
+    assert report.overtaken == 0
+    assert min(report.passed) > 0
+    # It was a bad day.
+    assert max(report.pauses) > 39
+    assert min(report.lost, len(report.margins), report.refused) > 5
+    assert len(report.arrived) > 2000
+
+
+def test_G11_with_long_pauses_no_write_passes_behind_its_own_deadline() -> None:
+    report = simulated(12, LONG)
+    print(told(report))
+
+    assert min(report.passed) > 0
+    assert max(report.pauses) > LEASE
+    assert min(report.lost, len(report.margins), report.refused) > 5
+    assert len(report.arrived) > 1000
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+
+@pytest.mark.parametrize("weather", [SHORT, LONG], ids=["short", "long"])
+def test_without_the_guard_writes_would_be_overtaken(weather: Weather) -> None:
+    report = simulated(13, weather, seconds=DAY / 4, guarded=False)
+
+    assert report.overtaken > 0
+
+
+def test_who_is_frozen_right_behind_its_acquisition_does_not_begin() -> None:
+    still = Weather(
+        pause=(1, 2), calm=1e9, behind_check=0, latency=0, lost=0, refused=0
+    )
+    world = World(14, still)
+    process = Process(world, "a")
+    world.processes = [process]
+    replica = Replica(process, guarded=True)
+    begun: list[float] = []
+
+    def freeze(leader: str) -> None:
+        process.freeze(1000)
+
+    async def live() -> None:
+        lock = LeaseLock(replica.client, "day", identity="a")
+        elector = LeaderElector(lock, on_new_leader=freeze)
+        with pytest.raises(LeadershipLost, match="it was not renewed in time"):
+            async with elector.leading():
+                begun.append(world.now)
+
+        await asyncio.Event().wait()
+
+    process.start(live())
+    try:
+        world.run(2000)
+    finally:
+        process.end()
+
+    assert world.report.acquired
+    assert not begun

@@ -1,0 +1,169 @@
+"""The client of a reconcile: all verbs of another, remembered and fenced."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from canned import CannedServer
+from controller_helpers import informer_of
+from informers import plain
+
+from aioinformer import Client
+from aioinformer.controller import ReconcileClient
+from aioinformer.controller.writes import Writes
+from aioinformer.errors import LeadershipLost, NotFound, OptionsError
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+class Term:
+    """Leads until told otherwise, or until it was asked so often."""
+
+    def __init__(self, checks: float = math.inf) -> None:
+        self.over = False
+        self.checks = checks
+
+    def check(self) -> None:
+        self.checks -= 1
+        if self.over or self.checks < 0:
+            raise LeadershipLost("somebody else may lead by now")
+
+
+class Bench:
+    def __init__(self, server: APIServer, client: Client) -> None:
+        self.server = server
+        self.term = Term()
+        self.writes = Writes([informer_of(server.list_watch(PODS))])
+        self.client = ReconcileClient(client, self.writes, self.term)
+
+
+@asynccontextmanager
+async def bench(qps: int | None = None) -> AsyncIterator[Bench]:
+    async with (
+        APIServer() as server,
+        Client.from_url(
+            server.url, token=server.token, qps=qps, burst=qps and 1
+        ) as client,
+    ):
+        yield Bench(server, client)
+
+
+async def test_has_all_verbs() -> None:
+    async with bench() as it:
+        client = it.client
+        made = await client.create(PODS, plain("web"))
+        changed = await client.patch(
+            PODS, "web", {"metadata": {"labels": {"a": "b"}}}, namespace="default"
+        )
+        assert made.uid == changed.uid
+        assert (await client.get(PODS, "web", namespace="default")) == changed
+        assert [pod.name for pod in await client.list(PODS)] == ["web"]
+        async with client.watch(PODS, resource_version=made.resource_version) as watch:
+            assert (await anext(watch)).object == changed
+
+        await client.delete(PODS, "web", namespace="default")
+        with pytest.raises(NotFound):
+            await client.get(PODS, "web", namespace="default")
+
+
+async def test_writes_are_remembered_and_reads_are_not() -> None:
+    async with bench() as it:
+        await it.client.list(PODS)
+        assert len(it.writes) == 0
+
+        await it.client.create(PODS, plain("web"))
+        assert len(it.writes) == 1
+
+
+async def test_what_is_refused_is_not_remembered() -> None:
+    async with bench() as it:
+        with pytest.raises(NotFound):
+            await it.client.delete(PODS, "web", namespace="default")
+
+        assert len(it.writes) == 0
+
+
+async def test_nothing_is_written_behind_the_end_of_the_leadership() -> None:
+    async with bench() as it:
+        it.term.over = True
+        with pytest.raises(LeadershipLost):
+            await it.client.create(PODS, plain("web"))
+
+        with pytest.raises(LeadershipLost):
+            async with it.client.stream("POST", PODS.path("default")):
+                pass
+
+        assert await it.client.list(PODS) == []
+
+
+async def test_the_leadership_is_asked_for_behind_the_wait_for_the_rate() -> None:
+    async with bench(qps=1) as it:
+        await it.client.list(PODS)
+        writing = asyncio.create_task(it.client.create(PODS, plain("web")))
+        await asyncio.sleep(0.5)
+        it.term.over = True
+        with pytest.raises(LeadershipLost):
+            await writing
+
+        assert it.server.objects(PODS) == []
+
+
+async def test_the_leadership_is_asked_for_when_there_is_a_connection() -> None:
+    async with bench() as it:
+        it.term.checks = 1  # it is lost while the connection is made
+        with pytest.raises(LeadershipLost):
+            await it.client.create(PODS, plain("web"))
+
+        assert it.term.checks == -1
+        assert not it.server.requests
+
+
+async def test_the_leadership_is_asked_for_before_it_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    term = Term()
+
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        token.write_text("new")
+        term.over = True
+        return web.json_response({"kind": "Status", "code": 401}, status=401)
+
+    async with (
+        CannedServer() as server,
+        Client.from_url(server.url, token_file=token) as plain_client,
+    ):
+        server.answer(refuse)
+        client = ReconcileClient(plain_client, Writes([]), term)
+        with pytest.raises(LeadershipLost):
+            await client.create(PODS, plain("web"))
+
+    assert [seen.method for seen in server.seen] == ["POST"]
+
+
+async def test_reading_needs_no_leadership() -> None:
+    async with bench() as it:
+        it.term.over = True
+        assert await it.client.list(PODS) == []
+
+
+async def test_belongs_to_its_owner() -> None:
+    async with bench() as it:
+        assert it.client.entered
+        assert it.client.namespace == "default"
+        assert repr(it.client).startswith("<ReconcileClient of <Client http")
+        with pytest.raises(OptionsError, match="entered by its owner"):
+            await it.client.start()
+
+        with pytest.raises(OptionsError, match="left by its owner"):
+            await it.client.close()

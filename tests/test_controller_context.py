@@ -1,0 +1,422 @@
+"""What a reconcile is given: the object, a client, what was written before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from controller_helpers import (
+    Acts,
+    Lagging,
+    Notes,
+    controlled,
+    informed,
+    informer_of,
+    named,
+)
+from informer_helpers import running, settle
+from metrics_helpers import PlainSink
+
+from aioinformer import Client, Controller, KubeObject, Result, SharedInformer
+from aioinformer.controller import Context, with_object
+from aioinformer.errors import LeadershipLost, OptionsError
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.testing import APIServer, FakeListerWatcher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer import ReconcileRequest
+
+
+class Meta(msgspec.Struct):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class Pod(msgspec.Struct):
+    metadata: Meta
+    spec: dict[str, str] = {}
+
+
+# ---------------------------------------------------------------- the object
+
+
+async def test_the_object_comes_in_the_type_that_is_wanted() -> None:
+    given: list[Pod] = []
+
+    @with_object(Pod)
+    async def reconcile(pod: Pod, ctx: Context) -> Result | None:
+        given.append(pod)
+        assert ctx.request.name == pod.metadata.name
+        return Result(requeue_after=1) if len(given) < 3 else None
+
+    async with controlled(reconcile, FakeListerWatcher(named("a", labels={"x": "y"}))):
+        await asyncio.sleep(10)
+
+    assert given == [Pod(Meta("a", {"x": "y"}))] * 3
+
+
+async def test_the_object_comes_as_it_is_cached() -> None:
+    given: list[KubeObject] = []
+
+    @with_object(KubeObject)
+    async def reconcile(pod: KubeObject, ctx: Context) -> None:
+        given.append(pod)
+        assert ctx.lister.get(pod.key) is pod
+
+    async with controlled(reconcile, FakeListerWatcher(named("a"))):
+        pass
+
+    assert [pod.name for pod in given] == ["a"]
+
+
+async def test_an_object_that_is_gone_needs_nothing() -> None:
+    given: list[str] = []
+
+    @with_object(KubeObject)
+    async def reconcile(pod: KubeObject, ctx: Context) -> None:
+        given.append(pod.name)
+
+    async with controlled(reconcile, FakeListerWatcher(named("a"))) as (source, _):
+        source.delete(named("a"))
+        await settle()
+
+    assert given == ["a"]
+
+
+async def test_an_object_that_does_not_fit_waits_for_a_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given: list[Any] = []
+
+    @with_object(Pod)
+    async def reconcile(pod: Pod, ctx: Context) -> None:
+        given.append(pod)
+
+    source = FakeListerWatcher(named("a") | {"spec": 7})
+    async with controlled(reconcile, source):
+        await asyncio.sleep(1000)
+        assert given == []
+        assert len(caplog.records) == 1
+        assert "TerminalError: object 'default/a' is no Pod" in caplog.text
+
+        source.modify(named("a"))
+        await settle()
+        assert len(given) == 1
+
+
+# ---------------------------------------------------------------- the client
+
+
+async def test_without_a_client_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        with pytest.raises(OptionsError, match="has no client"):
+            _ = ctx.client
+
+    async with controlled(reconcile, FakeListerWatcher(named("a"))):
+        pass
+
+    assert not caplog.records
+
+
+class Cluster:
+    """A server, its client, and informers of pods and config maps that lag behind."""
+
+    def __init__(self, server: APIServer, client: Client, lag: float) -> None:
+        self.server = server
+        self.client = client
+        self.lagging = [
+            Lagging(server.list_watch(resource), lag)
+            for resource in (PODS, CONFIG_MAPS)
+        ]
+        self.pods, self.maps = map(informer_of, self.lagging)
+
+    @asynccontextmanager
+    async def controlled(self, reconcile: Any, **options: Any) -> AsyncIterator[None]:
+        options.setdefault("owns", [self.maps])
+        options.setdefault("client", self.client)
+        controller = Controller("pods", reconcile, for_=self.pods, **options)
+        async with running(controller.run()):
+            yield
+
+
+@asynccontextmanager
+async def cluster(lag: float = 2.0) -> AsyncIterator[Cluster]:
+    async with APIServer() as server, server.client() as client:
+        server.create(PODS, named("web"))
+        it = Cluster(server, client, lag)
+        async with informed(it.pods, it.maps):
+            yield it
+
+
+def names_of_tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
+
+
+def seen_in(informer: SharedInformer, name: str) -> bool:
+    return informer.store.get_by_key(f"default/{name}") is not None
+
+
+async def test_what_was_written_is_read_by_the_next_reconcile() -> None:
+    async with cluster() as it:
+        seen: list[bool] = []
+
+        async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+            seen.append(seen_in(it.maps, "cfg"))
+            assert not ctx.stale
+            if not seen[-1]:
+                await ctx.client.create(CONFIG_MAPS, named("cfg"))
+                return Result(requeue_after=0)
+
+            return None
+
+        async with it.controlled(Acts(act)):
+            await asyncio.sleep(20)
+
+        assert seen == [False, True]
+
+
+async def test_it_is_waited_for_without_keeping_a_worker() -> None:
+    async with cluster() as it:
+        times: dict[str, float] = {}
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            times[request.name] = asyncio.get_running_loop().time()
+            if request.name == "web":
+                await ctx.client.create(CONFIG_MAPS, named("cfg"))
+
+        it.server.create(PODS, named("other"))
+        await it.pods.wait_for_version(it.server.resource_version)
+        async with it.controlled(Acts(act), concurrency=1):
+            await asyncio.sleep(1)
+            assert times.keys() == {"web", "other"}
+
+
+async def test_others_do_not_wait_for_it() -> None:
+    async with cluster() as it:
+        notes = Notes()
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            await notes(request, ctx)
+            if len(notes.names) == 1:
+                await ctx.client.create(CONFIG_MAPS, named("cfg"))
+
+        async with it.controlled(act):
+            await asyncio.sleep(0.5)
+            it.server.create(PODS, named("other"))
+            await asyncio.sleep(2.2)
+            assert notes.names == ["web", "other"]
+
+
+async def test_a_kind_that_nobody_watches_is_not_waited_for() -> None:
+    async with cluster(lag=8.0) as it:
+        notes = Notes()
+
+        async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+            await notes(request, ctx)
+            if len(notes.names) > 1:
+                return None
+
+            await ctx.client.create(CONFIG_MAPS, named("cfg"))
+            return Result(requeue_after=1)
+
+        async with it.controlled(act, owns=[]):
+            await asyncio.sleep(2)
+
+        assert len(notes.names) == 2
+
+
+async def test_after_10_s_it_goes_on_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    sink = PlainSink()
+    async with cluster(lag=15.0) as it:
+        notes = Notes()
+        times: list[float] = []
+
+        async def act(request: ReconcileRequest, ctx: Context) -> Result | None:
+            await notes(request, ctx)
+            times.append(asyncio.get_running_loop().time())
+            if len(times) == 1:
+                await ctx.client.create(CONFIG_MAPS, named("cfg"))
+
+            return Result(requeue_after=3) if len(times) < 5 else None
+
+        async with it.controlled(act, metrics=sink):
+            await asyncio.sleep(60)
+
+    stale = [ctx.stale for ctx in notes.contexts]
+    assert times[1] - times[0] == pytest.approx(10, abs=0.1)
+    assert stale[:2] == [False, True]
+    assert stale[-1] is False  # what was shown in the end is forgotten
+    count = sink.counts["aioinformer_stale_reconciles_total", ("pods",)]
+    assert count == stale.count(True)
+    assert "default/web is reconciled though the informers do not show" in caplog.text
+
+
+async def test_what_is_late_is_forgotten_when_it_is_shown() -> None:
+    async with cluster(lag=15.0) as it:
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            if not seen_in(it.maps, "cfg"):
+                await ctx.client.create(CONFIG_MAPS, named("cfg"))
+
+        controller = Controller(
+            "pods", act, for_=it.pods, owns=[it.maps], client=it.client
+        )
+        async with controller:
+            await asyncio.sleep(12)
+            assert len(controller._workers._unshown) == 1
+            await asyncio.sleep(20)
+            assert controller._workers._unshown == {}
+
+
+async def test_it_may_be_waited_for_in_the_middle() -> None:
+    async with cluster() as it:
+        seen: list[bool] = []
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            await ctx.settled()
+            await ctx.client.create(CONFIG_MAPS, named("cfg"))
+            seen.append(seen_in(it.maps, "cfg"))
+            await ctx.settled()
+            seen.append(seen_in(it.maps, "cfg"))
+            seen.append(ctx.stale)
+
+        async with it.controlled(act):
+            await asyncio.sleep(5)
+
+        assert seen == [False, True, False]
+
+
+async def test_waiting_in_the_middle_is_bounded_too() -> None:
+    async with cluster(lag=1000.0) as it:
+        seen: list[Any] = []
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            began = asyncio.get_running_loop().time()
+            await ctx.client.create(CONFIG_MAPS, named("cfg"))
+            await ctx.settled()
+            seen.append((asyncio.get_running_loop().time() - began, ctx.stale))
+
+        async with it.controlled(act):
+            await asyncio.sleep(12)
+
+        assert seen == [(pytest.approx(10, abs=0.1), True)]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_one_that_has_written_may_end_just_when_it_is_stopped(turns: int) -> None:
+    failures: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: failures.append(context))
+    async with cluster() as it:
+        stop = asyncio.Event()
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            await ctx.client.create(CONFIG_MAPS, named("cfg"))
+            await stop.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        controller = Controller(
+            "pods", act, for_=it.pods, owns=[it.maps], client=it.client
+        )
+        async with running(controller.run()):
+            await asyncio.sleep(1)
+            stop.set()
+
+        assert "working=0" in repr(controller.queue)
+
+    assert failures == []
+
+
+async def test_nobody_waits_for_what_was_written_when_it_is_stopped() -> None:
+    async with cluster(lag=8.0) as it:
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            await ctx.client.create(CONFIG_MAPS, named("cfg"))
+
+        async with it.controlled(act):
+            await asyncio.sleep(1)
+            began = asyncio.get_running_loop().time()
+            assert "pods default/web shown" in names_of_tasks()
+
+        assert asyncio.get_running_loop().time() == pytest.approx(began, abs=0.1)
+        assert "pods default/web shown" not in names_of_tasks()
+
+
+async def test_a_reset_of_the_history_keeps_nobody_waiting() -> None:
+    async with APIServer() as server, server.client() as client:
+        server.create(PODS, named("web"))
+        before = server.snapshot()
+        for number in range(50):
+            server.create(CONFIG_MAPS, named(f"other-{number}"))
+
+        lagging = Lagging(server.list_watch(PODS), 8.0)
+        pods, notes = informer_of(lagging), Notes()
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            await notes(request, ctx)
+            if len(notes.names) == 1:
+                body = {"metadata": {"labels": {"a": "b"}}}
+                await ctx.client.patch(PODS, "web", body, namespace="default")
+
+        async with (
+            informed(pods),
+            Controller("pods", act, for_=pods, client=client) as controller,
+        ):
+            await asyncio.sleep(1)
+            await server.restart(snapshot=before)
+            server.create(PODS, named("new"))
+            await asyncio.sleep(300)
+            assert controller._workers._running == {}
+            assert "new" in notes.names
+            assert "working=0" in repr(controller.queue)
+
+
+async def test_an_elector_is_asked_before_each_write() -> None:
+    class Term:
+        over = False
+
+        def check(self) -> None:
+            if self.over:
+                raise LeadershipLost("over")
+
+    async with cluster(lag=0.0) as it:
+        term, refused = Term(), []
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            await ctx.client.create(CONFIG_MAPS, named("one"))
+            term.over = True
+            try:
+                await ctx.client.create(CONFIG_MAPS, named("two"))
+            except LeadershipLost:
+                refused.append(request.name)
+
+        async with it.controlled(act, elector=term):
+            await asyncio.sleep(1)
+
+        assert refused == ["web"]
+        names = [body["metadata"]["name"] for body in it.server.objects(CONFIG_MAPS)]
+        assert names == ["one"]
+
+
+async def test_client_and_elector_may_come_with_the_run() -> None:
+    async with cluster(lag=0.0) as it:
+        made: list[str] = []
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            made.append((await ctx.client.create(CONFIG_MAPS, named("cfg"))).name)
+
+        controller = Controller("pods", act, for_=it.pods)
+        async with running(controller.run(client=it.client)):
+            await asyncio.sleep(1)
+
+        assert made == ["cfg"]

@@ -1,0 +1,443 @@
+"""Controllers: from changes to reconciles, from the beginning to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from controller_helpers import (
+    Acts,
+    Notes,
+    controlled,
+    informed,
+    informer_of,
+    named,
+    owned,
+)
+from informer_helpers import running, settle
+
+from aioinformer import (
+    Controller,
+    Forbidden,
+    InformerStopped,
+    KubeObject,
+    QueueShutDown,
+    ReconcileRequest,
+    Result,
+    SharedInformerFactory,
+)
+from aioinformer.controller import Context, generation_changed
+from aioinformer.errors import OptionsError
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.testing import APIServer, FakeListerWatcher
+
+if TYPE_CHECKING:
+    from controller_helpers import Reconcile
+
+
+# ---------------------------------------------------------------- what leads to what
+
+
+async def test_reconciles_what_is_there_and_what_changes() -> None:
+    notes = Notes()
+    async with controlled(notes, FakeListerWatcher(named("a"))) as (source, _):
+        source.add(named("b"))
+        await settle()
+        source.modify(named("b", labels={"x": "y"}))
+        await settle()
+        source.delete(named("a"))
+        await settle()
+
+    assert notes.names == ["a", "b", "b", "a"]
+    assert [ctx.causes[0].change for ctx in notes.contexts] == [
+        "initial",
+        "added",
+        "updated",
+        "deleted",
+    ]
+
+
+async def test_what_changes_often_while_it_waits_is_reconciled_once() -> None:
+    async def slowly(request: ReconcileRequest, ctx: Context) -> None:
+        await asyncio.sleep(1)
+
+    notes = Acts(slowly)
+    async with controlled(notes, FakeListerWatcher(named("a"))) as (source, _):
+        for number in range(100):
+            source.modify(named("a", labels={"n": str(number)}))
+            await settle()
+
+        await asyncio.sleep(5)
+
+    assert notes.names == ["a", "a"]
+
+
+async def test_owned_objects_lead_to_their_owner() -> None:
+    pods, maps = FakeListerWatcher(), FakeListerWatcher(resource=CONFIG_MAPS)
+    notes = Notes()
+    informers = informer_of(pods), informer_of(maps, "configmaps")
+    controller = Controller("owners", notes, for_=informers[0], owns=[informers[1]])
+    async with informed(*informers), running(controller.run()):
+        maps.add(owned("cfg", "web", controller=True))
+        maps.add(owned("other", "db"))
+        await settle()
+
+    assert notes.names == ["web"]
+    (cause,) = notes.contexts[0].causes
+    assert (cause.change, cause.kind, cause.key) == (
+        "added",
+        "ConfigMap",
+        "default/cfg",
+    )
+
+
+async def test_watched_objects_lead_where_the_mapping_says() -> None:
+    def all_pods(config: KubeObject) -> list[str]:
+        return [pod.key for pod in pods.lister.list()]
+
+    pods = informer_of(FakeListerWatcher(named("a"), named("b")))
+    source = FakeListerWatcher(resource=CONFIG_MAPS)
+    maps = informer_of(source, "configmaps")
+    notes = Notes()
+    controller = Controller(
+        "all", notes, for_=pods, watches=[(maps, all_pods, generation_changed)]
+    )
+    async with informed(pods, maps), running(controller.run()):
+        await settle()
+        notes.names.clear()
+        source.add(named("cfg", generation=1))
+        await settle()
+        source.modify(named("cfg", generation=1, labels={"a": "b"}))
+        await settle()
+
+    assert notes.names == ["a", "b"]
+
+
+async def test_predicates_are_about_what_it_is_for() -> None:
+    source = FakeListerWatcher(named("a", generation=1))
+    notes = Notes()
+    async with controlled(notes, source, predicates=[generation_changed]):
+        source.modify(named("a", generation=1, labels={"a": "b"}))
+        await settle()
+        source.modify(named("a", generation=2))
+        await settle()
+
+    assert notes.names == ["a", "a"]
+
+
+async def test_what_was_there_comes_behind_what_changes() -> None:
+    async def slowly(request: ReconcileRequest, ctx: Context) -> None:
+        await asyncio.sleep(1)
+
+    source = FakeListerWatcher(*(named(f"old-{n}") for n in range(10)))
+    notes = Acts(slowly)
+    async with controlled(notes, source, concurrency=1):
+        source.add(named("new"))
+        await asyncio.sleep(5)
+
+    assert notes.names[:3] == ["old-0", "new", "old-1"]
+
+
+async def test_the_queue_may_be_added_to_by_hand() -> None:
+    notes = Notes()
+    async with controlled(notes) as (_, controller):
+        controller.queue.add(ReconcileRequest("shop", "web"))
+        await settle()
+
+    assert notes.names == ["web"]
+    assert notes.contexts[0].causes == ()
+
+
+# ---------------------------------------------------------------- beginning
+
+
+async def test_begins_when_its_handlers_have_seen_what_is_there() -> None:
+    source = FakeListerWatcher(named("a"))
+    pods = informer_of(source)
+    notes = Notes()
+    controller = Controller("pods", notes, for_=pods)
+    async with controller:
+        await asyncio.sleep(1)
+        synced = [controller.has_synced]
+        async with running(pods.run()):
+            await settle()
+            synced.append(controller.has_synced)
+            await controller.shutdown()
+
+    assert synced == [False, True]
+    assert notes.names == ["a"]
+
+
+async def test_says_for_what_it_waits(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    source = FakeListerWatcher()
+    source.refuse(Forbidden("no", status=403), times=100)
+    pods = informer_of(source)
+    controller = Controller("pods", Notes(), for_=pods)
+    async with running(pods.run()), running(controller.run()):
+        await asyncio.sleep(100)
+
+    ours = [it for it in caplog.records if it.name.startswith("aioinformer.controller")]
+    assert len(ours) == 3
+    assert "controller pods has not begun: it waits for pods" in caplog.text
+    assert "403" in caplog.text
+
+
+async def test_informers_may_be_warm_before_it_begins() -> None:
+    source = FakeListerWatcher(named("a"))
+    pods = informer_of(source)
+    notes = Notes()
+    async with informed(pods):
+        source.add(named("b"))
+        await asyncio.sleep(60)
+        async with Controller("pods", notes, for_=pods):
+            await settle()
+
+    assert sorted(notes.names) == ["a", "b"]
+
+
+async def test_runs_once() -> None:
+    async with controlled(Notes()) as (_, controller):
+        with pytest.raises(OptionsError, match="already"):
+            await controller.run()
+
+
+async def test_may_be_entered_in_one_task_and_left_in_another() -> None:
+    pods = informer_of(FakeListerWatcher(named("a")))
+    notes = Notes()
+    controller = Controller("pods", notes, for_=pods)
+    async with informed(pods):
+        await asyncio.create_task(controller.start())
+        await settle()
+        await asyncio.create_task(controller.shutdown())
+        await controller.shutdown()
+
+    assert notes.names == ["a"]
+
+
+# ---------------------------------------------------------------- end
+
+
+async def take(seconds: float, log: list[str]) -> None:
+    try:
+        await asyncio.sleep(seconds)
+        log.append("done")
+    except asyncio.CancelledError:
+        log.append("cancelled")
+        raise
+
+
+def taking(seconds: float, log: list[str]) -> Reconcile:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        await take(seconds, log)
+
+    return reconcile
+
+
+async def test_what_is_under_way_may_end_when_it_is_stopped() -> None:
+    log: list[str] = []
+    source = FakeListerWatcher(named("a"), named("b"))
+    began = asyncio.get_running_loop().time()
+    async with controlled(taking(7, log), source, concurrency=1):
+        pass
+
+    assert log == ["done"]  # and nothing new is begun
+    assert asyncio.get_running_loop().time() - began == pytest.approx(7, abs=0.1)
+
+
+async def test_what_does_not_end_is_cancelled_after_a_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log: list[str] = []
+    source = FakeListerWatcher(named("a"))
+    began = asyncio.get_running_loop().time()
+    async with controlled(taking(1000, log), source, drain_timeout=3):
+        pass
+
+    assert log == ["cancelled"]
+    assert asyncio.get_running_loop().time() - began == pytest.approx(3, abs=0.1)
+    assert "cancelled before they had ended: default/a" in caplog.text
+
+
+async def test_what_fails_while_it_is_stopped_is_not_said_to_be_retried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail_late(request: ReconcileRequest, ctx: Context) -> None:
+        await asyncio.sleep(1)
+        raise ValueError("boom")
+
+    async with controlled(fail_late, FakeListerWatcher(named("a"))):
+        pass
+
+    assert "(attempt 1, not retried, as the controller is stopped)" in caplog.text
+
+
+async def test_a_second_cancellation_stops_at_once() -> None:
+    log: list[str] = []
+    pods = informer_of(FakeListerWatcher(named("a")))
+    controller = Controller("pods", taking(1000, log), for_=pods)
+    async with informed(pods):
+        task = asyncio.create_task(controller.run())
+        await settle()
+        task.cancel()
+        await asyncio.sleep(1)
+        assert log == []
+
+        task.cancel()
+        await asyncio.wait({task}, timeout=0.001)
+        assert task.cancelled()
+
+    assert log == ["cancelled"]
+
+
+async def test_nothing_of_it_is_left() -> None:
+    async def later(request: ReconcileRequest, ctx: Context) -> Result:
+        return Result(requeue_after=1000)
+
+    before = asyncio.all_tasks()
+    pods = informer_of(FakeListerWatcher(named("a"), named("b")))
+    async with informed(pods):
+        tasks = asyncio.all_tasks()
+        async with Controller("pods", Acts(later), for_=pods) as controller:
+            await settle()
+
+        await settle()
+        assert asyncio.all_tasks() == tasks
+        assert not pods._processor.listeners
+        assert "delayed=0" in repr(controller.queue)
+
+    assert asyncio.all_tasks() == before
+
+
+async def test_nothing_of_it_is_left_in_whichever_turn_it_is_cancelled() -> None:
+    async def briefly(request: ReconcileRequest, ctx: Context) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    for turn in range(30):
+        pods = informer_of(FakeListerWatcher(named("a"), named("b")))
+        controller = Controller("pods", briefly, for_=pods)
+        async with informed(pods):
+            before = asyncio.all_tasks()
+            task = asyncio.create_task(controller.run())
+            for _ in range(turn):
+                await asyncio.sleep(0)
+
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+            assert asyncio.all_tasks() == before
+            assert not pods._processor.listeners
+            assert "working=0" in repr(controller.queue)
+
+
+async def test_what_waits_is_not_begun_any_more() -> None:
+    notes = Notes()
+    async with controlled(notes) as (_, controller):
+        controller.queue.add_after(ReconcileRequest("", "a"), 5)
+
+    await asyncio.sleep(60)
+    assert notes.names == []
+
+
+async def test_ends_with_its_informer() -> None:
+    pods = informer_of(FakeListerWatcher())
+    controller = Controller("pods", Notes(), for_=pods)
+    async with informed(pods):
+        task = asyncio.create_task(controller.run())
+        await settle()
+
+    with pytest.raises(InformerStopped, match="no more changes"):
+        await task
+
+
+async def test_ends_with_one_error_though_all_informers_end() -> None:
+    pods = informer_of(FakeListerWatcher())
+    maps = informer_of(FakeListerWatcher(resource=CONFIG_MAPS), "configmaps")
+    controller = Controller("pods", Notes(), for_=pods, owns=[maps])
+    async with informed(pods, maps):
+        task = asyncio.create_task(controller.run())
+        await settle()
+
+    with pytest.raises(InformerStopped):
+        await task
+
+
+async def test_ends_with_its_informer_though_that_was_never_synced() -> None:
+    pods = informer_of(FakeListerWatcher())
+    task = asyncio.create_task(Controller("pods", Notes(), for_=pods).run())
+    await settle()
+    pods.abandon()
+
+    with pytest.raises(InformerStopped):
+        await task
+
+
+async def test_an_informer_that_has_ended_is_refused() -> None:
+    pods, ended = (informer_of(FakeListerWatcher()) for _ in range(2))
+    ended.abandon()
+
+    with pytest.raises(InformerStopped):
+        await Controller("pods", Notes(), for_=pods, owns=[ended]).start()
+
+    assert not pods._processor.listeners
+
+
+async def broken(error: Exception | None = None) -> None:
+    """The block of a controller whose queue is shut down by somebody else."""
+    pods = informer_of(FakeListerWatcher())
+    async with informed(pods):
+        controller = Controller("pods", Notes(), for_=pods)
+        await controller.start()
+        await settle()
+        controller.queue.shut_down()
+        await settle()
+        await controller.__aexit__(None, error, None)
+
+
+async def test_a_failure_comes_when_it_is_left() -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await broken()
+
+    assert caught.group_contains(QueueShutDown)
+
+
+async def test_the_reason_for_leaving_comes_before_its_failure() -> None:
+    reason = ValueError("mine")
+    await broken(reason)
+
+    assert "the controller pods had failed, too" in reason.__notes__[0]
+
+
+async def test_a_reconcile_may_stop_its_controller() -> None:
+    async def stop(request: ReconcileRequest, ctx: Context) -> None:
+        await controller.shutdown()
+
+    pods = informer_of(FakeListerWatcher(named("a")))
+    controller = Controller("pods", stop, for_=pods)
+    async with informed(pods), controller:
+        await asyncio.sleep(1)
+        assert controller.queue.shutting_down
+
+
+# ---------------------------------------------------------------- all of it
+
+
+async def test_the_smallest_one_on_a_server() -> None:
+    phases: dict[str, Any] = {}
+
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        pod = ctx.lister.get(request.key)
+        phases[request.key] = None if pod is None else pod.at("status.phase")
+
+    async with APIServer() as server:
+        server.create(PODS, {**named("web"), "status": {"phase": "Running"}})
+        factory = SharedInformerFactory(server.client())
+        async with factory:
+            pods = factory.informer("v1", "pods")
+            async with Controller("phases", reconcile, for_=pods):
+                await server.until(lambda: phases == {"default/web": "Running"})
+                server.delete(PODS, "web")
+                await server.until(lambda: phases == {"default/web": None})

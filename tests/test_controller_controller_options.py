@@ -1,0 +1,102 @@
+"""What controllers are made of, and what they refuse to be made of."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from controller_helpers import Notes, controlled, informed, informer_of
+
+from aioinformer import Controller, PriorityQueue, ReconcileRequest, WorkQueue
+from aioinformer.controller import Context, generation_changed
+from aioinformer.errors import OptionsError
+from aioinformer.testing import FakeListerWatcher
+
+
+async def hang(request: ReconcileRequest, ctx: Context) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"name": ""}, "needs a name"),
+        ({"reconcile": None}, "coroutine function"),
+        ({"concurrency": 0}, "at least 1"),
+        ({"concurrency": 2.5}, "whole number"),
+        ({"concurrency": "4"}, "whole number"),
+        ({"timeout": 0}, "above 0"),
+        ({"timeout": float("inf")}, "duration"),
+        ({"drain_timeout": -1}, "drain"),
+        ({"predicates": generation_changed}, "predicates= takes a list"),
+        ({"owns": informer_of(FakeListerWatcher())}, "owns= takes a list"),
+        ({"watches": [informer_of(FakeListerWatcher())]}, "watches= takes tuples"),
+        ({"watches": (informer_of(FakeListerWatcher()), str)}, "takes tuples"),
+        ({"queue": WorkQueue()}, "PriorityQueue"),
+        ({"for_": None}, "watches informers"),
+        ({"watches": [(None, str)]}, "watches informers"),
+    ],
+    ids=lambda it: next(iter(it)) if isinstance(it, dict) else "",
+)
+def test_options_that_cannot_work_are_refused(
+    options: dict[str, Any], text: str
+) -> None:
+    given: dict[str, Any] = {
+        "name": "pods",
+        "reconcile": hang,
+        "for_": informer_of(FakeListerWatcher()),
+        **options,
+    }
+
+    with pytest.raises(OptionsError, match=text):
+        Controller(**given)
+
+
+def test_owners_of_an_unknown_resource_are_refused() -> None:
+    class Bare:
+        list = watch = None
+
+    bare = informer_of(Bare())  # type: ignore[arg-type]
+    pods = informer_of(FakeListerWatcher())
+
+    with pytest.raises(OptionsError, match="use watches="):
+        Controller("bare", hang, for_=bare, owns=[pods])
+
+
+async def test_a_queue_of_the_users_is_used_though_it_is_empty() -> None:
+    queue: PriorityQueue[ReconcileRequest] = PriorityQueue("mine")
+    async with controlled(Notes(), queue=queue) as (_, controller):
+        assert controller.queue is queue
+
+    assert queue.shutting_down
+
+
+async def test_what_is_no_request_ends_it_with_a_clear_error() -> None:
+    pods = informer_of(FakeListerWatcher())
+    controller = Controller("pods", hang, for_=pods)
+    controller.queue.add("default/web")  # type: ignore[arg-type]
+    async with informed(pods):
+        with pytest.raises(OptionsError, match="not 'default/web'"):
+            await controller.run()
+
+
+async def test_a_queue_of_another_controller_is_refused() -> None:
+    queue: PriorityQueue[ReconcileRequest] = PriorityQueue()
+    async with controlled(Notes(), queue=queue):
+        pass
+
+    for used in (queue, PriorityQueue[ReconcileRequest]()):
+        pods = informer_of(FakeListerWatcher())
+        if used is not queue:
+            Controller("first", hang, for_=pods, queue=used)
+
+        with pytest.raises(OptionsError, match="belongs to another controller"):
+            Controller("second", hang, for_=pods, queue=used)
+
+
+def test_says_what_it_is() -> None:
+    controller = Controller("pods", hang, for_=informer_of(FakeListerWatcher()))
+
+    assert repr(controller).startswith("<Controller pods <Workers pods 0 at work>")
+    assert [it.name for it in controller.informers] == ["pods"]

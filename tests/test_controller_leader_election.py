@@ -1,0 +1,272 @@
+"""`LeaderElector`: who leads, for how long, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import pairwise
+
+import pytest
+from informer_helpers import settle
+from leader_helpers import (
+    MemoryLease,
+    MemoryLock,
+    elector,
+    failing,
+    for_ever,
+    hang,
+    now,
+)
+from metrics_helpers import PlainSink
+
+from aioinformer.controller import LeaseRecord
+from aioinformer.errors import Forbidden, OptionsError, TransportError
+
+BROKEN = TransportError("no route")
+
+
+# ---------------------------------------------------------------- acquiring
+
+
+async def test_leads_at_once_where_there_is_no_lease() -> None:
+    lease, start = MemoryLease(), now()
+    one = elector(MemoryLock(lease, "a"))
+    assert repr(one) == "<LeaderElector lease as a leader=''>"
+
+    async with one.leading():
+        assert (one.leader, one.deadline) == ("a", start + 10)
+        assert one.is_leader
+        one.check()
+
+    assert now() == start
+    assert repr(one) == "<LeaderElector lease as a leader=''>"
+    assert (one.leader, one.deadline) == ("", None)
+    assert lease.holders == ["a", ""]
+
+
+async def test_waits_for_a_lease_of_another_from_when_it_was_first_seen() -> None:
+    lease = MemoryLease()
+    # Renewed long ago, or so it says, and seen for the first time now.
+    lease.write(LeaseRecord("gone", 15, "2001-01-01", "2001-01-01", 4))
+    lock, start = MemoryLock(lease, "a"), now()
+
+    async with elector(lock).leading():
+        waited = now() - start
+
+    assert 15 <= waited < 15 + 4.4
+    assert lease.writes[-2][1].transitions == 5
+
+
+async def test_retries_of_who_waits_are_jittered() -> None:
+    lease = MemoryLease()
+    lease.write(LeaseRecord("them", 3600, "", "", 0))
+    lock = MemoryLock(lease, "a")
+    task = asyncio.create_task(elector(lock).run(for_ever))
+    await asyncio.sleep(1000)
+    task.cancel()
+    await asyncio.wait({task})
+
+    times = lock.times("get")
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert 2 <= min(gaps) < 2.2
+    assert 4.2 < max(gaps) < 4.4
+    assert len(set(gaps)) > 100
+
+
+async def test_of_those_who_try_at_once_one_leads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lease = MemoryLease()
+    locks = [MemoryLock(lease, name) for name in "abcde"]
+    for lock in locks:
+        lock.delay = 0.5
+
+    electors = [elector(lock) for lock in locks]
+    tasks = [asyncio.create_task(it.run(for_ever)) for it in electors]
+    await asyncio.sleep(60)
+    assert sum(it.is_leader for it in electors) == 1
+    assert len({it.leader for it in electors}) == 1
+    assert not caplog.records  # somebody was faster: that is no failure
+
+    for task in tasks:
+        task.cancel()
+
+    await asyncio.wait(tasks)
+
+
+async def test_goes_on_trying_when_the_server_refuses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lease, start = MemoryLease(), now()
+    lock = MemoryLock(lease, "a")
+    lock.fault = failing(Forbidden("leases is forbidden", status=403))
+    one = elector(lock)
+    asyncio.get_running_loop().call_later(30, setattr, lock, "fault", None)
+
+    async with one.leading():
+        assert 30 <= now() - start < 30 + 4.4
+
+    assert "cannot acquire the lease: Forbidden: 403: leases is forb" in caplog.text
+
+
+async def test_a_request_that_hangs_is_given_up_while_it_waits() -> None:
+    lock, start = MemoryLock(MemoryLease(), "a"), now()
+    lock.fault = hang
+    asyncio.get_running_loop().call_later(1, setattr, lock, "fault", None)
+
+    async with elector(lock).leading():
+        assert now() - start < 5 + 4.4
+
+
+async def test_who_is_cancelled_while_it_waits_leaves_nothing() -> None:
+    lease = MemoryLease()
+    lease.write(LeaseRecord("them", 3600, "", "", 0))
+    task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(for_ever))
+    await asyncio.sleep(10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert lease.holders == ["them"]
+
+
+async def test_a_mistake_is_raised() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+    lock.fault = failing(OptionsError("the client was never entered"))
+    with pytest.raises(OptionsError, match="never entered"):
+        await elector(lock).run(for_ever)
+
+
+# ---------------------------------------------------------------- leading
+
+
+async def test_renews_each_period_for_as_long_as_it_works() -> None:
+    lease, start = MemoryLease(), now()
+    lock = MemoryLock(lease, "a")
+    one = elector(lock)
+
+    async with one.leading():
+        await asyncio.sleep(3601)
+        assert one.is_leader
+
+    assert now() - start == 3601
+    renewals = lock.times("update")[:-1]
+    assert renewals == [start + 2 * n for n in range(1, 1801)]
+    # Nothing but updates of what is known; a look before the release.
+    assert len(lock.times("get")) == 2
+
+
+async def test_rides_out_failures_that_end_before_the_deadline() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+    one = elector(lock)
+    loop = asyncio.get_running_loop()
+
+    async with one.leading():
+        for _ in range(20):
+            lock.fault = failing(BROKEN)
+            loop.call_later(5.9, setattr, lock, "fault", None)
+            await asyncio.sleep(30)
+            assert one.is_leader
+
+
+async def test_an_update_that_was_done_and_not_answered_is_found_out() -> None:
+    lease, sink = MemoryLease(), PlainSink()
+    lock = MemoryLock(lease, "a")
+    one = elector(lock, metrics=sink)
+
+    async with one.leading():
+        assert lease.record is not None
+        lease.write(lease.record)  # by the request that was given up
+        await asyncio.sleep(3)
+
+        assert one.is_leader
+        assert one.deadline == now() - 1 + 10
+
+    slow = sink.counts["leader_election_slowpath_total", ("lease",)]
+    assert slow == 1
+
+
+async def test_a_deleted_lease_is_created_again() -> None:
+    lease = MemoryLease()
+    one = elector(MemoryLock(lease, "a"))
+
+    async with one.leading():
+        lease.write(None)
+        await asyncio.sleep(3)
+
+        assert one.is_leader
+        assert lease.record is not None
+        assert lease.record.holder == "a"
+
+
+# ---------------------------------------------------------------- the rest
+
+
+async def test_new_leaders_are_told_and_a_callback_that_fails_stops_nothing() -> None:
+    lease = MemoryLease()
+    told: list[str] = []
+    errors: list[object] = []
+
+    def tell(leader: str) -> None:
+        told.append(leader)
+        raise ValueError(leader)
+
+    lease.write(LeaseRecord("them", 15, "", "", 0))
+    one = elector(MemoryLock(lease, "a"), on_new_leader=tell, on_error=errors.append)
+    await one.run(lambda: asyncio.sleep(5))
+
+    assert told == ["them", "a", ""]
+    assert len(errors) == 3
+
+
+async def test_a_coroutine_function_cannot_be_told() -> None:
+    async def tell(leader: str) -> None: ...
+
+    with pytest.raises(OptionsError, match="on_new_leader must be a plain function"):
+        elector(MemoryLock(MemoryLease(), "a"), on_new_leader=tell)
+
+
+def test_durations_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(OptionsError, match="lease_duration"):
+        elector(MemoryLock(MemoryLease(), "a"), lease_duration=10)
+
+
+def test_an_elector_without_identity_is_refused() -> None:
+    with pytest.raises(OptionsError, match="identity"):
+        elector(MemoryLock(MemoryLease(), ""))
+
+
+async def test_may_be_asked_from_a_thread() -> None:
+    one = elector(MemoryLock(MemoryLease(), "a"))
+    async with one.leading():
+        await asyncio.to_thread(one.check)
+        assert await asyncio.to_thread(lambda: one.is_leader)
+
+
+async def test_the_metric_and_the_repr_follow(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sink = PlainSink()
+    one = elector(MemoryLock(MemoryLease(), "a"), name="copier", metrics=sink)
+    status = "leader_election_master_status", ("copier",)
+    assert sink.gauges[status] == 0
+    assert repr(one) == "<LeaderElector copier as a leader=''>"
+
+    with caplog.at_level(logging.INFO):
+        async with one.leading():
+            assert sink.gauges[status] == 1
+            assert repr(one) == "<LeaderElector copier as a leads>"
+
+    assert sink.gauges[status] == 0
+    assert "copier: this replica, a, leads" in caplog.text
+    assert "copier: this replica, a, stops leading" in caplog.text
+
+
+async def test_leaves_no_task_behind() -> None:
+    before = asyncio.all_tasks()
+    one = elector(MemoryLock(MemoryLease(), "a"))
+    async with one.leading():
+        await settle()
+        assert len(asyncio.all_tasks() - before) == 1
+
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,370 @@
+"""`LeaderElector`: how leadership is lost, and how it ends. G11."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from leader_helpers import (
+    MemoryLease,
+    MemoryLock,
+    elector,
+    failing,
+    for_ever,
+    hang,
+    lead,
+    now,
+)
+from metrics_helpers import PlainSink
+
+from aioinformer import LeadershipLost
+from aioinformer.controller import LeaseRecord
+from aioinformer.errors import OptionsError, TransportError
+
+BROKEN = TransportError("no route")
+
+
+# ---------------------------------------------------------------- losing
+
+
+@pytest.mark.parametrize("fault", [hang, failing(BROKEN)], ids=["hang", "fail"])
+async def test_G11_work_is_asked_to_stop_a_deadline_after_the_last_renewal_was_sent(
+    fault: object,
+) -> None:
+    lock, start = MemoryLock(MemoryLease(), "a"), now()
+    lock.delay = 0.5
+    one = elector(lock)
+    asyncio.get_running_loop().call_later(20.25, setattr, lock, "fault", fault)
+
+    with pytest.raises(LeadershipLost, match="a has lost lease: it was not renewed"):
+        async with one.leading():
+            await asyncio.sleep(3600)
+
+    # The first is sent at 0.5 behind a look; one each 2 s from when it is answered. The
+    # last one to be done is that of 19, whose answer comes at 19.5.
+    assert now() - start == pytest.approx(29)
+
+
+async def test_G11_neither_renews_nor_releases_before_the_work_has_ended() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    one = elector(lock)
+    asyncio.get_running_loop().call_later(3, setattr, lock, "fault", hang)
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            lock.fault = None
+            sent = len(lock.sent)
+            await asyncio.sleep(100)
+            assert len(lock.sent) == sent
+            assert not one.is_leader
+
+    with pytest.raises(LeadershipLost):
+        await one.run(slow_to_end)
+
+    assert lease.holders == ["a"]
+
+
+async def test_G11_writes_are_refused_from_the_deadline_on() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+    one = elector(lock)
+    with pytest.raises(LeadershipLost):
+        one.check()
+
+    async def work() -> None:
+        deadline = one.deadline
+        lock.fault = hang
+        assert deadline is not None
+        with suppress(asyncio.CancelledError):
+            await for_ever()
+
+        assert now() == deadline
+        with pytest.raises(LeadershipLost, match="does not lead lease"):
+            one.check()
+
+    with pytest.raises(LeadershipLost):
+        await lead(one, work)
+
+
+async def test_G11_work_that_outlives_the_lease_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lock, sink = MemoryLock(MemoryLease(), "a"), PlainSink()
+    one = elector(lock, metrics=sink)
+    overruns = "aioinformer_leader_overruns_total", ("lease",)
+
+    async def work() -> None:
+        lock.fault = hang
+        with suppress(asyncio.CancelledError):
+            await for_ever()
+
+        await asyncio.sleep(4.9)
+        assert sink.counts[overruns] == 0
+        assert one.healthy()
+
+        await asyncio.sleep(0.2)
+        assert sink.counts[overruns] == 1
+        assert not one.healthy()
+        assert one.healthy(timedelta(seconds=20))
+
+        await asyncio.sleep(20)
+        assert not one.healthy(20)
+
+    with pytest.raises(LeadershipLost):
+        await lead(one, work)
+
+    assert one.healthy()
+    assert caplog.text.count("has not ended") == 1
+    assert sink.counts[overruns] == 1
+
+
+@pytest.mark.parametrize("holder", ["them", ""])
+async def test_stops_at_once_when_the_lease_names_somebody_else(holder: str) -> None:
+    lease, start = MemoryLease(), now()
+    one = elector(MemoryLock(lease, "a"))
+    loop = asyncio.get_running_loop()
+    taken = LeaseRecord(holder, 15, "", "", 9)
+    loop.call_later(5, lease.write, taken)
+
+    with pytest.raises(LeadershipLost, match=f"it names {holder or 'nobody'} now"):
+        async with one.leading():
+            await asyncio.sleep(3600)
+
+    assert now() - start == 6
+    assert lease.record == taken
+
+
+async def test_leads_again_after_it_has_lost() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    one = elector(lock)
+    for _ in range(3):
+        lock.fault = None
+
+        async def work() -> None:
+            lock.fault = hang
+            await for_ever()
+
+        with pytest.raises(LeadershipLost):
+            await lead(one, work)
+
+    lock.fault = None
+    async with one.leading():
+        one.check()
+
+
+# ---------------------------------------------------------------- the end
+
+
+async def test_work_that_returns_ends_it() -> None:
+    lease, start = MemoryLease(), now()
+
+    await elector(MemoryLock(lease, "a")).run(lambda: asyncio.sleep(5))
+
+    assert now() - start == 5
+    assert lease.holders == ["a", ""]
+
+
+async def test_work_that_fails_ends_it_with_its_error() -> None:
+    lease = MemoryLease()
+
+    async def fail() -> None:
+        raise ValueError("of the work")
+
+    with pytest.raises(ValueError, match="of the work"):
+        await elector(MemoryLock(lease, "a")).run(fail)
+
+    assert lease.holders == ["a", ""]
+
+
+async def test_work_that_cancels_itself_has_not_returned() -> None:
+    lease = MemoryLease()
+
+    async def wait_for_what_was_cancelled() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    with pytest.raises(asyncio.CancelledError):
+        await elector(MemoryLock(lease, "a")).run(wait_for_what_was_cancelled)
+
+    assert lease.holders == ["a", ""]
+
+
+async def test_renews_while_cancelled_work_ends_and_releases_then() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    one = elector(lock)
+
+    async def slow_to_end() -> None:
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(100)
+            one.check()
+
+    task = asyncio.create_task(one.run(slow_to_end))
+    await asyncio.sleep(10.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert lease.holders == ["a", ""]
+    assert lease.writes[-1][0] - lease.writes[0][0] == 110.5
+
+
+async def test_a_cancellation_at_any_step_leaves_no_task_and_no_holder() -> None:
+    async def slowly(_lock: MemoryLock, _verb: str) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    before, held = asyncio.all_tasks(), 0
+    for steps in range(40):
+        lease = MemoryLease()
+        lock = MemoryLock(lease, "a")
+        lock.fault = slowly
+        one = elector(lock)
+        task = asyncio.create_task(one.run(for_ever))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+        task.cancel()
+        await asyncio.wait({task})
+
+        assert task.cancelled()
+        assert asyncio.all_tasks() == before
+        assert lease.holders in ([], ["a", ""])
+        assert (one.deadline, one.healthy()) == (None, True)
+        held += bool(lease.holders)
+
+    assert 0 < held < 40
+
+
+# ---------------------------------------------------------------- the caller
+
+
+async def test_the_caller_is_not_left_cancelled() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+
+    async def work() -> None:
+        lock.fault = hang
+        await for_ever()
+
+    with pytest.raises(LeadershipLost):
+        await lead(elector(lock), work)
+
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(1)
+
+
+async def test_a_cancellation_of_the_caller_wins() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+
+    async def lead() -> None:
+        async with elector(lock).leading():
+            lock.fault = hang
+            try:
+                await for_ever()
+            finally:
+                await asyncio.sleep(1)
+
+    task = asyncio.create_task(lead())
+    await asyncio.sleep(10.5)  # it was asked to stop, and is at it
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_of_the_block_is_passed_on() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+
+    async def work() -> None:
+        lock.fault = hang
+        try:
+            await for_ever()
+        finally:
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        await lead(elector(lock), work)
+
+
+async def test_a_timeout_of_the_block_is_its_own() -> None:
+    async def work() -> None:
+        async with asyncio.timeout(3):
+            await for_ever()
+
+    with pytest.raises(TimeoutError):
+        await lead(elector(MemoryLock(MemoryLease(), "a")), work)
+
+
+async def test_a_block_that_keeps_its_cancellation_has_lost_all_the_same() -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+
+    async def work() -> None:
+        lock.fault = hang
+        with suppress(asyncio.CancelledError):
+            await for_ever()
+
+    with pytest.raises(LeadershipLost):
+        await lead(elector(lock), work)
+
+
+async def test_an_elector_does_one_thing_at_a_time() -> None:
+    one = elector(MemoryLock(MemoryLease(), "a"))
+    async with one.leading():
+        with pytest.raises(OptionsError, match="leads or waits already"):
+            await one.run(for_ever)
+
+        assert one.is_leader
+
+
+@pytest.mark.parametrize("error", [BROKEN, None], ids=["error", "nothing"])
+async def test_a_lock_that_keeps_a_cancellation_for_itself_keeps_nobody(
+    error: Exception | None,
+) -> None:
+    lease, start = MemoryLease(), now()
+    lock = MemoryLock(lease, "a")
+
+    async def keep(_lock: MemoryLock, _verb: str) -> None:
+        try:
+            await asyncio.sleep(3)
+        except asyncio.CancelledError:
+            lock.fault = None
+            if error is not None:
+                raise error from None
+
+    async with elector(lock).leading():
+        lock.fault = keep
+        await asyncio.sleep(2.5)  # a renewal is under way
+
+    assert now() - start == 2.5
+    assert lease.holders == ["a", ""]
+
+
+async def test_a_defect_of_the_lock_costs_no_more_than_a_request_that_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lock, start = MemoryLock(MemoryLease(), "a"), now()
+    one = elector(lock)
+
+    async def work() -> None:
+        lock.fault = failing(RuntimeError("a defect"))
+        await asyncio.sleep(5)
+        lock.fault = None
+        await asyncio.sleep(20)
+        one.check()
+        lock.fault = failing(RuntimeError("a defect"))
+        await for_ever()
+
+    with pytest.raises(LeadershipLost):
+        await one.run(work)
+
+    assert now() - start == 24 + 10
+    assert "cannot renew the lease: RuntimeError: a defect" in caplog.text

@@ -1,0 +1,130 @@
+"""`LeaderElector`: how the Lease is released, and when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from leader_helpers import (
+    MemoryLease,
+    MemoryLock,
+    elector,
+    failing,
+    for_ever,
+    hang,
+    now,
+)
+
+from aioinformer.controller import LeaseRecord
+from aioinformer.errors import Conflict
+
+
+async def test_a_lease_may_be_left_to_run_out() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    await elector(lock, release_on_cancel=False).run(lambda: asyncio.sleep(1))
+
+    assert lease.holders == ["a"]
+
+
+async def test_what_another_holds_is_not_released() -> None:
+    lease = MemoryLease()
+    async with elector(MemoryLock(lease, "a")).leading():
+        lease.write(LeaseRecord("them", 15, "", "", 1))
+
+    assert lease.holders == ["a", "them"]
+
+
+async def test_a_release_is_tried_again_after_a_conflict() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    conflicts = 2
+
+    async def interfere(_: MemoryLock, verb: str) -> None:
+        nonlocal conflicts
+        if verb == "update" and conflicts:
+            conflicts -= 1
+            lease.version += 1  # somebody puts a label on it
+
+    async with elector(lock).leading():
+        lock.fault = interfere
+
+    assert (conflicts, lease.holders) == (0, ["a", ""])
+
+
+async def test_a_release_that_hangs_is_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lease, start = MemoryLease(), now()
+    lock = MemoryLock(lease, "a")
+    async with elector(lock).leading():
+        lock.fault = hang
+
+    assert now() - start == 10
+    assert lease.holders == ["a"]
+    assert "cannot release the lease: TimeoutError: no answer in time" in caplog.text
+
+
+async def test_a_release_that_meets_nothing_but_conflicts_is_given_up() -> None:
+    lock, start = MemoryLock(MemoryLease(), "a"), now()
+    async with elector(lock).leading():
+        lock.sent.clear()
+        lock.fault = failing(Conflict("it was changed", status=409), "update")
+
+    assert now() - start == 10
+    # Two requests every 0.2 s, and not as many as the server can answer.
+    assert 90 < len(lock.sent) < 110
+
+
+async def test_a_release_that_fails_does_not_hide_what_the_work_has_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+
+    async def fail() -> None:
+        lock.fault = failing(RuntimeError("a defect"))
+        raise ValueError("of the work")
+
+    with pytest.raises(ValueError, match="of the work"):
+        await elector(lock).run(fail)
+
+    assert "cannot release the lease: RuntimeError: a defect" in caplog.text
+
+
+async def test_a_second_cancellation_does_not_tear_the_release() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    task = asyncio.create_task(elector(lock).run(for_ever))
+    await asyncio.sleep(1)
+    lock.delay = 1
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0.1)
+
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert lease.holders == ["a", ""]
+
+
+async def test_a_loop_that_is_shut_down_releases_nothing_while_the_work_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+
+    async def slow_to_end() -> None:
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(5)
+
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(elector(lock).run(slow_to_end))
+    await asyncio.sleep(1)
+    for each in asyncio.all_tasks() - before:
+        each.cancel()
+
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert lease.holders == ["a"]
+    assert "has lost the lease: nobody renews it any more" in caplog.text

@@ -1,0 +1,164 @@
+"""`LeaderElector`: a loop that stands still until behind the deadline. G11."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from leader_helpers import MemoryLease, MemoryLock, elector, now
+from leader_simulation import Process, Weather, World
+
+from aioinformer import LeadershipLost
+from aioinformer.controller import LeaseRecord
+from aioinformer.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+STILL = Weather(pause=(1, 2), calm=1e9, behind_check=0, latency=0, lost=0, refused=0)
+
+
+class Stage:
+    """An elector in a process of its own, whose loop can stand still."""
+
+    def __init__(self) -> None:
+        self.world = World(1, STILL)
+        self.process = Process(self.world, "a")
+        self.world.processes = [self.process]
+        self.lease = MemoryLease()
+        self.lock = MemoryLock(self.lease, "a")
+        self.elector = elector(self.lock)
+        self.ended: BaseException | None = None
+
+    def stall(self, seconds: float = 20) -> None:
+        """What `time.sleep()` does: time passes, and nobody else gets a turn."""
+        self.world.now += seconds
+
+    def play(self, *acts: Callable[[], None], error: Exception | None = None) -> None:
+        """Lead, and call these functions 3 s apart; then leave the block, at once."""
+        self.process.start(self._life(acts, error))
+        try:
+            self.world.run(1000)
+        finally:
+            self.process.end()
+
+    async def _life(
+        self, acts: tuple[Callable[[], None], ...], error: Exception | None
+    ) -> None:
+        try:
+            async with self.elector.leading():
+                for act in acts:
+                    await asyncio.sleep(3)
+                    act()
+
+                if error is not None:
+                    raise error
+        except (LeadershipLost, ValueError) as exc:
+            self.ended = exc
+
+        await asyncio.Event().wait()
+
+
+def test_G11_a_renewal_that_is_due_is_not_sent_behind_the_deadline() -> None:
+    stage = Stage()
+    sent: list[int] = []
+
+    def stall() -> None:
+        sent.append(len(stage.lock.sent))
+        stage.stall()
+
+    def when_the_next_renewal_is_due() -> None:
+        # The last one was sent 1 s ago. In the turn in which the timer goes off.
+        asyncio.get_running_loop().call_at(now() + 1, stall)
+
+    stage.play(when_the_next_renewal_is_due, lambda: None)
+
+    assert isinstance(stage.ended, LeadershipLost)
+    assert sent == [len(stage.lock.sent)]
+    assert stage.lease.holders == ["a"]
+
+
+def test_G11_a_look_that_is_answered_behind_the_deadline_claims_nothing() -> None:
+    stage = Stage()
+
+    async def conflict_then_stall(_lock: MemoryLock, verb: str) -> None:
+        if verb == "update":
+            raise Conflict("it was changed", status=409)
+
+        stage.stall()
+
+    def interfere() -> None:
+        stage.lock.fault = conflict_then_stall
+        stage.lock.sent.clear()
+
+    stage.play(interfere, lambda: None)
+
+    assert isinstance(stage.ended, LeadershipLost)
+    assert [verb for _, verb in stage.lock.sent] == ["update", "get"]
+
+
+def test_G11_a_block_that_holds_the_loop_behind_its_deadline_has_lost() -> None:
+    stage = Stage()
+    stage.play(stage.stall)
+
+    assert isinstance(stage.ended, LeadershipLost)
+    assert "it was not renewed in time" in str(stage.ended)
+    assert stage.lease.holders == ["a"]
+
+
+def test_an_error_of_a_block_that_held_the_loop_is_its_own() -> None:
+    stage, error = Stage(), ValueError("of the block")
+    stage.play(stage.stall, error=error)
+
+    assert stage.ended is error
+
+
+def test_a_stall_that_ends_before_the_deadline_costs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    with caplog.at_level(logging.WARNING):
+        stage.play(lambda: stage.stall(6), lambda: None)
+
+    assert stage.ended is None
+    assert stage.lease.holders == ["a", ""]
+    assert not caplog.records
+
+
+def test_what_was_seen_in_another_loop_is_as_new() -> None:
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "b")
+    one = elector(lock)
+    waited: list[float] = []
+
+    async def wait_for_a_while() -> None:
+        lease.write(LeaseRecord("them", 15, "", "", 0))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5), one.leading():
+                waited.append(-1)
+
+    async def lead() -> None:
+        start = now()
+        async with one.leading():
+            waited.append(now() - start)
+
+        await asyncio.Event().wait()
+
+    # The second clock is far ahead of the first one.
+    for life, clock in ((wait_for_a_while, 0), (lead, 1e6)):
+        world = World(1, STILL)
+        world.now = clock
+        process = Process(world, "b")
+        world.processes = [process]
+        process.start(life())
+        try:
+            world.run(world.now + 100)
+        finally:
+            process.end()
+
+    assert len(waited) == 1
+    assert waited[0] >= 15

@@ -1,0 +1,175 @@
+"""`LeaseLock` on a server: what it writes, what it leaves alone, what it refuses."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer import Client, Conflict
+from aioinformer.controller import LeaseLock, LeaseRecord
+from aioinformer.errors import AlreadyExists, Forbidden, OptionsError
+from aioinformer.model.resources import LEASES
+from aioinformer.testing import APIServer, faults
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+TIME = "2026-08-01T12:00:00.000000Z"
+LATER = "2026-08-01T12:00:02.000000Z"
+OURS = LeaseRecord("us", 15, TIME, TIME, 0)
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[tuple[APIServer, Client]]:
+    async with APIServer() as server, server.client() as client:
+        yield server, client
+
+
+def stored(server: APIServer) -> dict[str, Any]:
+    lease: dict[str, Any] = server.get(LEASES, "copier")
+    return lease
+
+
+async def test_there_is_none_until_it_is_created() -> None:
+    async with cluster() as (server, client):
+        lock = LeaseLock(client, "copier", labels={"app": "copier"})
+        assert await lock.get() is None
+
+        await lock.create(OURS)
+        lease = stored(server)
+        assert lease["spec"] == OURS.spec()
+        assert lease["metadata"]["labels"] == {"app": "copier"}
+        assert lease["metadata"]["namespace"] == client.namespace
+        assert await lock.get() == OURS
+
+
+async def test_only_one_can_create_it() -> None:
+    async with cluster() as (_, client):
+        await LeaseLock(client, "copier").create(OURS)
+        with pytest.raises(AlreadyExists):
+            await LeaseLock(client, "copier").create(OURS)
+
+
+async def test_is_written_again_and_again_without_a_look() -> None:
+    async with cluster() as (server, client):
+        lock = LeaseLock(client, "copier")
+        await lock.create(OURS)
+        for number in range(3):
+            await lock.update(LeaseRecord("us", 15, TIME, LATER, number))
+
+        assert stored(server)["spec"]["leaseTransitions"] == 2
+        assert stored(server)["spec"]["renewTime"] == LATER
+        assert [it.method for it in server.requests] == ["POST", "PUT", "PUT", "PUT"]
+
+
+async def test_what_somebody_else_has_written_is_not_overwritten() -> None:
+    async with cluster() as (server, client):
+        one, two = (LeaseLock(client, "copier", identity=it) for it in "ab")
+        await one.create(OURS)
+        await two.get()
+        await two.update(LeaseRecord("b", 15, TIME, TIME, 1))
+        with pytest.raises(Conflict):
+            await one.update(OURS)
+
+        assert stored(server)["spec"]["holderIdentity"] == "b"
+        await one.get()
+        await one.update(LeaseRecord("a", 15, TIME, TIME, 2))
+        assert stored(server)["spec"]["holderIdentity"] == "a"
+
+
+async def test_what_others_keep_in_it_stays() -> None:
+    async with cluster() as (server, client):
+        metadata = {
+            "name": "copier",
+            "labels": {"app": "theirs", "team": "blue"},
+            "annotations": {"why": "because"},
+        }
+        spec = {"strategy": "OldestEmulationVersion", "holderIdentity": "them"}
+        server.create(LEASES, {"metadata": metadata, "spec": spec})
+        lock = LeaseLock(client, "copier", labels={"app": "copier"})
+        assert await lock.get() == LeaseRecord("them")
+
+        await lock.update(OURS)
+        lease = stored(server)
+        assert lease["metadata"]["labels"] == {"app": "copier", "team": "blue"}
+        assert lease["metadata"]["annotations"] == {"why": "because"}
+        assert lease["spec"] == OURS.spec() | {"strategy": "OldestEmulationVersion"}
+
+
+async def test_one_without_a_spec_is_nobody_s() -> None:
+    async with cluster() as (server, client):
+        server.create(LEASES, {"metadata": {"name": "copier"}})
+        lock = LeaseLock(client, "copier")
+        assert await lock.get() == LeaseRecord()
+
+        await lock.update(OURS)
+        assert stored(server)["spec"] == OURS.spec()
+
+
+async def test_cannot_be_updated_before_it_is_known() -> None:
+    async with cluster() as (_, client):
+        with pytest.raises(OptionsError, match=r"call get\(\) or create\(\)"):
+            await LeaseLock(client, "copier").update(OURS)
+
+
+async def test_one_that_was_deleted_is_created_by_an_update() -> None:
+    # A kind of its own: of few others a server would say that there is none.
+    async with cluster() as (server, client):
+        lock = LeaseLock(client, "copier")
+        await lock.create(OURS)
+        server.delete(LEASES, "copier")
+        await lock.update(OURS)
+
+        assert stored(server)["spec"] == OURS.spec()
+
+
+async def test_one_that_was_deleted_and_created_by_another_is_theirs() -> None:
+    async with cluster() as (server, client):
+        one, two = (LeaseLock(client, "copier", identity=it) for it in "ab")
+        await one.create(OURS)
+        server.delete(LEASES, "copier")
+        await two.create(LeaseRecord("b", 15, TIME, TIME, 0))
+        with pytest.raises(Conflict):
+            await one.update(OURS)
+
+        assert stored(server)["spec"]["holderIdentity"] == "b"
+
+
+async def test_what_the_server_refuses_is_raised() -> None:
+    async with cluster() as (server, client):
+        server.faults.add(faults.Refuse(status=403, verb="get"))
+        with pytest.raises(Forbidden):
+            await LeaseLock(client, "copier").get()
+
+
+async def test_is_where_it_is_told_to_be() -> None:
+    async with cluster() as (server, client):
+        lock = LeaseLock(client, "copier", namespace="default")
+        await lock.create(OURS)
+
+        assert lock.namespace == "default"
+        assert server.objects(LEASES)[0]["metadata"]["namespace"] == "default"
+
+
+def test_identities_name_the_host_and_differ() -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+    identities = {LeaseLock(client, "copier").identity for _ in range(3)}
+
+    assert len(identities) == 3
+    assert all(it.startswith(f"{socket.gethostname()}_") for it in identities)
+
+
+def test_shows_its_name_and_identity() -> None:
+    lock = LeaseLock(Client.from_url("http://127.0.0.1:1"), "copier", identity="a")
+
+    assert repr(lock) == "<LeaseLock copier as a>"
+
+
+@pytest.mark.parametrize("empty", ["name", "namespace", "identity"])
+def test_nothing_of_it_may_be_empty(empty: str) -> None:
+    given: dict[str, Any] = {"name": "copier", empty: ""}
+    with pytest.raises(OptionsError, match=f"the {empty} of a lease lock"):
+        LeaseLock(Client.from_url("http://127.0.0.1:1"), **given)

@@ -1,0 +1,298 @@
+"""`Manager`: how it ends: by itself, when asked, when asked twice, by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from controller_helpers import Notes
+from informer_helpers import settle
+from leader_helpers import MemoryLease, for_ever, now
+from manager_helpers import Slow, config_map, elector_of, managed
+from task_helpers import cancelled, slow_to_end
+
+from aioinformer import Client, Manager
+from aioinformer.errors import OptionsError, QueueShutDown, TransportError
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as server:
+        server.create(CONFIG_MAPS, config_map())
+        yield server
+
+
+# ---------------------------------------------------------------- when asked
+
+
+async def test_reconciles_under_way_are_waited_for(server: APIServer) -> None:
+    slow = Slow(5.0)
+    async with managed(server, slow) as manager:
+        await slow.begun.wait()
+        start = now()
+        await manager.shutdown()
+        assert slow.record == ["done"]
+        assert now() - start == pytest.approx(5, abs=0.1)
+
+
+async def test_the_drain_has_a_bound(server: APIServer) -> None:
+    slow = Slow()
+    async with managed(server, slow, drain_timeout=3.0):
+        await slow.begun.wait()
+        start = now()
+
+    assert slow.record == ["cancelled"]
+    assert now() - start == pytest.approx(3, abs=0.1)
+
+
+async def test_a_second_cancellation_of_run_stops_at_once(server: APIServer) -> None:
+    slow, record = Slow(), list[str]()
+    manager = managed(server, slow)
+    manager.add(lambda: slow_to_end(record), leader_only=False, name="slow")
+    task = asyncio.create_task(manager.run())
+    await slow.begun.wait()
+    start = now()
+    task.cancel()
+    await asyncio.sleep(2)
+    assert (slow.record, task.done()) == ([], False)
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert task.cancelled()
+    assert slow.record == ["cancelled"]
+    assert record == ["ending"], "it was cancelled twice as well"
+    assert now() - start == pytest.approx(2, abs=0.1)
+    assert not manager.running
+
+
+async def test_a_cancelled_shutdown_ends_at_once_what_it_waits_for(
+    server: APIServer,
+) -> None:
+    slow, manager = Slow(), None
+    manager = managed(server, slow)
+    await manager.start()
+    await slow.begun.wait()
+    task = asyncio.create_task(manager.shutdown())
+    await cancelled(task, after=1.0)
+
+    assert task.cancelled()
+    assert slow.record == ["cancelled"]
+    assert not manager.running
+    await manager.shutdown()
+
+
+async def test_the_lease_is_released_behind_the_drain(server: APIServer) -> None:
+    slow, lease = Slow(5.0), MemoryLease()
+    async with managed(server, slow, elector=elector_of(lease, "me")):
+        await slow.begun.wait()
+        start = now()
+
+    assert slow.record == ["done"]
+    written, record = lease.writes[-1]
+    assert record.holder == ""
+    assert written - start == pytest.approx(5, abs=0.1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_part_may_ask_for_the_end(server: APIServer, late: bool) -> None:
+    manager = Manager(server.client())
+    if late:  # so that it is started by who adds it
+        manager.add(for_ever)
+        await manager.start()
+        await settle()
+
+    async def asks() -> None:
+        await asyncio.sleep(5)
+        await manager.shutdown()
+
+    manager.add(asks)
+    start = now()
+    await manager.run()
+    assert now() - start == pytest.approx(5, abs=0.1)
+
+
+async def test_a_reconcile_may_ask_for_the_end(server: APIServer) -> None:
+    asked: list[str] = []
+
+    async def reconcile(request: object, ctx: object) -> None:
+        await manager.shutdown()
+        asked.append("and it goes on")
+
+    manager = managed(server, reconcile)
+    await manager.run()
+    assert asked == ["and it goes on"]
+
+
+async def test_who_starts_it_may_be_cancelled(server: APIServer) -> None:
+    manager = managed(server, Notes())
+    task = asyncio.create_task(manager.start())
+    await asyncio.sleep(0)
+    await cancelled(task, after=0.0)
+    assert not manager.running
+
+
+# ---------------------------------------------------------------- by signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it(server: APIServer, number: signal.Signals) -> None:
+    slow, before = Slow(5.0), signal.getsignal(number)
+    manager = managed(server, slow)
+    task = asyncio.create_task(manager.run(handle_signals=True))
+    await slow.begun.wait()
+    start = now()
+    signal.raise_signal(number)
+    await task
+
+    assert slow.record == ["done"]
+    assert now() - start == pytest.approx(5, abs=0.1)
+    assert signal.getsignal(number) is before
+
+
+async def test_a_second_signal_ends_it_at_once(server: APIServer) -> None:
+    slow = Slow()
+    task = asyncio.create_task(managed(server, slow).run(handle_signals=True))
+    await slow.begun.wait()
+    start = now()
+    for _ in range(2):
+        signal.raise_signal(signal.SIGTERM)
+        await settle()
+
+    await task
+    assert slow.record == ["cancelled"]
+    assert now() - start == pytest.approx(0, abs=0.1)
+
+
+async def test_signals_are_left_alone_unless_asked_for(server: APIServer) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with managed(server, Notes()) as manager:
+        task = asyncio.create_task(manager.run())
+        await settle()
+        assert signal.getsignal(signal.SIGTERM) is before
+        await cancelled(task, after=0.0)
+
+
+# ---------------------------------------------------------------- by a failure
+
+
+async def test_what_fails_first_is_raised_and_the_rest_is_logged(
+    server: APIServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager, first = Manager(server.client()), ValueError("first")
+
+    async def fails() -> None:
+        await asyncio.sleep(1)
+        raise first
+
+    async def fails_in_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise KeyError("later")
+
+    manager.add(fails, name="one")
+    manager.add(fails_in_the_end, leader_only=False, name="two")
+    with pytest.raises(ValueError, match="first") as caught:
+        await manager.run()
+
+    assert caught.value is first
+    assert caplog.messages == [
+        "one failed: the manager ends",
+        "two failed, too: KeyError('later')",
+    ]
+    assert manager.not_ready() == {"manager": "failed: ValueError('first')"}
+    await manager.shutdown()  # it was raised
+
+
+async def test_a_failure_on_the_way_out_is_raised(server: APIServer) -> None:
+    async def fails_in_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise KeyError("later")
+
+    manager = Manager(server.client())
+    manager.add(fails_in_the_end)
+    await manager.start()
+    await asyncio.sleep(1)
+    with pytest.raises(KeyError):
+        await manager.shutdown()
+
+
+async def test_others_drain_when_one_fails(server: APIServer) -> None:
+    slow = Slow(5.0)
+    manager = managed(server, slow)
+
+    async def fails() -> None:
+        await slow.begun.wait()
+        raise ZeroDivisionError
+
+    manager.add(fails)
+    with pytest.raises(ZeroDivisionError):
+        await manager.run()
+
+    assert slow.record == ["done"]
+
+
+async def test_a_body_that_fails_keeps_its_error(server: APIServer) -> None:
+    async def fails() -> None:
+        raise ValueError("a part")
+
+    async def body() -> None:
+        async with Manager(server.client()) as manager:
+            manager.add(fails)
+            await asyncio.sleep(1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        await body()
+
+    assert caught.value.__notes__ == [
+        "it was left with an error, too: ValueError('a part')"
+    ]
+
+
+async def test_a_controller_whose_queue_is_shut_down_has_died(
+    server: APIServer,
+) -> None:
+    manager = managed(server, Notes())
+    (controller,) = manager._controllers
+    async with asyncio.TaskGroup() as group:
+        group.create_task(raises_queue_shut_down(manager))
+        await asyncio.sleep(5)
+        controller.queue.shut_down()
+
+
+async def raises_queue_shut_down(manager: Manager) -> None:
+    with pytest.raises(QueueShutDown):
+        await manager.run()
+
+
+async def test_without_a_configuration_it_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manager = Manager(Client.from_kubeconfig("/nowhere/config"))
+    manager.add(for_ever)
+    for _ in range(2):  # it may be tried again
+        with pytest.raises(OptionsError, match="/nowhere/config"):
+            await manager.run()
+
+
+async def test_an_outage_ends_nothing(server: APIServer) -> None:
+    notes = Notes()
+    async with managed(server, notes) as manager:
+        await asyncio.sleep(5)
+        await server.stop()
+        await asyncio.sleep(100)
+        assert manager.not_ready() == {}
+        with pytest.raises(TransportError):
+            await manager._client.get(CONFIG_MAPS, "a", namespace="default")
+
+        await server.start()

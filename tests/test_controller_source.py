@@ -1,0 +1,147 @@
+"""Sources: the requests that changes of an informer lead to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from controller_helpers import informer_of, named
+from fake_source import thing
+
+from aioinformer import Added, Deleted, KubeObject, ReconcileRequest, Updated
+from aioinformer.controller import Predicate, enqueue_self
+from aioinformer.controller.source import Source, priority_of
+from aioinformer.errors import OptionsError
+from aioinformer.informer.reporting import Reporter
+from aioinformer.testing import FakeListerWatcher
+from aioinformer.workqueue import LOW_PRIORITY
+
+if TYPE_CHECKING:
+    from aioinformer.controller.mapping import Mapping
+    from aioinformer.errors import HandlerError
+
+
+class Bench:
+    """A source of pods, and what it reports."""
+
+    def __init__(self, mapping: Mapping, *predicates: Predicate) -> None:
+        self.failures: list[HandlerError] = []
+        reporter = Reporter("controller", self.failures.append)
+        pods = informer_of(FakeListerWatcher())
+        self.source = Source.of(pods, mapping, predicates, reporter)
+
+    def keys(self, event: Added | Updated | Deleted) -> list[str]:
+        found = self.source.requests(event)
+        return [] if found is None else [it.key for it in found[0]]
+
+
+def team_of(obj: KubeObject) -> list[str]:
+    return [f"teams/{obj.labels['team']}"]
+
+
+def of_team(team: str) -> KubeObject:
+    return KubeObject.of(named("web", labels={"team": team}))
+
+
+def test_an_update_is_mapped_in_both_states() -> None:
+    bench = Bench(team_of)
+
+    assert bench.keys(Updated(of_team("a"), of_team("b"))) == ["teams/a", "teams/b"]
+
+
+def test_a_request_comes_once() -> None:
+    bench = Bench(team_of)
+
+    assert bench.keys(Updated(of_team("a"), of_team("a"))) == ["teams/a"]
+
+
+def test_a_failing_mapping_yields_nothing_and_is_reported() -> None:
+    bench = Bench(team_of)
+    bare = thing("web")
+
+    assert bench.keys(Added(bare)) == []
+    assert [str(it) for it in bench.failures] == ["mapping of Pod failed"]
+    assert bench.failures[0].subject is bare
+    assert isinstance(bench.failures[0].__cause__, KeyError)
+
+
+def test_a_mapping_that_fails_for_the_old_state_still_maps_the_new_one() -> None:
+    bench = Bench(team_of)
+
+    assert bench.keys(Updated(thing("web"), of_team("b"))) == ["teams/b"]
+    assert len(bench.failures) == 1
+
+
+def test_a_failing_generator_yields_nothing() -> None:
+    def some(obj: KubeObject) -> object:
+        yield "a/b"
+        raise ValueError("boom")
+
+    bench = Bench(some)  # type: ignore[arg-type]
+
+    assert bench.keys(Added(thing("web"))) == []
+    assert len(bench.failures) == 1
+
+
+def test_all_predicates_must_pass() -> None:
+    yes, no = Predicate(lambda _: True), Predicate(lambda _: False)
+
+    assert Bench(enqueue_self, yes, yes).keys(Added(thing("web")))
+    assert not Bench(enqueue_self, yes, no).keys(Added(thing("web")))
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()])
+def test_a_failing_mapping_yields_nothing(error: BaseException) -> None:
+    def fail(obj: KubeObject) -> list[str]:
+        raise error
+
+    bench = Bench(fail)
+
+    assert bench.keys(Added(thing("web"))) == []
+    assert [it.__cause__ for it in bench.failures] == [error]
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()])
+def test_a_failing_predicate_passes_and_is_reported(error: BaseException) -> None:
+    def fail(event: object) -> bool:
+        raise error
+
+    bench = Bench(enqueue_self, Predicate(fail))
+
+    assert bench.keys(Added(thing("web"))) == ["default/web"]
+    assert [str(it) for it in bench.failures] == ["predicate of Pod failed"]
+
+
+@pytest.mark.parametrize(
+    ("event", "priority"),
+    [
+        pytest.param(Added(thing("a"), True), LOW_PRIORITY, id="initial"),
+        pytest.param(Updated(thing("a"), thing("a"), True), LOW_PRIORITY, id="resync"),
+        pytest.param(Added(thing("a")), 0, id="added"),
+        pytest.param(Updated(thing("a"), thing("a", 2)), 0, id="updated"),
+        pytest.param(Deleted(thing("a")), 0, id="deleted"),
+    ],
+)
+def test_what_nobody_waits_for_is_unhurried(
+    event: Added | Updated | Deleted, priority: int
+) -> None:
+    found = Bench(enqueue_self).source.requests(event)
+
+    assert found is not None
+    requests, cause = found
+    assert list(requests) == [ReconcileRequest("default", "a")]
+    assert priority_of(cause) == priority
+
+
+def test_what_is_no_informer_is_refused() -> None:
+    with pytest.raises(OptionsError, match="watches informers"):
+        Source.of(FakeListerWatcher(), enqueue_self, (), Reporter("x"))  # type: ignore[arg-type]
+
+
+def test_a_mapping_that_waits_is_refused() -> None:
+    async def late(obj: KubeObject) -> list[str]:
+        return []
+
+    with pytest.raises(OptionsError, match="plain function"):
+        Bench(late)  # type: ignore[arg-type]
