@@ -1,0 +1,109 @@
+"""Server-sent events as bytes: frames, their ids, and what of a Secret goes in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.web.journal import Told
+
+__all__ = ["HEADERS", "Position", "frame", "heartbeat", "without_secrets"]
+
+HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    # nginx would otherwise hold events back until its buffer is full.
+    "X-Accel-Buffering": "no",
+}
+"""Of an answer that is a stream of events."""
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class Position(NamedTuple):
+    """What a reader has been told of, as the id of an event."""
+
+    epoch: str
+    """Of the journal: another process, or a later beginning, has another one."""
+    number: int
+    """Up to this change."""
+    selection: str
+    """Of the objects that this selection has."""
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.number}-{self.selection}"
+
+    @staticmethod
+    def parse(text: str) -> Position | None:
+        """Read what `str` made; None if it is anything else."""
+        match text.split("-", 3):
+            case [epoch, number, selection] if number.isascii() and number.isdigit():
+                # More digits than any count has would only cost time to read.
+                return Position(epoch, int(number[:20]), selection)
+            case _:
+                return None
+
+
+def frame(
+    told: Told, position: Position | None = None, *, secret_data: bool = False
+) -> bytes:
+    """One event. Its data is the object as it is stored, or `{}` if there is none.
+
+    Args:
+        told: What it says.
+        position: Its id, if it has one.
+        secret_data: What Secrets hold goes in as well.
+    """
+    parts = [b"event: ", told.kind.value.encode(), b"\n"]
+    if position is not None:
+        parts += b"id: ", str(position).encode(), b"\n"
+
+    parts += b"data: ", _data(told.obj, secret_data), b"\n\n"
+    return b"".join(parts)
+
+
+def heartbeat(position: Position | None = None) -> bytes:
+    """What keeps proxies from closing a silent connection, and is told to nobody.
+
+    Args:
+        position: Where the reader is now, for when it comes back: changes outside of
+            its selection have passed, and no event has told it.
+    """
+    return b":\n\n" if position is None else f":\nid: {position}\n\n".encode()
+
+
+def without_secrets(obj: KubeObject) -> bytes:
+    """A Secret as JSON without what it holds; anything else as it is stored.
+
+    Neither `data` and `stringData` go in, nor the annotation in which `kubectl apply`
+    keeps them. Of an object of which there is only the metadata nobody knows whether it
+    is a Secret: that annotation is left out of all of them.
+    """
+    match obj.kind:
+        case "Secret":
+            hidden = ["data", "stringData"]
+        case "PartialObjectMetadata" if _LAST_APPLIED in obj.annotations:
+            hidden = []
+        case _:
+            return obj.raw
+
+    body = obj.to_dict()
+    for name in hidden:
+        body.pop(name, None)
+
+    annotations = (body.get("metadata") or {}).get("annotations") or {}
+    annotations.pop(_LAST_APPLIED, None)
+    return msgspec.json.encode(body)
+
+
+def _data(obj: KubeObject | None, secret_data: bool) -> bytes:
+    if obj is None:
+        return b"{}"
+
+    raw = obj.raw if secret_data else without_secrets(obj)
+    # A line ends the field. In JSON there are lines between values only, where a blank
+    # means the same.
+    return raw.replace(b"\r", b" ").replace(b"\n", b" ")

@@ -1,0 +1,109 @@
+"""`Selection`: which objects the reader of an event stream wants, and may have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["LONGEST_SELECTOR", "Selection"]
+
+LONGEST_SELECTOR = 1000
+"""So many characters a query may use for selectors: a web server takes 64 KiB, and each
+requirement would cost a microsecond for each change."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Objects by namespace and labels; called with one it says whether that is meant."""
+
+    namespaces: frozenset[str] | None = None
+    """None for all, and for objects that have none."""
+
+    selectors: tuple[LabelSelector, ...] = ()
+    """All of them must match."""
+
+    @staticmethod
+    def of(
+        namespace: str | Sequence[str] | None = None, label_selector: str = ""
+    ) -> Selection:
+        """Make one of what a user says.
+
+        Args:
+            namespace: One, or several; None or an empty text for all.
+            label_selector: As kubectl takes it.
+
+        Raises:
+            OptionsError: No namespaces are given, or one without a name.
+            SelectorSyntaxError: The selector cannot be parsed.
+        """
+        selector = LabelSelector.parse(label_selector)
+        selectors = () if selector.empty else (selector,)
+        if namespace is None or namespace == "":
+            return Selection(None, selectors)
+
+        names = [namespace] if isinstance(namespace, str) else list(namespace)
+        if not names or not all(names):
+            raise OptionsError(f"namespaces without a name, or none: {names}")
+
+        return Selection(frozenset(names), selectors)
+
+    def narrowed(self, query: Iterable[tuple[str, str]]) -> Selection:
+        """This one and what the query of a URL asks for: both must hold.
+
+        Args:
+            query: `namespace`, which may be repeated, and `labelSelector`. Others are
+                left to others.
+
+        Raises:
+            OptionsError: It asks for namespaces of which this one has none, or the
+                selectors are too long.
+            SelectorSyntaxError: A selector cannot be parsed.
+        """
+        pairs = [(name, value) for name, value in query if value]
+        texts = [value for name, value in pairs if name == "labelSelector"]
+        if sum(map(len, texts)) > LONGEST_SELECTOR:
+            raise OptionsError(
+                f"labelSelector= is longer than {LONGEST_SELECTOR} characters"
+            )
+
+        wanted = frozenset(value for name, value in pairs if name == "namespace")
+        selectors = [LabelSelector.parse(text) for text in texts]
+        namespaces = self.namespaces
+        if wanted:
+            namespaces = wanted if namespaces is None else namespaces & wanted
+            if not namespaces:
+                named = ", ".join(map(repr, sorted(wanted)))
+                raise OptionsError(f"there is nothing of namespace {named} here")
+
+        return Selection(
+            namespaces, (*self.selectors, *(it for it in selectors if not it.empty))
+        )
+
+    def __call__(self, obj: KubeObject) -> bool:
+        """Whether it is meant."""
+        names = self.namespaces
+        if names is not None and obj.key.rpartition("/")[0] not in names:
+            return False
+
+        for it in self.selectors:  # noqa: SIM110 - asked for each event and reader
+            if not it.matches(obj.labels):
+                return False
+
+        return True
+
+    @cached_property
+    def token(self) -> str:
+        """A short text that is the same for the same selection, in every process."""
+        names = None if self.namespaces is None else sorted(self.namespaces)
+        said = repr((names, [str(it) for it in self.selectors]))
+        return f"{crc32(said.encode()):08x}"

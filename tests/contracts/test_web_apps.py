@@ -1,0 +1,279 @@
+"""The web apps of examples/, as people run them: served, an informer killed, stopped.
+
+And the page of the live stream in a real browser, where there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from factory_helpers import Bug, break_requests
+from informers import plain
+from processes import PATIENCE_SECONDS, ROOT, start
+from test_informer_factory_hosts import by_aiohttp, by_uvicorn
+from web_helpers import SentEvents
+
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "google-chrome",
+)
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as server:
+        server.create(PODS, plain("web-0", app="web"))
+        server.create(PODS, plain("db-0", app="db"))
+        yield server
+
+
+@pytest.fixture
+def kubeconfig(
+    server: APIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
+
+
+@pytest.fixture(params=["aiohttp_app", "fastapi_app"])
+def module(request: pytest.FixtureRequest, kubeconfig: None) -> Any:
+    """The module of an example, anew: its factory lives once."""
+    name = request.param
+    spec = importlib.util.spec_from_file_location(
+        name, ROOT / "examples" / f"{name}.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def served(module: Any) -> Any:
+    if hasattr(module, "make_app"):
+        return by_aiohttp(module.make_app())
+
+    return by_uvicorn(module.app)
+
+
+async def status_of(http: aiohttp.ClientSession, path: str) -> int:
+    async with http.get(path, headers={"Connection": "close"}) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def ready(http: aiohttp.ClientSession) -> None:
+    while await status_of(http, "/readyz") != 200:
+        await asyncio.sleep(0.1)
+
+
+async def test_an_app_is_started_queried_and_stopped(
+    server: APIServer, module: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(module) as url, aiohttp.ClientSession(url) as http:
+        await ready(http)
+        for path in ("/livez", "/readyz", "/metrics", "/pods/default"):
+            assert await status_of(http, path) == 200, path
+
+        for path in ("/nothing", "/pods"):
+            assert await status_of(http, path) == 404, path
+
+        page = SentEvents()
+        async with http.get("/events") as events:
+            while "synced" not in page.names:
+                page.feed(await events.content.readany())
+
+    assert sorted(page.names) == ["added db-0", "added web-0", "reset", "synced"]
+    assert module.pods.status.phase == "stopped"
+    assert [it for it in caplog.records if it.levelno >= logging.WARNING] == []
+
+
+async def test_G8_an_app_whose_informer_dies_is_not_ready(
+    module: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_requests(module.factory._client, "pods", after=20.0, watches_only=True)
+
+    async def serve() -> None:
+        async with served(module) as url, aiohttp.ClientSession(url) as http:
+            await ready(http)
+            page = SentEvents()
+            async with http.get("/events") as events:
+                while "synced" not in page.names:
+                    page.feed(await events.content.readany())
+
+                await module.factory.failed()
+                await events.read()  # the stream ends, in order
+
+            assert await status_of(http, "/readyz") == 503
+            assert await status_of(http, "/livez") == 503
+            assert await status_of(http, "/pods/default") == 503
+            assert await status_of(http, "/events") == 503
+
+    if module.__name__ == "aiohttp_app":
+        with pytest.raises(Bug):
+            await serve()
+    else:
+        await serve()  # uvicorn tells its log
+
+    died = [it for it in caplog.records if it.levelno == logging.CRITICAL]
+    assert [it.getMessage() for it in died] == ["informer pods died"]
+
+
+async def test_a_browser_that_comes_back_misses_nothing(
+    server: APIServer, module: Any
+) -> None:
+    async with served(module) as url, aiohttp.ClientSession(url) as http:
+        page = SentEvents()
+        async with http.get("/events") as events:
+            while "synced" not in page.names:
+                page.feed(await events.content.readany())
+
+        page.take()
+        server.delete(PODS, "db-0", namespace="default")
+        server.create(PODS, plain("web-1"))
+        await module.pods.wait_for_version(server.resource_version, timeout=30)
+        headers = {"Last-Event-ID": page.last_id}
+        async with http.get("/events", headers=headers) as events:
+            while "synced" not in page.names:
+                page.feed(await events.content.readany())
+
+    assert sorted(page.names) == ["added web-1", "deleted db-0", "synced"]
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+class Tab:
+    """A tab of a browser, asked by the DevTools protocol."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._asked = 0
+
+    async def ask(self, method: str, **options: Any) -> Any:
+        """Call a method of the browser."""
+        self._asked += 1
+        question = {"id": self._asked, "method": method, "params": options}
+        await self._socket.send_json(question)
+        while True:
+            answer = await self._socket.receive_json(timeout=PATIENCE_SECONDS)
+            if answer.get("id") == self._asked:
+                return answer["result"]
+
+    async def value(self, script: str) -> Any:
+        """What a script comes to; promises are waited for."""
+        options = {"awaitPromise": True, "returnByValue": True}
+        answer = await self.ask("Runtime.evaluate", expression=script, **options)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    async def until(self, condition: str) -> None:
+        """Wait until an expression is true; looked at after each change of the page."""
+        await self.value(
+            f"""new Promise((done) => {{
+              const look = () => {{ if ({condition}) done(true); }};
+              const options = {{childList: true, subtree: true, characterData: true}};
+              new MutationObserver(look).observe(document, options);
+              look();
+            }})"""
+        )
+
+    async def shows(self, text: str, *, at_all: bool = True) -> None:
+        found = f"document.body?.innerText.includes({json.dumps(text)})"
+        await self.until(found if at_all else f"!{found}")
+
+
+@asynccontextmanager
+async def browser(url: str, profile: Path) -> AsyncIterator[Tab]:
+    assert BROWSER is not None
+    process = await asyncio.create_subprocess_exec(
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--remote-debugging-port=0",
+        f"--user-data-dir={profile}",
+        "about:blank",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,  # it has children, which are to end with it
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while b"DevTools listening on ws://" not in (
+                line := await process.stderr.readline()
+            ):
+                assert line, "the browser has ended"
+
+        address = line.decode().split("ws://")[1].split("/")[0]
+        async with aiohttp.ClientSession(f"http://{address}") as http:
+            async with http.get("/json/list") as answer:
+                tabs = [it for it in await answer.json() if it["type"] == "page"]
+
+            async with http.ws_connect(tabs[0]["webSocketDebuggerUrl"]) as devtools:
+                tab = Tab(devtools)
+                await tab.ask("Page.navigate", url=url)  # returns when it is there
+                yield tab
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.communicate()
+
+
+@pytest.mark.skipif(BROWSER is None, reason=f"no browser here: none of {BROWSERS}")
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_a_page_shows_a_pod_and_its_end_within_a_second(
+    server: APIServer, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+
+    command = ("-m", "uvicorn", "--app-dir", ROOT / "examples", "fastapi_app:app")
+    environment = {"KUBECONFIG": str(server.kubeconfig(tmp_path / "config"))}
+    loop = asyncio.get_running_loop()
+    async with start(*command, "--port", str(port), environment=environment) as process:
+        while "running on" not in await process.error_line():
+            pass
+
+        async with browser(f"http://127.0.0.1:{port}/", tmp_path / "profile") as tab:
+            await tab.shows("live")
+            await tab.shows("web-0")
+            taken: list[float] = []
+            for name in ("first", "second", "third"):
+                began = loop.time()
+                server.create(PODS, plain(name))
+                await tab.shows(name)
+                created = loop.time() - began
+                began = loop.time()
+                server.delete(PODS, name, namespace="default")
+                await tab.shows(name, at_all=False)
+                taken.append(max(created, loop.time() - began))
+
+            rows = await tab.value("document.querySelectorAll('tr').length")
+
+    assert rows == 2
+    assert min(taken) < 1.0, "of three tries on a machine that may be busy"

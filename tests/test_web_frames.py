@@ -1,0 +1,115 @@
+"""Server-sent events as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import pod
+from web_helpers import SentEvents
+
+from aioinformer.model import KubeObject
+from aioinformer.web.frames import Position, frame, heartbeat, without_secrets
+from aioinformer.web.journal import Kind, Told
+
+HERE = Position("ab12", 7, "00ff00ff")
+
+
+def test_an_event_has_a_name_an_id_and_the_stored_bytes() -> None:
+    obj = KubeObject.of(pod("web"))
+
+    sent = frame(Told(Kind.ADDED, obj), HERE)
+
+    id_line = b"id: ab12-7-00ff00ff\n"
+    assert sent == b"event: added\n" + id_line + b"data: " + obj.raw + b"\n\n"
+
+
+def test_an_event_without_an_object_has_data_or_browsers_would_drop_it() -> None:
+    assert frame(Told(Kind.RESET)) == b"event: reset\ndata: {}\n\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["lf", "crlf", "cr"])
+def test_a_body_of_several_lines_is_one_event(end: str) -> None:
+    text = '{"kind":"Pod",\n "metadata":{"name":"a","annotations":{"x":"1\\n2"}}\n}'
+    obj = KubeObject.of(text.replace("\n", end).encode())
+    page = SentEvents()
+
+    page.feed(frame(Told(Kind.UPDATED, obj)))
+
+    assert page.names == ["updated a"]
+    assert page.events[0].data["metadata"]["annotations"]["x"] == "1\n2"
+
+
+def test_a_heartbeat_is_a_comment_that_may_carry_the_position() -> None:
+    page = SentEvents()
+    page.feed(heartbeat())
+    page.feed(heartbeat(HERE))
+
+    assert (page.names, page.last_id) == ([], str(HERE))
+    assert page.comments == 2
+
+
+def test_a_position_is_read_as_it_was_written() -> None:
+    assert Position.parse(str(HERE)) == HERE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "7", "a-b", "a-x-b", "a--b", "a-\u0661-b", "a-1-b-c", "a-+1-b", "-" * 100_000],
+    ids=lambda text: text[:10],
+)
+def test_what_is_no_position(text: str) -> None:
+    assert Position.parse(text) is None
+
+
+def test_a_number_of_any_length_is_read_in_no_time() -> None:
+    found = Position.parse(f"a-{'9' * 5000}-b")
+
+    assert found is not None
+    assert found.number < 10**20
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"data": {"k": "c2VzYW0="}},
+        {"stringData": {"k": "c2VzYW0="}},
+        {
+            "metadata": {
+                "name": "s",
+                "annotations": {
+                    "kubectl.kubernetes.io/last-applied-configuration": "c2VzYW0="
+                },
+            }
+        },
+    ],
+    ids=["data", "string-data", "last-applied"],
+)
+def test_what_a_secret_holds_is_left_out(body: dict[str, Any]) -> None:
+    metadata = {"name": "s", "namespace": "default"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, **body}
+    obj = KubeObject.of(secret)
+
+    assert b"c2VzYW0=" in obj.raw
+    assert b"c2VzYW0=" not in without_secrets(obj)
+    assert b"c2VzYW0=" in frame(Told(Kind.ADDED, obj), secret_data=True)
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_what_may_be_the_metadata_of_a_secret(annotated: bool) -> None:
+    last = {"kubectl.kubernetes.io/last-applied-configuration": "c2VzYW0="}
+    metadata = {"name": "s", "annotations": {"mine": "x"} | (last if annotated else {})}
+    api = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}
+    obj = KubeObject.of({**api, "metadata": metadata})
+
+    sent = without_secrets(obj)
+
+    assert b"c2VzYW0=" not in sent
+    assert b'"mine":"x"' in sent.replace(b" ", b"")
+    assert (sent == obj.raw) is not annotated
+
+
+def test_anything_else_is_left_as_it_is() -> None:
+    obj = KubeObject.of(pod("web") | {"data": {"a": "b"}})
+
+    assert without_secrets(obj) == obj.raw

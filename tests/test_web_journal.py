@@ -1,0 +1,409 @@
+"""What the readers of an event stream are told, held against a model of the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import thing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aioinformer.informer.notifications import Added, Deleted, Updated
+from aioinformer.web.journal import STRIDE, Journal, Kind, Reader, Told
+from aioinformer.web.selection import Selection
+
+if TYPE_CHECKING:
+    from aioinformer.model import KubeObject
+
+ALL = Selection()
+PUBLIC = Selection.of(label_selector="public=yes")
+
+
+def pod_of(name: str, version: int = 1, *, public: bool = True) -> KubeObject:
+    labels = {"public": "yes" if public else "no"}
+    return thing(name, version, f"uid-of-{name}", labels=labels)
+
+
+def journal_of(*names: str, history: int = 1000) -> Journal:
+    journal = Journal(history)
+    for name in names:
+        journal.apply(Added(pod_of(name), initial=True))
+
+    return journal
+
+
+def told(reader: Reader) -> list[str]:
+    """All that it tells now."""
+    found = []
+    while reader.behind:
+        it = reader.step()
+        if it is not None:
+            found.append(text_of(it))
+
+    return found
+
+
+def text_of(it: Told) -> str:
+    if it.obj is None:
+        return it.kind.value
+
+    return f"{it.kind.value} {it.obj.name}@{it.obj.resource_version}"
+
+
+def caught_up(journal: Journal, selection: Selection = ALL) -> Reader:
+    reader = journal.reader(selection)
+    told(reader)
+    return reader
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def test_a_new_reader_is_told_everything() -> None:
+    reader = journal_of("a", "b").reader(ALL)
+
+    assert told(reader) == ["reset", "added a@1", "added b@1", "synced"]
+    assert reader.step() is None
+
+
+def test_changes_follow() -> None:
+    journal = journal_of("a")
+    reader = caught_up(journal)
+
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
+    assert told(reader) == ["updated a@2"]
+    journal.apply(Added(pod_of("b", 3)))
+    assert told(reader) == ["added b@3"]
+    journal.apply(Deleted(pod_of("a", 4)))
+    assert told(reader) == ["deleted a@4"]
+
+
+def test_a_resync_is_nothing_new() -> None:
+    journal = journal_of("a")
+    reader = caught_up(journal)
+
+    journal.apply(Updated(pod_of("a"), pod_of("a"), resync=True))
+
+    assert not reader.behind
+    assert reader.reached == 1
+
+
+def test_what_waits_is_merged_in_the_place_of_the_first() -> None:
+    journal = journal_of("a", "b")
+    reader = caught_up(journal)
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
+    journal.apply(Updated(pod_of("b"), pod_of("b", 3)))
+    journal.apply(Updated(pod_of("a", 2), pod_of("a", 4)))
+
+    assert told(reader) == ["updated a@4", "updated b@3"]
+
+
+def test_of_what_came_and_went_nothing_is_told() -> None:
+    journal = journal_of()
+    reader = caught_up(journal)
+    journal.apply(Added(pod_of("a")))
+    journal.apply(Deleted(pod_of("a")))
+
+    assert told(reader) == []
+
+
+def test_another_object_of_the_same_name_is_another_object() -> None:
+    journal = journal_of("a")
+    reader = caught_up(journal)
+    journal.apply(Deleted(pod_of("a")))
+    journal.apply(Added(thing("a", 9, "another", labels={})))
+
+    assert told(reader) == ["deleted a@1", "added a@9"]
+
+
+def test_what_changes_before_it_is_told_is_told_once() -> None:
+    journal = journal_of("a", "b", "c")
+    reader = journal.reader(ALL)
+    assert reader.step() == Told(Kind.RESET)
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
+    journal.apply(Deleted(pod_of("b")))
+
+    assert told(reader) == ["added c@1", "added a@2", "synced"]
+
+
+def test_a_reader_that_has_not_begun_costs_nothing() -> None:
+    journal = journal_of("a", "b")
+    news: list[bool] = []
+    reader = journal.reader(ALL, on_news=lambda: news.append(True))
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
+    journal.apply(Deleted(pod_of("b")))
+
+    assert (reader._order, reader._waiting, news) == ([], {}, [])
+    assert told(reader) == ["reset", "added a@2", "synced"]
+
+
+def test_only_the_readers_of_what_changes_are_woken() -> None:
+    journal = journal_of()
+    woken: list[str] = []
+    for selection, name in ((ALL, "all"), (PUBLIC, "public")):
+        reader = journal.reader(selection, on_news=partial(woken.append, name))
+        told(reader)
+
+    journal.apply(Added(pod_of("a")))
+    assert woken == ["all", "public"]
+    journal.apply(Added(pod_of("b", public=False)))
+    assert woken == ["all", "public", "all"]
+
+
+@pytest.mark.parametrize("count", [7, 8, 9, 100])
+def test_what_is_not_selected_is_passed_over_in_pieces(count: int) -> None:
+    journal = Journal()
+    for number in range(count):
+        journal.apply(Added(pod_of(f"hidden-{number}", public=False), initial=True))
+
+    journal.apply(Added(pod_of("last"), initial=True))
+    asked = []
+
+    def accepts(obj: KubeObject) -> bool:
+        asked.append(obj)
+        return PUBLIC(obj)
+
+    reader = journal.reader(accepts)
+    assert reader.step() == Told(Kind.RESET)
+    first = reader.step()
+    assert len(asked) == min(STRIDE, count + 1)
+    assert (first is not None) is (count < STRIDE)
+    assert first is None or text_of(first) == "added last@1"
+    assert told(reader) == ["added last@1", "synced"][count < STRIDE :]
+
+
+def test_what_leaves_the_selection_is_told_in_the_last_state_in_it() -> None:
+    journal = journal_of("a")
+    reader = caught_up(journal, PUBLIC)
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
+    journal.apply(Updated(pod_of("a", 2), pod_of("a", 3, public=False)))
+    journal.apply(Updated(pod_of("a", 3, public=False), pod_of("a", 4, public=False)))
+
+    assert told(reader) == ["deleted a@2"]
+
+
+def test_what_was_never_selected_is_never_told() -> None:
+    journal = Journal()
+    hidden = pod_of("a", public=False)
+    journal.apply(Added(hidden, initial=True))
+    reader = caught_up(journal, PUBLIC)
+    journal.apply(Updated(hidden, pod_of("a", 2, public=False)))
+    journal.apply(Deleted(pod_of("a", 3, public=False)))
+
+    assert told(reader) == []
+    assert told(journal.reader(PUBLIC, since=1)) == ["synced"]
+
+
+def test_a_reader_that_was_dismissed_costs_nothing_more() -> None:
+    journal = journal_of("a")
+    reader = caught_up(journal)
+    journal.dismiss(reader)
+    journal.apply(Added(pod_of("b")))
+
+    assert not reader.behind
+
+
+def test_a_reader_that_would_keep_too_much_begins_anew() -> None:
+    names = [f"pod-{number}" for number in range(10)]
+    journal = journal_of(*names, history=3)
+    reader = caught_up(journal)
+    for name in names[:4]:
+        journal.apply(Deleted(pod_of(name)))
+
+    assert told(reader)[0] == "reset"
+    assert not reader.behind
+
+
+# ---------------------------------------------------------------- where it was
+
+
+def test_a_reader_goes_on_where_it_was() -> None:
+    journal = journal_of("a", "b", "c")
+    before = caught_up(journal)
+    assert before.reached == 3
+    journal.dismiss(before)
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
+    journal.apply(Deleted(pod_of("b")))
+    journal.apply(Added(pod_of("d", 4)))
+
+    reader = journal.reader(ALL, since=3)
+
+    assert told(reader) == ["updated a@2", "added d@4", "deleted b@1", "synced"]
+    assert reader.reached == 6
+
+
+@pytest.mark.parametrize("since", [-1, 5, 10**30])
+def test_a_place_that_is_not_known_is_told_as_a_reset(since: int) -> None:
+    journal = journal_of("a")
+    for version in range(2, 5):
+        journal.apply(Updated(pod_of("a", version - 1), pod_of("a", version)))
+
+    assert told(journal.reader(ALL, since)) == ["reset", "added a@4", "synced"]
+
+
+def test_a_place_before_what_was_forgotten_is_not_known() -> None:
+    journal = journal_of("a", "b", "c", history=2)
+    for name in ("a", "b", "c"):
+        journal.apply(Deleted(pod_of(name)))
+
+    assert not journal.knows(3)
+    assert journal.knows(4)
+    assert told(journal.reader(ALL, 4)) == ["deleted b@1", "deleted c@1", "synced"]
+    assert told(journal.reader(ALL, 3)) == ["reset", "synced"]
+
+
+def test_what_was_on_its_way_is_taken_back() -> None:
+    journal = Journal()
+    hidden = pod_of("b", public=False)
+    for obj in (pod_of("a"), hidden):
+        journal.apply(Added(obj, initial=True))
+
+    before = caught_up(journal, PUBLIC)
+    journal.apply(Updated(hidden, pod_of("b", 2)))
+    journal.apply(Deleted(pod_of("a")))
+    assert before.step() == Told(Kind.ADDED, journal.live["uid-of-b"].obj)
+    assert before.reached is None, "so the place is still the first one"
+
+    reader = journal.reader(PUBLIC, since=2)
+    assert reader.step() is None, "it has begun"
+    journal.apply(Deleted(pod_of("b", 2)))
+
+    assert sorted(told(reader)) == ["deleted a@1", "deleted b@2", "synced"]
+
+
+def test_updates_are_never_forgotten() -> None:
+    journal = journal_of("a", history=2)
+    for version in range(2, 100):
+        journal.apply(Updated(pod_of("a", version - 1), pod_of("a", version)))
+
+    assert told(journal.reader(ALL, 1)) == ["updated a@99", "synced"]
+
+
+# ---------------------------------------------------------------- all of it
+
+
+@dataclass
+class Browser:
+    """What a page would show, and where it got it from."""
+
+    journal: Journal
+    selection: Selection
+    shown: dict[str, KubeObject] = field(default_factory=dict)
+    last_id: int | None = None
+    strict: bool = True
+    """The connection knows exactly what is shown: nothing was on its way."""
+
+    def __post_init__(self) -> None:
+        self.reader = self.journal.reader(self.selection)
+
+    def read(self, steps: int) -> None:
+        for _ in range(steps):
+            if not self.reader.behind:
+                return
+
+            it = self.reader.step()
+            if it is not None:
+                self.take(it)
+                reached = self.reader.reached
+                if reached is not None:
+                    self.last_id = reached
+
+    def take(self, it: Told) -> None:
+        if it.kind is Kind.RESET:
+            self.shown.clear()
+            self.strict = True
+        elif it.kind is Kind.SYNCED:
+            assert self.shown.keys() == self.truth().keys()
+            self.strict = True
+        else:
+            assert it.obj is not None
+            uid, known = it.obj.uid, it.obj.uid in self.shown
+            assert self.selection(it.obj)
+            if self.strict:
+                assert known is (it.kind is not Kind.ADDED)
+
+            if it.kind is Kind.DELETED:
+                self.shown.pop(uid, None)
+            else:
+                assert it.obj is self.journal.live[uid].obj
+                self.shown[uid] = it.obj
+
+    def reconnect(self) -> None:
+        self.journal.dismiss(self.reader)
+        self.strict = False
+        self.reader = self.journal.reader(self.selection, self.last_id)
+
+    def truth(self) -> dict[str, KubeObject]:
+        return {
+            uid: entry.obj
+            for uid, entry in self.journal.live.items()
+            if self.selection(entry.obj)
+        }
+
+
+@dataclass
+class World:
+    """Pods that come, change and go, and two browsers."""
+
+    history: int
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.history)
+        self.pods: dict[str, KubeObject] = {}
+        for name in ("a", "b"):
+            self.pods[name] = self.make(name, name == "a")
+            self.journal.apply(Added(self.pods[name], initial=True))
+
+        self.browsers = [Browser(self.journal, it) for it in (ALL, PUBLIC)]
+
+    def make(self, name: str, public: bool, uid: str = "") -> KubeObject:
+        self.count += 1
+        labels = {"public": "yes" if public else "no"}
+        return thing(name, self.count, uid or f"{name}-{self.count}", labels=labels)
+
+    def change(self, name: str, public: bool) -> None:
+        old = self.pods.get(name)
+        new = self.pods[name] = self.make(name, public, old.uid if old else "")
+        self.journal.apply(Updated(old, new) if old else Added(new))
+
+    def delete(self, name: str) -> None:
+        if name in self.pods:
+            self.journal.apply(Deleted(self.pods.pop(name)))
+
+
+names = st.sampled_from("abc")
+steps = st.one_of(
+    st.tuples(st.just("change"), names, st.booleans()),
+    st.tuples(st.just("delete"), names),
+    st.tuples(st.just("read"), st.sampled_from([0, 1]), st.integers(1, 4)),
+    st.tuples(st.just("reconnect"), st.sampled_from([0, 1])),
+)
+
+
+@settings(max_examples=250)
+@given(history=st.integers(1, 4), script=st.lists(steps, max_size=25))
+def test_a_page_shows_what_there_is_whatever_happens(
+    history: int, script: list[tuple[object, ...]]
+) -> None:
+    world = World(history)
+    for step in script:
+        match step:
+            case ("change", str(name), bool(public)):
+                world.change(name, public)
+            case ("delete", str(name)):
+                world.delete(name)
+            case ("read", int(number), int(count)):
+                world.browsers[number].read(count)
+            case ("reconnect", int(number)):
+                world.browsers[number].reconnect()
+            case _:
+                raise AssertionError(step)
+
+    for browser in world.browsers:
+        browser.read(1000)
+        assert browser.shown == browser.truth()
+        assert browser.reader.reached == world.journal.number

@@ -1,0 +1,52 @@
+"""Metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from aioinformer.errors import OptionsError
+from aioinformer.metrics_prometheus import PrometheusSink
+from aioinformer.web.metrics import exposition, metrics_responders
+
+
+def registry() -> CollectorRegistry:
+    made = CollectorRegistry()
+    PrometheusSink(made).count("reflector_lists_total", name="pods")
+    return made
+
+
+def test_metrics_are_text() -> None:
+    answer = exposition(registry())
+
+    assert answer.status == 200
+    assert answer.content_type.startswith("text/plain; version=")
+    assert b'reflector_lists_total{name="pods"} 1.0\n' in answer.body
+
+
+def test_prometheus_gets_the_format_it_prefers() -> None:
+    answer = exposition(registry(), "application/openmetrics-text; version=1.0.0")
+
+    assert answer.content_type.startswith("application/openmetrics-text")
+    assert answer.body.endswith(b"# EOF\n")
+
+
+async def test_the_registry_of_the_process_is_the_usual_one() -> None:
+    (responder,) = metrics_responders().values()
+
+    assert b"process_open_fds" in (await responder("")).body, "read in a thread"
+
+
+def test_the_route_may_be_another_one() -> None:
+    assert list(metrics_responders(path="/internal/metrics")) == ["/internal/metrics"]
+    with pytest.raises(OptionsError, match="slash"):
+        metrics_responders(path="metrics")
+
+
+def test_a_missing_library_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    with pytest.raises(OptionsError, match=r"aioinformer\[metrics\]"):
+        metrics_responders()

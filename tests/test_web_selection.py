@@ -1,0 +1,78 @@
+"""Which objects a reader of an event stream wants, and may have."""
+
+from __future__ import annotations
+
+import pytest
+from fake_source import thing
+
+from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model import KubeObject
+from aioinformer.web.selection import Selection
+
+WEB = thing("a", labels={"app": "web", "tier": "one"}, namespace="shop")
+DB = thing("b", labels={"app": "db"}, namespace="shop")
+ELSEWHERE = thing("c", labels={"app": "web"}, namespace="other")
+NODE = KubeObject.of({"kind": "Node", "metadata": {"name": "n", "uid": "1"}})
+
+
+def chosen(selection: Selection) -> str:
+    return "".join(it.name for it in (WEB, DB, ELSEWHERE, NODE) if selection(it))
+
+
+@pytest.mark.parametrize(
+    ("selection", "names"),
+    [
+        pytest.param(Selection.of(), "abcn", id="all"),
+        pytest.param(Selection.of("", ""), "abcn", id="all-said"),
+        pytest.param(Selection.of("shop"), "ab", id="namespace"),
+        pytest.param(Selection.of(["shop", "other"]), "abc", id="namespaces"),
+        pytest.param(Selection.of(None, "app=web"), "ac", id="labels"),
+        pytest.param(Selection.of("shop", "app=web"), "a", id="both"),
+        pytest.param(Selection.of(None, "!app"), "n", id="without-a-label"),
+    ],
+)
+def test_objects_are_chosen(selection: Selection, names: str) -> None:
+    assert chosen(selection) == names
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ([], "ac"),
+        ([("namespace", "shop")], "a"),
+        ([("namespace", "shop"), ("namespace", "other")], "ac"),
+        ([("labelSelector", "tier")], "a"),
+        ([("labelSelector", "tier"), ("labelSelector", "!tier")], ""),
+        ([("labelSelector", "app=db")], ""),
+        ([("namespace", ""), ("labelSelector", ""), ("else", "x")], "ac"),
+    ],
+    ids=str,
+)
+def test_a_query_asks_for_less(query: list[tuple[str, str]], names: str) -> None:
+    assert chosen(Selection.of(None, "app=web").narrowed(query)) == names
+
+
+def test_a_query_of_another_namespace_is_refused() -> None:
+    with pytest.raises(OptionsError, match="nothing of namespace 'kube-system' here"):
+        Selection.of("shop").narrowed([("namespace", "kube-system")])
+
+
+def test_a_selector_that_would_cost_everybody_time_is_refused() -> None:
+    half = "ab," * 166 + "ab"
+    fits = [("labelSelector", half)] * 2
+    Selection.of().narrowed(fits)
+
+    with pytest.raises(OptionsError, match="longer than 1000 characters"):
+        Selection.of().narrowed([*fits, ("labelSelector", "c")])
+
+
+def test_what_cannot_be_parsed_is_refused() -> None:
+    with pytest.raises(SelectorSyntaxError):
+        Selection.of().narrowed([("labelSelector", "app in")])
+
+
+def test_a_token_tells_selections_apart() -> None:
+    one, same, other = (Selection.of(it) for it in ("shop", ["shop"], "other"))
+
+    assert one.token == same.token == "1451013b", "in every process"
+    assert other.token != one.token != Selection.of("shop", "app").token

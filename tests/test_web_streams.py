@@ -1,0 +1,265 @@
+"""`EventStream`: whom it tells what, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from informer_helpers import settle
+from informers import plain, pods_of, settled
+from web_helpers import Page, handlers_of
+
+from aioinformer import Client, SharedInformerFactory
+from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model.resources import PODS, SECRETS
+from aioinformer.testing import APIServer
+from aioinformer.web.streams import CHUNK, EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer(auto_namespaces=True) as server:
+        server.create(PODS, plain("a", app="web"))
+        server.create(PODS, plain("b", app="db"))
+        yield server
+
+
+def in_shop(name: str, **labels: str) -> dict[str, Any]:
+    body = plain(name, **labels)
+    body["metadata"]["namespace"] = "shop"
+    return body
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+async def test_a_page_is_sent_what_there_is_and_what_changes(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        async with page.reading():
+            assert sorted(page.take()) == ["added a", "added b", "reset", "synced"]
+            server.create(PODS, plain("c"))
+            await settled(server, pods)
+            label = {"metadata": {"labels": {"x": "y"}}}
+            server.patch(PODS, "a", label, namespace="default")
+            await settled(server, pods)
+            server.delete(PODS, "b", namespace="default")
+            await settled(server, pods)
+            assert page.take() == ["added c", "updated a", "deleted b"]
+
+
+async def test_the_stored_bytes_are_sent(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        chunks: list[bytes] = []
+
+        async def write(chunk: bytes) -> None:
+            chunks.append(chunk)
+
+        page.write = write  # type: ignore[method-assign]
+        async with page.reading():
+            sent = b"".join(chunks)
+
+        for obj in pods.lister.list():
+            assert b"data: " + obj.raw + b"\n\n" in sent
+
+
+async def test_a_page_that_comes_back_is_sent_what_it_missed(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        async with page.reading():
+            page.take()
+
+        server.delete(PODS, "b", namespace="default")
+        server.create(PODS, plain("c"))
+        await settled(server, pods)
+        async with page.reading():
+            assert sorted(page.take()) == ["added c", "deleted b", "synced"]
+
+        async with page.reading():
+            assert page.take() == ["synced"]
+
+
+@pytest.mark.parametrize(
+    "last_id", ["7", "a-1-b", "abcdefgh-0-00000000", "--", "a-\u0661-b", "-" * 99]
+)
+async def test_an_id_of_somebody_else_is_a_reset(
+    server: APIServer, last_id: str
+) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        page.last_id = last_id
+        async with page.reading():
+            assert page.take()[0] == "reset"
+
+
+async def test_an_id_of_another_selection_is_a_reset(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        async with page.reading():
+            page.take()
+
+        page.query = {"labelSelector": "app=web"}
+        async with page.reading():
+            assert page.take() == ["reset", "added a", "synced"]
+
+
+async def test_a_script_gives_the_id_in_the_query(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        stream = EventStream(pods)
+        page = Page(stream)
+        async with page.reading():
+            pass
+
+        again = Page(stream, lastEventId=page.last_id)
+        async with again.reading():
+            assert again.take() == ["synced"]
+
+
+async def test_a_slow_page_is_told_what_is_and_not_what_was(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        async with page.reading():
+            page.take()
+            page.open.clear()
+            for number in range(100):
+                label = {"metadata": {"labels": {"x": str(number)}}}
+                for name in ("a", "b"):
+                    server.patch(PODS, name, label, namespace="default")
+
+                server.create(PODS, plain(f"brief-{number}"))
+                server.delete(PODS, f"brief-{number}", namespace="default")
+                await asyncio.sleep(0.1)
+
+            await settled(server, pods)
+            page.open.set()
+            await settle()
+            assert len(page.events) <= 4, "one chunk was on its way"
+            assert page.events[-1].data["metadata"]["labels"]["x"] == "99"
+
+
+async def test_a_slow_page_delays_no_other(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        stream = EventStream(pods)
+        slow, quick = Page(stream), Page(stream)
+        slow.open.clear()
+        async with slow.reading(), quick.reading():
+            assert len(quick.take()) == 4
+            assert slow.take() == []
+            assert handlers_of(pods) == 1, "they share one"
+
+
+async def test_no_more_than_a_piece_is_made_ahead(server: APIServer) -> None:
+    for number in range(300):
+        server.create(PODS, plain(f"more-{number}", text="x" * 60))
+
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods))
+        async with page.reading():
+            assert len(page.events) == 304
+
+        assert page.largest < CHUNK + 4000
+
+
+async def test_a_silent_stream_is_kept_open(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        page = Page(EventStream(pods, heartbeat=10, label_selector="app=web"))
+        async with page.reading():
+            before, first = page.comments, page.last_id
+            server.create(PODS, plain("c", app="db"))
+            await asyncio.sleep(60)
+            assert page.comments - before in {5, 6}
+            assert page.last_id != first, "what is not for it passes, too"
+
+
+async def test_a_page_may_come_before_the_cache_is_there() -> None:
+    async with APIServer() as server:
+        client = server.client()
+        await server.stop()
+        factory = SharedInformerFactory(client)
+        pods = factory.informer("v1", "pods")
+        async with factory:
+            page = Page(EventStream(pods, heartbeat=5))
+            async with page.reading():
+                await asyncio.sleep(20)
+                assert page.comments >= 4
+                await server.start()
+                await pods.wait_synced(timeout=300)
+                await asyncio.sleep(1)
+                assert page.take() == ["reset", "synced"]
+
+
+# ---------------------------------------------------------------- who may see what
+
+
+async def test_a_stream_of_a_namespace_and_a_selector(server: APIServer) -> None:
+    server.create(PODS, in_shop("c", app="web"))
+    server.create(PODS, in_shop("d", app="db"))
+    async with pods_of(server) as (_, pods):
+        shop = Page(EventStream(pods, namespace="shop"))
+        web = Page(EventStream(pods, label_selector="app=web"), namespace="shop")
+        async with shop.reading(), web.reading():
+            assert sorted(shop.take()) == ["added c", "added d", "reset", "synced"]
+            assert web.take() == ["reset", "added c", "synced"]
+
+
+async def test_the_query_asks_for_less_and_never_for_more(server: APIServer) -> None:
+    server.create(PODS, in_shop("c", app="web"))
+    async with pods_of(server) as (_, pods):
+        stream = EventStream(pods, namespace=["default"], label_selector="app=web")
+        with pytest.raises(OptionsError, match="nothing of namespace 'shop'"):
+            stream.ask([("namespace", "shop")])
+
+        page = Page(stream, labelSelector="app in (web,db)", cache="no")
+        async with page.reading():
+            assert page.take() == ["reset", "added a", "synced"]
+
+
+async def test_a_query_may_be_refused(server: APIServer) -> None:
+    async with pods_of(server) as (_, pods):
+        with pytest.raises(SelectorSyntaxError):
+            EventStream(pods).ask([("labelSelector", "app in")])
+
+        stream = EventStream(pods, query=False)
+        stream.ask([("other", "x")])
+        with pytest.raises(OptionsError, match="no labelSelector="):
+            stream.ask([("labelSelector", "app=web")])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"namespace": []},
+        {"namespace": ["a", ""]},
+        {"heartbeat": 0},
+        {"resume_seconds": -1},
+    ],
+    ids=str,
+)
+def test_what_makes_no_stream(options: dict[str, Any]) -> None:
+    factory = SharedInformerFactory(Client.from_url("http://127.0.0.1:1"))
+
+    with pytest.raises(OptionsError):
+        EventStream(factory.informer("v1", "pods"), **options)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_secrets_are_sent_when_asked_only(server: APIServer, asked: bool) -> None:
+    annotation = "kubectl.kubernetes.io/last-applied-configuration"
+    metadata = {"name": "key", "annotations": {annotation: "c2VzYW0=", "mine": "x"}}
+    server.create(SECRETS, {"metadata": metadata, "data": {"password": "c2VzYW0="}})
+    async with server.client() as client:
+        factory = SharedInformerFactory(client)
+        secrets = factory.informer("v1", "secrets")
+        async with factory:
+            page = Page(EventStream(secrets, secret_data=asked))
+            async with page.reading():
+                (found,) = [it.data for it in page.events if it.name == "added"]
+
+    assert ("c2VzYW0=" in str(found)) is asked
+    assert found["metadata"]["annotations"]["mine"] == "x"
+    assert found["kind"] == "Secret"

@@ -1,0 +1,110 @@
+"""What the tests of web apps share: reading server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer import SharedInformer
+    from aioinformer.web.streams import EventStream
+
+__all__ = ["Page", "Sent", "SentEvents", "handlers_of"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One event, as a browser would give it to a page."""
+
+    name: str
+    data: Any
+    last_id: str
+
+    def __str__(self) -> str:
+        metadata = self.data.get("metadata")
+        return f"{self.name} {metadata['name']}" if metadata else self.name
+
+
+class SentEvents:
+    """Reads a stream of events by the rules of the standard, as far as they are used."""
+
+    def __init__(self) -> None:
+        self.events: list[Sent] = []
+        self.comments = 0
+        self.last_id = ""
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> None:
+        *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
+        for block in blocks:
+            fields: dict[str, str] = {}
+            for line in block.decode().split("\n"):
+                name, _, value = line.partition(": ")
+                if line.startswith(":"):
+                    self.comments += 1
+                else:
+                    assert name not in fields
+                    fields[name] = value
+
+            self.last_id = fields.get("id", self.last_id)
+            if "data" in fields:
+                data = json.loads(fields["data"])
+                self.events.append(Sent(fields["event"], data, self.last_id))
+
+    @property
+    def names(self) -> list[str]:
+        return [str(event) for event in self.events]
+
+    def take(self) -> list[str]:
+        """What has come since the last call."""
+        names = self.names
+        self.events.clear()
+        return names
+
+
+class Page(SentEvents):
+    """A reader that keeps what it is sent."""
+
+    def __init__(self, stream: EventStream, **query: str) -> None:
+        super().__init__()
+        self.stream = stream
+        self.query = query
+        self.in_order: bool | None = None
+        self.chunks = 0
+        self.largest = 0
+        self.away = False
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def write(self, chunk: bytes) -> None:
+        await self.open.wait()
+        self.chunks += 1
+        self.largest = max(self.largest, len(chunk))
+        self.feed(chunk)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Connect, go on where it was, and leave."""
+        task = asyncio.create_task(self._read())
+        try:
+            await asyncio.sleep(1)
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+        if not task.cancelled():
+            task.result()
+
+    async def _read(self) -> None:
+        ask = self.stream.ask(self.query.items(), self.last_id)
+        self.in_order = await self.stream.send(ask, self.write, gone=lambda: self.away)
+
+
+def handlers_of(pods: SharedInformer) -> int:
+    return len(pods._processor.listeners)
