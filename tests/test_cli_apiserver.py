@@ -223,7 +223,7 @@ async def test_with_a_token_it_says_what_it_wrote_and_that_kubectl_sends_none(
 
     said = capsys.readouterr().out
     assert f"It is in the kubeconfig {config}, which was written" in said
-    assert f"aioinformer watch pods --kubeconfig {config}" in said
+    assert f"aioinformer watch pods -A --kubeconfig {config}" in said
     assert "kubectl sends none over plain HTTP" in said
     assert "kubectl get" not in said
     assert "right" not in said

@@ -63,8 +63,11 @@ def test_does_not_blame_the_resource_for_the_answer_of_a_web_server() -> None:
 def test_blames_the_resource_where_an_api_server_knows_no_such_path() -> None:
     line = explain(answered(404, "text/plain", b"404 page not found\n"))
 
-    assert "of an API server? If it is one, it does not serve this resource:" in line
-    assert "that its CRD is installed." in line
+    assert line == (
+        "404: http://x serves no such resource (404 page not found): check its name, "
+        "version and group, and that its CustomResourceDefinition is installed; or the "
+        "URL is not that of an API server"
+    )
 
 
 def test_a_redirect_says_itself_what_to_do() -> None:

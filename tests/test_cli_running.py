@@ -162,7 +162,9 @@ def test_tells_its_version() -> None:
         pytest.param(["demo", "--churn", "inf"], id="endless-churn"),
         pytest.param(["watch", "pods", "--for", "nan"], id="watch-no-number"),
         pytest.param(["watch"], id="no-resource"),
-        pytest.param(["watch", "podz"], id="unknown-resource"),
+        pytest.param(
+            ["watch", "podz", "--server", "http://127.0.0.1:1"], id="unknown-resource"
+        ),
         pytest.param(["watch", "pods", "--server", "ftp://x"], id="server"),
         pytest.param(["dance"], id="no-such-command"),
     ],
@@ -177,7 +179,7 @@ def test_wrong_input_gives_status_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("option", "advice"),
     [
-        ("-n", "an empty namespace; leave -n out for all"),
+        ("-n", "an empty namespace; -A means all of them"),
         ("--token", "an empty token; leave --token out"),
         ("--server", "an empty URL; leave --server out"),
         ("--kubeconfig", "an empty path; leave --kubeconfig out"),

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from aioinformer.cli.screen import (
     Frame,
-    Meter,
     Row,
     draw_line,
     draw_table,
@@ -111,24 +110,3 @@ def test_the_verdict_counts_what_it_does_not_name() -> None:
     assert draw_verdict(list("abcde"), pods=2, apps=1) == (
         "Not as it should be: a; b; c; and 2 more."
     )
-
-
-def test_a_meter_begins_at_zero() -> None:
-    assert Meter().rate(10.0, 500) == 0.0
-
-
-def test_a_meter_tells_growth_in_a_second() -> None:
-    meter = Meter()
-    meter.rate(10.0, 500)
-
-    assert meter.rate(10.5, 600) == 200.0
-
-
-def test_a_meter_forgets_what_is_older_than_three_seconds() -> None:
-    meter = Meter()
-    for second in range(10):
-        meter.rate(float(second), 1000 * second)
-
-    rates = [meter.rate(10.0 + second, 9000) for second in range(4)]
-
-    assert rates[0] > rates[1] > rates[2] == rates[3] == 0.0

@@ -71,3 +71,15 @@ def test_a_url_goes_with_no_kubeconfig(other: str) -> None:
 
 def test_does_not_show_the_token() -> None:
     assert "secret" not in repr(Target(token="secret"))
+
+
+async def test_means_the_namespace_of_the_context(config: str) -> None:
+    target = Target(kubeconfig=config)
+    async with target.client() as client:
+        assert target.namespace(client.config) == "default"
+
+
+async def test_a_url_means_all_namespaces(server: APIServer) -> None:
+    target = Target(server=server.url, token="right")
+    async with target.client() as client:
+        assert target.namespace(client.config) is None

@@ -1,10 +1,11 @@
-"""`aioinformer watch`: its lines, and what it does about servers that do not answer."""
+"""`aioinformer watch`: what it watches, and what it does about servers that do not answer."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned import CannedServer
@@ -12,76 +13,24 @@ from conftest import pod
 
 from aioinformer.cli.explain import CommandError
 from aioinformer.cli.target import Target
-from aioinformer.cli.watch import WatchOptions, line_of, outage_line, watch
-from aioinformer.errors import (
-    NotSynced,
-    OptionsError,
-    SelectorSyntaxError,
-    TransportError,
-)
-from aioinformer.informer import Added, Deleted, InformerStatus, Updated
-from aioinformer.model import KubeObject
-from aioinformer.model.resources import PODS
+from aioinformer.cli.watch import WatchOptions, title_of, watch
+from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError
+from aioinformer.model.resources import NODES, PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-OBJECT = KubeObject.of(pod("a", "x", metadata={"resourceVersion": "7"}))
-
-
-def status(error: Exception | None) -> InformerStatus:
-    return InformerStatus(
-        phase="watching",
-        synced=True,
-        last_contact=1.0,
-        last_event=None,
-        age=0.0,
-        resource_version="7",
-        restarts=0,
-        duplicates=0,
-        history_resets=0,
-        degraded=0,
-        not_served=False,
-        last_error=error,
-        failures=0 if error is None else 1,
-    )
-
-
-# ---------------------------------------------------------------- lines
-
-
-@pytest.mark.parametrize(
-    ("event", "line"),
-    [
-        pytest.param(Added(OBJECT, initial=True), "ADDED x/a 7", id="added"),
-        pytest.param(Updated(OBJECT, OBJECT), "MODIFIED x/a 7", id="modified"),
-        pytest.param(Deleted(OBJECT), "DELETED x/a 7", id="deleted"),
-    ],
-)
-def test_a_line_says_what_happened_to_which_version(
-    event: Added | Updated | Deleted, line: str
-) -> None:
-    assert line_of(event) == line
-
-
-def test_the_beginning_of_an_outage_is_told_with_its_cause() -> None:
-    line = outage_line(status(TransportError("gone.")), was_out=False)
-
-    assert line == "out of contact, trying again: gone."
-
-
-@pytest.mark.parametrize("error", [None, TransportError("gone.")])
-def test_nothing_is_told_while_nothing_changes(error: Exception | None) -> None:
-    assert outage_line(status(error), was_out=error is not None) == ""
-
-
-def test_the_end_of_an_outage_is_told() -> None:
-    assert outage_line(status(None), was_out=True) == "in contact again"
-
+    Captured = pytest.CaptureFixture[str]
 
 # ---------------------------------------------------------------- with a server
+
+
+def rows(capfd: Captured) -> list[list[str]]:
+    """The first words of each line."""
+    return [line.split()[:3] for line in capfd.readouterr().out.splitlines()]
 
 
 @asynccontextmanager
@@ -95,7 +44,7 @@ async def serving(*names: str) -> AsyncIterator[tuple[APIServer, Target]]:
         yield server, Target(server=server.url)
 
 
-async def test_ends_after_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_ends_after_its_time(capfd: Captured) -> None:
     loop = asyncio.get_running_loop()
     async with serving("web-0", "web-1") as (_, target):
         before = loop.time()
@@ -103,8 +52,11 @@ async def test_ends_after_its_time(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert result == 0
     assert loop.time() - before == pytest.approx(30, abs=1)
-    words = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
-    assert words == [["ADDED", "shop/web-0"], ["ADDED", "shop/web-1"]]
+    assert rows(capfd) == [
+        ["EVENT", "NAMESPACE", "NAME"],
+        ["ADDED", "shop", "web-0"],
+        ["ADDED", "shop", "web-1"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -116,24 +68,25 @@ async def test_ends_after_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 async def test_shows_only_what_is_selected(
-    options: dict[str, str], capsys: pytest.CaptureFixture[str]
+    options: dict[str, Any], capfd: Captured
 ) -> None:
     async with serving("web-0", "db-0") as (server, target):
         server.create(PODS, {"metadata": {"name": "other"}}, namespace="elsewhere")
         await watch(WatchOptions(resource="pods", seconds=1, **options), target)
 
-    assert capsys.readouterr().out.split()[:2] == ["ADDED", "shop/web-0"]
+    names = [line.split() for line in capfd.readouterr().out.splitlines()[1:]]
+    assert ["web-0" in it for it in names] == [True]
 
 
 async def test_waits_for_a_list_that_is_slow_but_on_its_way(
-    capsys: pytest.CaptureFixture[str],
+    capfd: Captured,
 ) -> None:
     async with serving(*(f"web-{number}" for number in range(20))) as (server, target):
         # A few objects come at once, the others when patience with silence is over.
         server.faults.add(Stall(verb="list", after_bytes=3000, seconds=20))
         await watch(WatchOptions(resource="pods", seconds=1), target)
 
-    assert capsys.readouterr().out.count("ADDED shop/web-") == 20
+    assert len(rows(capfd)) == 1 + 20
 
 
 async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None:
@@ -198,7 +151,6 @@ async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> Non
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        pytest.param(WatchOptions(resource="podz"), CommandError, id="resource"),
         pytest.param(
             WatchOptions(resource="pods", labels="a in"), SelectorSyntaxError, id="-l"
         ),
@@ -215,3 +167,65 @@ async def test_wrong_input_is_noticed_before_anything_is_asked(
 ) -> None:
     with pytest.raises(error):
         await watch(options, Target(server="http://127.0.0.1:1"))
+
+
+def test_namespaces_are_all_or_one() -> None:
+    options = WatchOptions(resource="pods", namespace="shop", all_namespaces=True)
+    with pytest.raises(CommandError, match="-n and -A contradict each other"):
+        asyncio.run(watch(options, Target(server="http://127.0.0.1:1")))
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        pytest.param({}, ["here"], id="context"),
+        pytest.param({"all_namespaces": True}, ["there", "here"], id="all"),
+        pytest.param({"namespace": "elsewhere"}, ["there"], id="named"),
+    ],
+)
+async def test_without_a_namespace_that_of_the_context_is_meant(
+    options: dict[str, Any], names: list[str], tmp_path: Path, capfd: Captured
+) -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        server.create(PODS, {"metadata": {"name": "here"}}, namespace="default")
+        server.create(PODS, {"metadata": {"name": "there"}}, namespace="elsewhere")
+        target = Target(kubeconfig=str(server.kubeconfig(tmp_path / "config")))
+        chosen = WatchOptions(resource="po", output="name", seconds=1, **options)
+        await watch(chosen, target)
+
+    said = capfd.readouterr().out.split()
+    assert sorted(said) == sorted(f"pod/{name}" for name in names)
+
+
+async def test_json_is_an_event_in_a_line_without_managed_fields(
+    capfd: Captured,
+) -> None:
+    async with serving("web-0") as (_, target):
+        await watch(WatchOptions(resource="pods", output="json", seconds=1), target)
+
+    (line,) = capfd.readouterr().out.splitlines()
+    event = json.loads(line)
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "web-0")
+    assert "managedFields" not in event["object"]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        pytest.param({}, "pods in all namespaces", id="all"),
+        pytest.param({"namespace": "shop"}, "pods in shop", id="namespace"),
+        pytest.param(
+            {"labels": "a=b", "fields": "x=y"},
+            "pods in all namespaces with a=b and x=y",
+            id="selectors",
+        ),
+    ],
+)
+def test_the_title_says_what_is_watched(options: dict[str, str], title: str) -> None:
+    chosen = WatchOptions(resource="pods", **options)  # type: ignore[arg-type]
+
+    assert title_of(chosen, PODS, chosen.namespace) == title
+
+
+def test_the_title_of_what_has_no_namespace_names_none() -> None:
+    assert title_of(WatchOptions(resource="nodes"), NODES, None) == "nodes"

@@ -197,7 +197,7 @@ def _greeting(url: str, options: APIServerOptions) -> str:
         if path:
             lines += [
                 f"It is in the kubeconfig {path}, which was written:",
-                f"  aioinformer watch pods --kubeconfig {path}",
+                f"  aioinformer watch pods -A --kubeconfig {path}",
             ]
     elif path:
         lines += [f"  export KUBECONFIG={path}", "  kubectl get pods -A"]

@@ -1,27 +1,29 @@
 """What can be typed: commands, options, help. What they do is elsewhere.
 
-It is imported inside of `run()`, where Ctrl-C is dealt with: importing takes a while.
+A command imports what it needs before it runs: until then Ctrl-C ends the process at
+once, and nothing has to be cleaned up. Importing in the event loop would hold it up.
 """
 
 from __future__ import annotations
 
-import math
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import get_completion_class
 
 from aioinformer.cli import running
+from aioinformer.cli.parameters import (
+    complete_resource,
+    duration,
+    finite,
+    given,
+)
+
+if TYPE_CHECKING:
+    from aioinformer.cli.watch import Output
 
 __all__ = ["aioinformer"]
-
-_EMPTY = {
-    "namespace": "an empty namespace; leave -n out for all",
-    "server": "an empty URL; leave --server out to use a kubeconfig",
-    "token": "an empty token; leave --token out to be the kubeconfig's user",
-    "kubeconfig": "an empty path; leave --kubeconfig out to use the default",
-    "context": "an empty name; leave --context out for the current one",
-    "apiserver token": "an empty token; leave --token out to ask for none",
-    "apiserver kubeconfig": "an empty path; leave --kubeconfig out to write none",
-}
 
 _EXIT_STATUS = """
 \b
@@ -30,34 +32,12 @@ something is wrong with the input, the cluster or the way to it, 130 after Ctrl-
 """
 
 
-def _finite(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a finite number")
-
-    return value
-
-
-def _given(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    """Refuse what is empty: a shell variable that was not set, most often."""
-    if value is not None and not value.strip():
-        name = parameter.name or ""
-        special = _EMPTY.get(f"{context.info_name} {name}")
-        raise click.BadParameter(special or _EMPTY[name])
-
-    return value
-
-
 _for = click.option(
     "--for",
     "seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    callback=_finite,
-    metavar="SECONDS",
-    help="End after so many seconds; without it, Ctrl-C ends it.",
+    callback=duration,
+    metavar="DURATION",
+    help="End after it (30, 30s, 5m); without it, Ctrl-C ends it.",
 )
 _verbose = click.option(
     "-v", "--verbose", count=True, help="Show the log on stderr; twice, all of it."
@@ -65,10 +45,13 @@ _verbose = click.option(
 
 
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_STATUS
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EXIT_STATUS,
 )
 @click.version_option(package_name="aioinformer", message="%(prog)s %(version)s")
-def aioinformer() -> None:
+@click.pass_context
+def aioinformer(context: click.Context) -> None:
     """Kubernetes informers for asyncio, at the command line.
 
     \b
@@ -77,6 +60,8 @@ def aioinformer() -> None:
       aioinformer watch pods -n shop
       aioinformer apiserver --pods 300    something for kubectl to look at
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @aioinformer.command()
@@ -91,7 +76,7 @@ def aioinformer() -> None:
 @click.option(
     "--churn",
     type=click.FloatRange(0, 5_000),
-    callback=_finite,
+    callback=finite,
     default=50.0,
     show_default=True,
     metavar="CHANGES",
@@ -115,9 +100,9 @@ def demo(
       aioinformer demo --for 10 --objects 5000 --churn 500 --plain
     """
 
-    async def life() -> int:
-        from aioinformer.cli import demo as it
+    from aioinformer.cli import demo as it
 
+    async def life() -> int:
         options = it.DemoOptions(
             seconds=seconds,
             objects=objects,
@@ -131,25 +116,31 @@ def demo(
 
 
 @aioinformer.command()
-@click.argument("resource")
-@click.option(
-    "-n", "--namespace", callback=_given, help="Only this namespace; without it, all."
-)
+@click.argument("resource", shell_complete=complete_resource)
+@click.option("-n", "--namespace", callback=given, help="Of this namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
 @click.option(
     "-l", "--selector", default="", help="A label selector: app=web,tier in (a,b)."
 )
 @click.option("--field-selector", default="", help="Such as status.phase=Running.")
 @click.option(
-    "--server", metavar="URL", callback=_given, help="Instead of a kubeconfig."
+    "-o",
+    "--output",
+    type=click.Choice(["wide", "json", "name"]),
+    help="More columns; the events as JSON, one a line; names alone.",
+)
+@click.option("--plain", is_flag=True, help="Lines, also on a terminal.")
+@click.option(
+    "--server", metavar="URL", callback=given, help="Instead of a kubeconfig."
 )
 @click.option(
-    "--token", callback=_given, help="A bearer token, instead of the kubeconfig's user."
+    "--token", callback=given, help="A bearer token, instead of the kubeconfig's user."
 )
 @click.option(
-    "--kubeconfig", metavar="PATH", callback=_given, help="Instead of KUBECONFIG."
+    "--kubeconfig", metavar="PATH", callback=given, help="Instead of KUBECONFIG."
 )
 @click.option(
-    "--context", callback=_given, help="Of the kubeconfig, instead of the current one."
+    "--context", callback=given, help="Of the kubeconfig, instead of the current one."
 )
 @_for
 @_verbose
@@ -157,8 +148,11 @@ def watch(
     resource: str,
     *,
     namespace: str | None,
+    all_namespaces: bool,
     selector: str,
     field_selector: str,
+    output: Output | None,
+    plain: bool,
     server: str | None,
     token: str | None,
     kubeconfig: str | None,
@@ -166,27 +160,41 @@ def watch(
     seconds: float | None,
     verbose: int,
 ) -> None:
-    """Print what is there, then each change, from an informer.
+    """Show what is there, and each change, from an informer.
 
-    RESOURCE is the name of a built-in resource (pods, deployments), or for any other
-    NAME.VERSION.GROUP, such as widgets.v1.example.com. Each line is a word (ADDED,
-    MODIFIED or DELETED), the object's namespace and name, and its version.
+    RESOURCE is any name of a resource that the cluster has, as kubectl takes it: pods,
+    po, Deployment, widgets.example.com, widgets.v1.example.com. With neither -n nor -A
+    it is the namespace of the kubeconfig's context, or "default"; with --server, all of
+    them.
+
+    On a terminal it is a live table, with the columns of kubectl; changes are marked by
+    a sign (+ added, ~ modified, - deleted) and a colour, unless NO_COLOR is set. Into
+    a pipe or file it prints lines: what happened (ADDED, MODIFIED, DELETED), then the
+    same columns.
 
     \b
     Example:
       aioinformer watch pods -n shop -l app=web
-      aioinformer watch nodes --server http://127.0.0.1:8001 --for 60
+      aioinformer watch deploy -A -o wide
+      aioinformer watch events -A -o json | jq .object.message
+      aioinformer watch nodes --server http://127.0.0.1:8001 --for 60s
     """
 
-    async def life() -> int:
-        from aioinformer.cli import target
-        from aioinformer.cli import watch as it
+    from aioinformer.cli import target
+    from aioinformer.cli import watch as it
 
+    import_module("aioinformer.client.transport")  # else a client does, when entered
+
+    async def life() -> int:
         options = it.WatchOptions(
             resource=resource,
             namespace=namespace,
+            all_namespaces=all_namespaces,
             labels=selector,
             fields=field_selector,
+            output=output or "table",
+            # A log in the middle of a live table makes both unreadable.
+            plain=plain or verbose > 0,
             seconds=seconds,
         )
         place = target.Target(
@@ -215,7 +223,7 @@ def watch(
 @click.option(
     "--churn",
     type=click.FloatRange(0, 5_000),
-    callback=_finite,
+    callback=finite,
     default=0.0,
     show_default=True,
     metavar="CHANGES",
@@ -224,12 +232,12 @@ def watch(
 @click.option(
     "--kubeconfig",
     metavar="PATH",
-    callback=_given,
+    callback=given,
     help="Write a kubeconfig there; never over another cluster's.",
 )
 @click.option(
     "--token",
-    callback=_given,
+    callback=given,
     help="What requests must bear. kubectl sends no token over plain HTTP.",
 )
 @click.option(
@@ -263,9 +271,9 @@ def apiserver(
       aioinformer apiserver --port 0 --kubeconfig /tmp/kubeconfig
     """
 
-    async def life() -> int:
-        from aioinformer.cli import apiserver as it
+    from aioinformer.cli import apiserver as it
 
+    async def life() -> int:
         options = it.APIServerOptions(
             port=port,
             pods=pods,
@@ -278,6 +286,23 @@ def apiserver(
         return await it.serve(options)
 
     _end(running.run(life, verbose=verbose))
+
+
+@aioinformer.command()
+@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands, options and resources in a shell.
+
+    \b
+    Example:
+      source <(aioinformer completion bash)    in ~/.bashrc
+      source <(aioinformer completion zsh)     in ~/.zshrc
+      aioinformer completion fish > ~/.config/fish/completions/aioinformer.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(aioinformer, {}, "aioinformer", "_AIOINFORMER_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
 
 
 def _end(status: int) -> None:

@@ -11,10 +11,10 @@ from rich.live import Live
 
 from aioinformer.cli.compare import differences
 from aioinformer.cli.counter import PodCounter
+from aioinformer.cli.meter import Meter
 from aioinformer.cli.running import FAILED_CHECK, pause
 from aioinformer.cli.screen import (
     Frame,
-    Meter,
     Row,
     draw_line,
     draw_table,
@@ -110,15 +110,16 @@ class _Stage:
             async with asyncio.TaskGroup() as group:
                 showing = group.create_task(show(), name="screen")
                 changing = group.create_task(self._workload.run(), name="workload")
-                working = group.create_task(self._counter.run(), name="controller")
+                working = group.create_task(
+                    self._counter.manager.run(), name="controller"
+                )
                 vigil = group.create_task(
                     keep_vigil(self._counter.factory), name="vigil"
                 )
                 await pause(options.seconds)
                 changing.cancel()
                 await self._settle()
-                await self._counter.queue.shut_down_with_drain(SETTLE_SECONDS)
-                # Nothing is in work any more, or it hangs: then the verdict says so.
+                # Nothing is to be done any more, or it hangs: then the verdict says so.
                 working.cancel()
                 showing.cancel()
                 vigil.cancel()
@@ -157,7 +158,7 @@ class _Stage:
                 _row(counter.maps, counter.map_events, self._map_meter, now),
             ),
             changes=self._workload.changes,
-            depth=len(counter.queue),
+            depth=len(counter.controller.queue),
             reconciles=counter.reconciles,
             reconcile_rate=self._reconcile_meter.rate(now, counter.reconciles),
             writes=counter.writes,
@@ -170,16 +171,16 @@ class _Stage:
     # ------------------------------------------------------------ the end
 
     async def _settle(self) -> None:
-        """Wait until the caches are what the server is; not for ever."""
+        """Wait until the caches are what the server is, and all counts; not for ever."""
         for _ in range(SETTLE_CHECKS):
-            if not self._differences():
+            if not self._mistakes():
                 return
 
             await asyncio.sleep(SETTLE_SECONDS / SETTLE_CHECKS)
 
-    def _differences(self) -> list[str]:
-        found: list[str] = []
+    def _mistakes(self) -> list[str]:
         counter = self._counter
+        found = [f"{key} has a wrong count" for key in counter.wrong()]
         for resource, informer in ((PODS, counter.pods), (CONFIG_MAPS, counter.maps)):
             held = self._server.objects(resource)
             found += differences(held, informer.lister.list())
@@ -188,8 +189,7 @@ class _Stage:
 
     def _judge(self) -> int:
         counter = self._counter
-        found = self._differences()
-        found += [f"{key} has a wrong count" for key in counter.wrong()]
+        found = self._mistakes()
         _say(f"Ended after {self._done()}.")
         _say(
             draw_verdict(

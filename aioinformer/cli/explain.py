@@ -19,10 +19,8 @@ __all__ = ["CommandError", "explain", "unreadable"]
 # How the library's advice reads at a command line.
 _TYPED = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
 
-# What the client says of an answer that is none of Kubernetes'.
-_FOREIGN = "not a Kubernetes Status"
-# What an API server says, in plain text, where not even the group is known to it.
-_NO_SUCH_PATH = "404 page not found"
+# What the client says of answers that are none of Kubernetes', or of no known path.
+_ADVISED = ("not a Kubernetes Status", "serves no such resource")
 
 _CHECK_RESOURCE = (
     "check its name, version and group against `kubectl api-resources`, and that its "
@@ -73,9 +71,7 @@ def _ended(text: str) -> str:
 def _advice(error: BaseException) -> str:
     """What to do, where the error does not say so itself."""
     match error:
-        case NotFound() if _NO_SUCH_PATH in error.message:
-            return f"If it is one, it does not serve this resource: {_CHECK_RESOURCE}"
-        case ApiError() if _FOREIGN in error.message or 300 <= error.status < 400:
+        case ApiError() if _speaks_for_itself(error):
             return ""
         case Unauthorized():
             return (
@@ -104,3 +100,8 @@ def _advice(error: BaseException) -> str:
             return "This is a bug of aioinformer: -v shows where; please report it."
         case _:
             return ""  # those that say so themselves
+
+
+def _speaks_for_itself(error: ApiError) -> bool:
+    advised = any(it in error.message for it in _ADVISED)
+    return advised or 300 <= error.status < 400

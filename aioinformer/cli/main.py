@@ -54,9 +54,10 @@ def _run() -> NoReturn:
         )
 
     from aioinformer.cli.commands import aioinformer
+    from aioinformer.cli.parameters import run_typed
 
     try:
-        aioinformer.main(prog_name="aioinformer")
+        sys.exit(run_typed(aioinformer))
     except OSError as exc:
         if not _is_of_stdout(exc):
             raise

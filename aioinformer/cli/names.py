@@ -1,73 +1,74 @@
-"""Finds the resource that a word means. Pure: it asks no server."""
+"""Finds the resource that a word means."""
 
 from __future__ import annotations
 
-import difflib
-import re
+from typing import TYPE_CHECKING
 
 from aioinformer.cli.explain import CommandError
-from aioinformer.model import resources
-from aioinformer.model.resource import Resource
+from aioinformer.errors import NotFound
+from aioinformer.testing.storing.kinds import built_in_kinds
 
-__all__ = ["find_resource"]
+if TYPE_CHECKING:
+    from aioinformer.client import Client
+    from aioinformer.model.resource import Resource
+    from aioinformer.testing.storing.kinds import Kind
 
-_BUILT_IN = tuple(
-    value
-    for value in (getattr(resources, name) for name in resources.__all__)
-    if isinstance(value, Resource)
-)
-
-_VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
+__all__ = ["built_in", "find_resource", "known_names"]
 
 
-def find_resource(word: str) -> Resource:
-    """Find a built-in resource by name, or make a custom one.
+def built_in(word: str) -> Resource | None:
+    """Find a built-in resource; None if there is none of the name. Asks no server.
 
     Args:
-        word: The plural, singular or kind of a built-in one (`pods`, `pod`, `Pod`),
-            perhaps with its group (`deployments.apps`); or plural, version and group
-            (`widgets.v1.example.com`) of any.
-
-    Raises:
-        CommandError: It is neither; the text says what is similar.
+        word: The plural, singular, kind or short name (`pods`, `pod`, `Pod`, `po`), in
+            upper or lower case; perhaps with the group (`deployments.apps`), or version
+            and group (`deployments.v1.apps`).
 
     Example:
-        >>> find_resource("Deployment").path()
+        >>> built_in("Deployment").path()
         '/apis/apps/v1/deployments'
-        >>> find_resource("widgets.v1.example.com").path()
-        '/apis/example.com/v1/widgets'
     """
     lower = word.lower()
-    for resource in _BUILT_IN:
-        if lower in _names(resource):
-            return resource
-
-    plural, _, rest = lower.partition(".")
-    version, _, group = rest.partition(".")
-    if plural and _VERSION.fullmatch(version):
-        return Resource(group, version, plural)
-
-    raise CommandError(_unknown(word, plural, rest))
+    return next((it.resource for it in built_in_kinds() if lower in _names(it)), None)
 
 
-def _names(resource: Resource) -> set[str]:
-    names = {resource.plural, resource.kind.lower()}
+async def find_resource(word: str, client: Client) -> Resource:
+    """Find a resource by any of its names: a built-in one, or what the server has.
+
+    Args:
+        word: As for `built_in()`, of any resource.
+        client: Whom to ask; entered.
+
+    Raises:
+        CommandError: The server has none; the text says what is similar.
+        ApiError: The server refused to say what it has.
+        TransportError: The network failed.
+        DecodeError: The answer cannot be read.
+
+    Cancellation:
+        Safe.
+    """
+    known = built_in(word)
+    if known is not None:
+        return known
+
+    try:
+        return await client.discovery.resource(word)
+    except NotFound as exc:
+        raise CommandError(exc.message) from exc
+
+
+def known_names() -> list[str]:
+    """Return the plural and short names of the built-in resources, sorted."""
+    kinds = built_in_kinds()
+    return sorted(
+        {name for it in kinds for name in (it.resource.plural, *it.short_names)}
+    )
+
+
+def _names(kind: Kind) -> set[str]:
+    resource = kind.resource
+    names = {resource.plural, resource.kind.lower(), *kind.short_names}
     full = {f"{name}.{resource.group}" for name in names if resource.group}
     versioned = {f"{name}.{resource.version}" for name in names}
     return names | full | {f"{it}.{resource.group}".rstrip(".") for it in versioned}
-
-
-def _unknown(word: str, plural: str, rest: str) -> str:
-    if plural and rest:
-        return (
-            f"{word!r} is not a built-in resource. Of others the version must be "
-            f"given too: {plural}.v1.{rest}, for example."
-        )
-
-    known = [resource.plural for resource in _BUILT_IN]
-    similar = difflib.get_close_matches(plural, known, n=1)
-    hint = f"Did you mean {similar[0]!r}? " if similar else ""
-    return (
-        f"{word!r} is not a built-in resource. {hint}Write others as "
-        f"NAME.VERSION.GROUP: {plural or 'widgets'}.v1.example.com, for example."
-    )

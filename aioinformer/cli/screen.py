@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Frame", "Meter", "Row", "draw_line", "draw_table", "draw_verdict"]
-
-# A rate over three seconds is calm enough to be read, and follows within a breath.
-METER_SECONDS = 3.0
+__all__ = ["Frame", "Row", "draw_line", "draw_table", "draw_verdict"]
 
 # What is wrong in the end is named up to here; the rest is counted.
 NAMED = 3
@@ -52,22 +48,6 @@ class Frame:
     reconcile_rate: float
     writes: int
     retries: int
-
-
-class Meter:
-    """Turns a growing total into a rate, over the last three seconds."""
-
-    def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def rate(self, now: float, total: int) -> float:
-        """Take note of the total at a time in seconds; returns its growth in a second."""
-        self._marks.append((now, total))
-        while len(self._marks) > 2 and now - self._marks[1][0] >= METER_SECONDS:
-            self._marks.popleft()
-
-        since, before = self._marks[0]
-        return (total - before) / (now - since) if now > since else 0.0
 
 
 def draw_line(frame: Frame) -> str:

@@ -42,6 +42,16 @@ class Target:
 
         return Client(self._read)
 
+    def namespace(self, config: ClientConfig) -> str | None:
+        """Return the namespace that is meant where none is named; None for all.
+
+        As kubectl does: that of the context, or `default`. A URL alone has none.
+
+        Args:
+            config: That of the client, once it is entered.
+        """
+        return None if self.server is not None else config.namespace
+
     def _by_url(self, url: str) -> Client:
         if self.kubeconfig is not None or self.context is not None:
             raise CommandError(

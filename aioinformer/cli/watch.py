@@ -1,32 +1,35 @@
-"""`aioinformer watch`: what an informer is told, as lines."""
+"""`aioinformer watch`: what an informer has and is told, as a live table or as lines."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal
 
-from aioinformer.cli.explain import CommandError, explain, unreadable
-from aioinformer.cli.names import find_resource
+from aioinformer.cli.columns import Columns
+from aioinformer.cli.explain import CommandError, unreadable
+from aioinformer.cli.lines import JSONLines, Lines, NameLines, TableLines
+from aioinformer.cli.live import LiveTable
+from aioinformer.cli.names import built_in, find_resource
 from aioinformer.cli.running import pause
+from aioinformer.cli.stream import LineStream
+from aioinformer.cli.terminal import Terminal, can_be_live, has_colours
 from aioinformer.cli.vigil import keep_vigil
 from aioinformer.errors import DecodeError, NotSynced
-from aioinformer.informer import (
-    Added,
-    Deleted,
-    InformerStatus,
-    SharedInformer,
-    SharedInformerFactory,
-    Updated,
-)
+from aioinformer.informer import SharedInformerFactory
+from aioinformer.model import strip_managed_fields
 
 if TYPE_CHECKING:
     from aioinformer.cli.target import Target
     from aioinformer.client import Client
-    from aioinformer.informer.notifications import Notification
+    from aioinformer.informer import SharedInformer
+    from aioinformer.model.resource import Resource
 
-__all__ = ["WatchOptions", "line_of", "outage_line", "watch"]
+__all__ = ["Output", "WatchOptions", "title_of", "watch"]
+
+Output = Literal["table", "wide", "json", "name"]
+"""As kubectl has them; `table` is what it has without `-o`."""
 
 # Whoever mistyped an address should not wait longer. Failed attempts are noticed
 # earlier: the second comes 0.8 to 1.6 s after the first.
@@ -37,8 +40,6 @@ CHECK_SECONDS = 0.25
 # However short the time is that the command may run: answering takes a moment.
 LEAST_PATIENCE_SECONDS = 1.0
 
-OUTAGE_CHECK_SECONDS = 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
@@ -48,13 +49,22 @@ class WatchOptions:
     """As `find_resource()` takes it."""
 
     namespace: str | None = None
-    """None for all."""
+    """None for the one that the target means."""
+
+    all_namespaces: bool = False
+    """Then there is no `namespace`."""
 
     labels: str = ""
     """A label selector; empty for all."""
 
     fields: str = ""
     """A field selector; empty for all."""
+
+    output: Output = "table"
+    """`table` and `wide` are live on a terminal; all others are lines."""
+
+    plain: bool = False
+    """Lines, also on a terminal."""
 
     seconds: float | None = None
     """For how long, from when the first list is there; None for ever.
@@ -64,7 +74,7 @@ class WatchOptions:
 
 
 async def watch(options: WatchOptions, target: Target) -> int:
-    """Print objects and changes to stdout, outages to stderr; returns 0.
+    """Show objects and changes on stdout, outages there or on stderr; returns 0.
 
     Raises:
         CommandError: The resource is not known, or the server does not answer.
@@ -75,58 +85,98 @@ async def watch(options: WatchOptions, target: Target) -> int:
     Cancellation:
         The way to stop it, where it has no end.
     """
-    client = target.client()
+    if options.namespace is not None and options.all_namespaces:
+        raise CommandError("-n and -A contradict each other: leave out one of them.")
+
+    known = built_in(options.resource)
+    if known is not None:
+        known.path(options.namespace)  # complains before anything is asked
+
+    async with target.client() as client:
+        resource = await _found(options, client)
+        resource.path(options.namespace)
+        namespace = options.namespace
+        if namespace is None and resource.namespaced and not options.all_namespaces:
+            namespace = target.namespace(client.config)
+
+        return await _watch(options, client, resource, namespace)
+
+
+async def _found(options: WatchOptions, client: Client) -> Resource:
+    """What is meant; the server is asked if it is not built in."""
+    patience = _patience(options.seconds)
+    try:
+        async with asyncio.timeout(patience):
+            return await find_resource(options.resource, client)
+
+    except TimeoutError as exc:
+        raise CommandError(_silent(patience)) from exc
+    except DecodeError as exc:
+        raise CommandError(unreadable(exc, client.config.server)) from exc
+
+
+async def _watch(
+    options: WatchOptions, client: Client, resource: Resource, namespace: str | None
+) -> int:
     factory = SharedInformerFactory(client)
     informer = factory.informer(
-        find_resource(options.resource),
-        namespace=options.namespace,
+        resource,
+        namespace=namespace,
         label_selector=options.labels,
         field_selector=options.fields,
+        # A third of a pod's memory, and kubectl does not show them, either.
+        transform=strip_managed_fields,
     )
-    lines: asyncio.Queue[str] = asyncio.Queue()
-    informer.add_event_handler(
-        on_event=lambda event: lines.put_nowait(line_of(event)), name="print"
+    columns = Columns(
+        resource,
+        wide=options.output == "wide",
+        namespaces=resource.namespaced and namespace is None,
     )
+    if _is_live(options):
+        terminal = Terminal(colours=has_colours(os.environ))
+        title = title_of(options, resource, namespace)
+        view: LiveTable | LineStream = LiveTable(informer, columns, title, terminal)
+    else:
+        view = LineStream(informer, _lines(options.output, resource, columns))
 
     async with factory:
         await _first_list(informer, client, _patience(options.seconds))
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(_print_lines(lines), name="printer"),
-                group.create_task(_tell_outages(informer), name="outages"),
-                group.create_task(keep_vigil(factory), name="vigil"),
-            ]
+            showing = group.create_task(view.show(), name="view")
+            vigil = group.create_task(keep_vigil(factory), name="vigil")
             await pause(options.seconds)
-            for task in tasks:
-                task.cancel()
+            showing.cancel()
+            vigil.cancel()
 
-    _write(_waiting(lines))  # what came while the informer was being stopped
+    if isinstance(view, LineStream):
+        await view.write_waiting()  # what came while the informer was being stopped
+
     return 0
 
 
-def line_of(event: Notification) -> str:
-    """The line for one notification, in the words of the Kubernetes API."""
-    match event:
-        case Added(obj=obj):
-            return f"ADDED {obj.key} {obj.resource_version}"
-        case Updated(new=obj):
-            return f"MODIFIED {obj.key} {obj.resource_version}"
-        case Deleted(obj=obj):
-            return f"DELETED {obj.key} {obj.resource_version}"
+def title_of(options: WatchOptions, resource: Resource, namespace: str | None) -> str:
+    """Say in few words what is watched: `pods in shop with app=web`."""
+    words = str(resource)
+    if resource.namespaced:
+        words += f" in {namespace}" if namespace else " in all namespaces"
+
+    conditions = [it for it in (options.labels, options.fields) if it]
+    return f"{words} with {' and '.join(conditions)}" if conditions else words
+
+
+def _is_live(options: WatchOptions) -> bool:
+    tables = options.output in {"table", "wide"}
+    return tables and not options.plain and can_be_live(os.environ)
+
+
+def _lines(output: Output, resource: Resource, columns: Columns) -> Lines:
+    match output:
+        case "json":
+            return JSONLines()
+        case "name":
+            return NameLines(resource)
         case _:
-            assert_never(event)
-
-
-def outage_line(status: InformerStatus, *, was_out: bool) -> str:
-    """What to tell of an outage that began or ended; empty if neither did."""
-    out = status.failures > 0 and status.last_error is not None
-    if out == was_out:
-        return ""
-
-    if status.last_error is not None and out:
-        return f"out of contact, trying again: {explain(status.last_error)}"
-
-    return "in contact again"
+            return TableLines(columns)
 
 
 def _patience(seconds: float | None) -> float:
@@ -164,33 +214,11 @@ async def _wait_synced(informer: SharedInformer, patience: float) -> None:
                 raise
 
             if impatient:
-                raise CommandError(
-                    f"the server did not answer within {patience:g} s. Check its "
-                    "address, and the firewalls and proxies in between."
-                ) from exc
+                raise CommandError(_silent(patience)) from exc
 
 
-async def _print_lines(lines: asyncio.Queue[str]) -> None:
-    while True:
-        first = await lines.get()
-        _write([first, *_waiting(lines)])
-
-
-def _waiting(lines: asyncio.Queue[str]) -> list[str]:
-    return [lines.get_nowait() for _ in range(lines.qsize())]
-
-
-def _write(lines: list[str]) -> None:
-    # May block if stdout is a pipe that is read slowly: there is nobody else here.
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
-
-
-async def _tell_outages(informer: SharedInformer) -> None:
-    out = False
-    while True:
-        await asyncio.sleep(OUTAGE_CHECK_SECONDS)
-        line = outage_line(informer.status, was_out=out)
-        if line:
-            out = not out
-            print(f"aioinformer: {line}", file=sys.stderr, flush=True)
+def _silent(patience: float) -> str:
+    return (
+        f"the server did not answer within {patience:g} s. Check its address, and the "
+        "firewalls and proxies in between."
+    )

@@ -1,0 +1,122 @@
+"""What options and arguments take: how it is read, and how it is refused in one line."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from aioinformer.cli.statuses import INTERRUPTED, TROUBLE
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = [
+    "complete_resource",
+    "duration",
+    "finite",
+    "given",
+    "run_typed",
+    "seconds_in",
+]
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+
+_EMPTY = {
+    "namespace": "an empty namespace; -A means all of them",
+    "server": "an empty URL; leave --server out to use a kubeconfig",
+    "token": "an empty token; leave --token out to be the kubeconfig's user",
+    "kubeconfig": "an empty path; leave --kubeconfig out to use the default",
+    "context": "an empty name; leave --context out for the current one",
+    "apiserver token": "an empty token; leave --token out to ask for none",
+    "apiserver kubeconfig": "an empty path; leave --kubeconfig out to write none",
+}
+
+
+def run_typed(command: click.Command) -> int:
+    """Run what was typed, and return the exit status; what is wrong with it is one line.
+
+    Click by itself says it in three or four: with the usage, which --help has as well.
+    """
+    try:
+        status = command.main(prog_name="aioinformer", standalone_mode=False)
+    except click.ClickException as exc:
+        print(f"aioinformer: {_line_of(exc)}", file=sys.stderr)
+        return TROUBLE
+    except click.Abort:
+        return INTERRUPTED
+
+    return int(status or 0)
+
+
+def duration(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> float | None:
+    """Read a duration in seconds: `90`, `90s`, `1.5m`, `1h30m`; more than nothing."""
+    if value is None:
+        return None
+
+    seconds = seconds_in(value)
+    if seconds is None or not seconds > 0 or math.isinf(seconds):
+        raise click.BadParameter(f"{value!r} is no duration, such as 30s or 1h30m")
+
+    return seconds
+
+
+def seconds_in(text: str) -> float | None:
+    """Read a duration as seconds: a number, or numbers with units; None if it is none.
+
+    Example:
+        >>> seconds_in("1h30m"), seconds_in("250ms"), seconds_in("10")
+        (5400.0, 0.25, 10.0)
+    """
+    parts = _PART.findall(text)
+    if parts and "".join(f"{number}{unit}" for number, unit in parts) == text:
+        return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    """Refuse what is infinite or no number, as a callback of an option."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a finite number")
+
+    return value
+
+
+def given(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Refuse what is empty: a shell variable that was not set, most often."""
+    if value is not None and not value.strip():
+        name = parameter.name or ""
+        special = _EMPTY.get(f"{context.info_name} {name}")
+        raise click.BadParameter(special or _EMPTY[name])
+
+    return value
+
+
+def complete_resource(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem | str]:
+    """Return the built-in resources that begin so, for the completion of a shell."""
+    from aioinformer.cli.names import known_names
+
+    return [it for it in known_names() if it.startswith(incomplete.lower())]
+
+
+def _line_of(error: click.ClickException) -> str:
+    text = " ".join(error.format_message().split())
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return text
+
+    ended = text if text.endswith((".", "?", "!", ")")) else f"{text}."
+    return f"{ended} Try '{error.ctx.command_path} --help'."

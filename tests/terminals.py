@@ -1,0 +1,136 @@
+"""Runs the command in a terminal: a pseudo terminal, and an emulator that has its screen.
+
+The emulator (pyte) knows nothing of what is under test: it shows what a user would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import sys
+import termios
+from typing import TYPE_CHECKING
+
+import pyte
+from processes import PATIENCE_SECONDS, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+__all__ = ["InTerminal", "in_terminal"]
+
+# A session of its own whose terminal is stdin: so Ctrl-C and Ctrl-Z reach it as signals.
+_START = """if True:
+    import fcntl, os, sys, termios
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    command = "from aioinformer.cli.main import main; main()"
+    os.execv(sys.executable, [sys.executable, "-c", command, *sys.argv[1:]])
+"""
+
+
+class InTerminal:
+    """A command that runs in a terminal."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, master: int, screen: pyte.Screen
+    ) -> None:
+        self._process = process
+        self._master = master
+        self._stream = pyte.ByteStream(screen)
+        self._told = asyncio.Event()
+        self.screen = screen
+        self.written = b""
+        """All that it has written so far."""
+
+    @property
+    def lines(self) -> list[str]:
+        """The screen, top to bottom."""
+        return [line.rstrip() for line in self.screen.display]
+
+    async def shows(self, is_shown: Callable[[list[str]], bool]) -> list[str]:
+        """Wait until the screen is like this; returns it."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not is_shown(self.lines):
+                    self._told.clear()
+                    await self._told.wait()
+        except TimeoutError:
+            raise AssertionError("\n".join(self.lines)) from None
+
+        return self.lines
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Change the size of the terminal, as who drags the corner of its window does."""
+        self.screen.resize(lines, columns)
+        _set_size(self._master, columns, lines)
+
+    def press(self, key: bytes) -> None:
+        """Press a key."""
+        os.write(self._master, key)
+
+    def resume(self) -> None:
+        """Let it go on after Ctrl-Z, as `fg` does."""
+        self._process.send_signal(signal.SIGCONT)
+
+    async def end(self) -> int:
+        """Wait for its end; returns the exit status."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await self._process.wait()
+
+    def read(self) -> None:
+        """Take what it has written; called by the loop."""
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # how Linux says that nobody has the terminal open any more
+            asyncio.get_running_loop().remove_reader(self._master)
+            return
+
+        self.written += data
+        self._stream.feed(data)
+        self._told.set()
+
+
+@contextlib.asynccontextmanager
+async def in_terminal(
+    *arguments: str,
+    columns: int = 80,
+    lines: int = 24,
+    environment: Mapping[str, str] | None = None,
+) -> AsyncIterator[InTerminal]:
+    """Run the command with these arguments; it is killed if it still runs at the end."""
+    master, slave = os.openpty()
+    _set_size(master, columns, lines)
+    usual = {it: os.environ[it] for it in ("PATH", "HOME") if it in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _START,
+        *arguments,
+        cwd=ROOT,
+        env={**usual, "TERM": "xterm-256color", **(environment or {})},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    running = InTerminal(process, master, pyte.Screen(columns, lines))
+    loop = asyncio.get_running_loop()
+    loop.add_reader(master, running.read)
+    try:
+        yield running
+    finally:
+        loop.remove_reader(master)
+        os.close(master)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _set_size(descriptor: int, columns: int, lines: int) -> None:
+    size = struct.pack("HHHH", lines, columns, 0, 0)
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, size)

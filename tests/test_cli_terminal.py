@@ -1,0 +1,160 @@
+"""What is written to a terminal: what differs, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, TextIO, cast
+
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer.cli.terminal import Line, Terminal, has_colours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.looptime(False)
+
+SIZE = os.terminal_size((20, 6))
+
+
+class Pipe:
+    """Takes the place of stdout."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self._end, self._descriptor = os.pipe()
+        os.set_blocking(self._end, False)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def taken(self) -> bytes:
+        """What has been written since the last call."""
+        try:
+            return os.read(self._end, 65536)
+        except BlockingIOError:
+            return b""
+
+    def close(self) -> None:
+        os.close(self._end)
+        os.close(self._descriptor)
+
+
+@contextlib.contextmanager
+def piped() -> Iterator[Pipe]:
+    """Let stdout be a pipe, inside of a test: pytest has its own between fixtures."""
+    pipe = Pipe()
+    with contextlib.redirect_stdout(cast("TextIO", pipe)):
+        yield pipe
+
+    pipe.close()
+
+
+def lines_of(*texts: str) -> list[Line]:
+    return [Line(text) for text in texts]
+
+
+async def test_the_first_frame_is_written_whole() -> None:
+    with piped() as pipe:
+        await Terminal(colours=True).paint(lines_of("one", "two"), SIZE)
+
+        assert pipe.taken() == (
+            b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J\x1b[1Hone\x1b[K\x1b[2Htwo\x1b[K"
+        )
+
+
+async def test_then_only_what_differs_is() -> None:
+    with piped() as pipe:
+        terminal = Terminal(colours=True)
+        await terminal.paint(lines_of("one", "two", "three"), SIZE)
+        pipe.taken()
+
+        await terminal.paint([Line("one"), Line("TWO", "added"), Line("three")], SIZE)
+        assert pipe.taken() == b"\x1b[2H\x1b[32mTWO\x1b[m\x1b[K"
+
+        await terminal.paint([Line("one"), Line("TWO", "added"), Line("three")], SIZE)
+        assert pipe.taken() == b""
+
+
+async def test_a_full_line_keeps_its_last_character() -> None:
+    with piped() as pipe:
+        terminal = Terminal(colours=True)
+        screen = pyte.Screen(*SIZE)
+        await terminal.paint(lines_of("x" * 20), SIZE)
+        pyte.ByteStream(screen).feed(pipe.taken())
+
+        assert screen.display[0] == "x" * 20
+
+
+async def test_all_is_written_again_after_another_size() -> None:
+    with piped() as pipe:
+        terminal = Terminal(colours=True)
+        await terminal.paint(lines_of("one"), SIZE)
+        pipe.taken()
+        await terminal.paint(lines_of("one"), os.terminal_size((30, 6)))
+
+        assert pipe.taken() == b"\x1b[2J\x1b[1Hone\x1b[K"
+
+
+async def test_leaving_gives_everything_back_once() -> None:
+    with piped() as pipe:
+        terminal = Terminal(colours=True)
+        terminal.leave("never seen")
+        assert pipe.taken() == b""
+
+        await terminal.paint(lines_of("one"), SIZE)
+        pipe.taken()
+        terminal.leave("bye")
+        terminal.leave("bye")
+
+        assert pipe.taken() == b"\x1b[?7h\x1b[?25h\x1b[?1049lbye\n"
+
+
+async def test_without_colours_there_is_bold() -> None:
+    with piped() as pipe:
+        await Terminal(colours=False).paint([Line("one", "added")], SIZE)
+
+        assert pipe.taken().endswith(b"\x1b[1H\x1b[1mone\x1b[m\x1b[K")
+
+
+def test_what_is_no_terminal_has_a_usual_size() -> None:
+    with piped():
+        assert Terminal(colours=True).size() == (80, 24)
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)],
+    ids=["unset", "empty", "set"],
+)
+def test_colours_are_wanted_unless_said(
+    environment: dict[str, str], wanted: bool
+) -> None:
+    assert has_colours(environment) == wanted
+
+
+texts = st.text(st.sampled_from("ab 日"), max_size=10).map(str.rstrip)
+frames = st.lists(st.lists(texts, max_size=SIZE.lines), max_size=6)
+
+
+@given(frames)
+def test_the_screen_is_the_last_frame_whatever_was_there(
+    frames: list[list[str]],
+) -> None:
+    terminal = Terminal(colours=True)
+    screen = pyte.Screen(*SIZE)
+    stream = pyte.Stream(screen)
+    painted: list[Line] = []
+    for frame in frames:
+        lines = lines_of(*frame)
+        stream.feed(terminal._changes(lines, SIZE.columns))
+        terminal._painted = painted = lines
+
+    expected = [it.text for it in painted]
+    expected += [""] * (SIZE.lines - len(expected))
+    assert [line.rstrip() for line in screen.display] == expected

@@ -1,0 +1,102 @@
+"""`aioinformer watch` of custom resources, by the names that kubectl takes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import CannedServer
+from discovery_helpers import OldServer, define_widgets
+from processes import start
+
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.target import Target
+from aioinformer.cli.watch import WatchOptions, watch
+from aioinformer.errors import OptionsError, ServerError, TransportError
+from aioinformer.model import Resource
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+COMMAND = "from aioinformer.cli.main import main; main()"
+
+
+def widget(name: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}
+
+
+@pytest.mark.parametrize("word", ["Widget", "wd"])
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_watch_finds_a_custom_resource(word: str, tmp_path: Path) -> None:
+    async with APIServer() as server, server.client() as client:
+        await define_widgets(client)
+        await client.create(WIDGETS, widget("a"))
+        config = str(server.kubeconfig(tmp_path / "config"))
+        async with start(
+            "-c", COMMAND, "watch", word, "--kubeconfig", config
+        ) as process:
+            assert (await process.line("ADDED")).split()[1] == "a"
+            await client.create(WIDGETS, widget("b"))
+            assert (await process.line("b ")).split()[:2] == ["ADDED", "b"]
+            await client.delete(WIDGETS, "a", namespace="default")
+            assert (await process.line("DELETED")).split()[1] == "a"
+
+            process.interrupt()
+            end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_an_unknown_name_is_one_line_with_what_is_similar() -> None:
+    async with APIServer() as server, server.client() as client:
+        await define_widgets(client)
+        arguments = ("watch", "widgts", "--server", server.url)
+        async with start("-c", COMMAND, *arguments) as process:
+            end = await process.end()
+
+    assert (end.status, end.out, end.err.splitlines()) == (
+        2,
+        "",
+        ["aioinformer: the server has no resource 'widgts'; did you mean 'widgets'?"],
+    )
+
+
+async def test_a_namespace_of_what_has_none_is_refused() -> None:
+    async with APIServer() as server, server.client() as client:
+        await define_widgets(client, scope="Cluster")
+        options = WatchOptions(resource="Widget", namespace="shop")
+        with pytest.raises(OptionsError, match="is cluster-scoped"):
+            await watch(options, Target(server=server.url))
+
+
+async def test_gives_up_on_a_server_that_does_not_say_what_it_has() -> None:
+    async with OldServer({}) as server:
+        server.hold = asyncio.Event()
+        server.held_paths = "/api"
+        with pytest.raises(CommandError, match="did not answer within 5 s"):
+            await watch(WatchOptions(resource="wd"), Target(server=server.url))
+
+        server.hold.set()
+
+
+async def test_says_what_is_no_api_server() -> None:
+    async with CannedServer() as canned:
+        canned.json({"hello": "world"})
+        with pytest.raises(CommandError, match="Is the URL that of an API server"):
+            await watch(WatchOptions(resource="wd"), Target(server=canned.url))
+
+
+async def test_says_why_it_cannot_be_known() -> None:
+    async with OldServer({"/api": 503, "/apis": 503}) as server:
+        with pytest.raises(ServerError):
+            await watch(WatchOptions(resource="wd"), Target(server=server.url))
+
+    with pytest.raises(TransportError):
+        await watch(WatchOptions(resource="wd"), Target(server=server.url))
