@@ -18,6 +18,7 @@ import multiprocessing
 import statistics
 import sys
 import time
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from aioinformer.metrics import NullSink
@@ -106,14 +107,14 @@ async def ours(keys: list[str], queue: WorkQueue[str]) -> float:
 
 async def with_priorities(keys: list[str]) -> float:
     queue = PriorityQueue[str]("bench")
-    priorities = {key: number % PRIORITIES for number, key in enumerate(keys)}
+    priorities = cycle(range(PRIORITIES))
 
     async def work() -> None:
         get, done = queue.get, queue.done
         for _ in keys:
             done(await get())
 
-    return await timed(keys, lambda key: queue.add(key, priorities[key]), work)
+    return await timed(keys, lambda key: queue.add(key, next(priorities)), work)
 
 
 KINDS: dict[str, Callable[[list[str]], Awaitable[float]]] = {

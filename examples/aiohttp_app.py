@@ -1,9 +1,12 @@
 """A web app that answers from an informer's cache: no request reaches the API server.
 
-Run:   python examples/aiohttp_app.py               (the cluster of your kubeconfig)
+Run:   pip install 'aioinformer[metrics]'
+       python examples/aiohttp_app.py               (the cluster of your kubeconfig)
        curl localhost:8080/pods/default             (a Kubernetes List, as JSON)
        curl 'localhost:8080/pods/default?labelSelector=app%3Dweb'
-       curl localhost:8080/healthz                  (200 while the cache can be trusted)
+       curl -N localhost:8080/events                (what changes, as it changes)
+       curl localhost:8080/readyz                   (200 while the cache can be trusted)
+       curl localhost:8080/metrics                  (for Prometheus)
 Until the first list is there, /pods answers 503. Ctrl-C ends it.
 """
 
@@ -14,10 +17,12 @@ from aiohttp import web
 
 from aioinformer import AioInformerError, Client, SharedInformerFactory
 from aioinformer.errors import InformerStopped, NotSynced, SelectorSyntaxError
+from aioinformer.metrics_prometheus import PrometheusSink
+from aioinformer.web.aiohttp import event_stream, health_routes, metrics_routes
 
 OLD_SECONDS = 180.0  # without news; bookmarks, about one a minute, count as news
 
-factory = SharedInformerFactory(Client.from_env())
+factory = SharedInformerFactory(Client.from_env(), metrics=PrometheusSink())
 pods = factory.informer("v1", "pods")
 routes = web.RouteTableDef()
 
@@ -35,17 +40,12 @@ async def pods_of(request: web.Request) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
-@routes.get("/healthz")
-async def healthz(request: web.Request) -> web.Response:
-    status = pods.status
-    healthy = status.synced and status.age is not None and status.age < OLD_SECONDS
-    report = {"synced": status.synced, "phase": status.phase, "age": status.age}
-    return web.json_response(report, status=200 if healthy else 503)
-
-
 def make_app() -> web.Application:
     app = web.Application()
     app.add_routes(routes)
+    app.add_routes(health_routes(factory, max_staleness=OLD_SECONDS))
+    app.add_routes(metrics_routes())
+    app.add_subapp("/events", event_stream(pods))
     app.cleanup_ctx.append(factory.cleanup_ctx)
     return app
 

@@ -1,31 +1,47 @@
-"""The same with FastAPI: routes that answer from memory, and one that waits.
+"""The same with FastAPI: a list, a wait for one pod, a page that shows pods as they live.
 
-Run:   pip install fastapi uvicorn
-       python examples/fastapi_app.py               (the cluster of your kubeconfig)
-       curl localhost:8080/pods/default             (a Kubernetes List, as JSON)
-       curl localhost:8080/pods/default/web-0/running      (when it is, or after 30 s)
-       curl localhost:8080/readyz                   (200 while the caches answer)
+Run:   pip install fastapi uvicorn 'aioinformer[metrics]'
+       uvicorn --app-dir examples fastapi_app:app   (the cluster of your kubeconfig)
+       open http://localhost:8000/                  (a page of pods, always up to date)
+       curl localhost:8000/pods/default             (a Kubernetes List, as JSON)
+       curl localhost:8000/pods/default/web-0/running      (when it is, or after 30 s)
+       curl -N localhost:8000/events                (what changes, as it changes)
+       curl localhost:8000/readyz                   (200 while the caches answer)
+       curl localhost:8000/metrics                  (for Prometheus)
 `lifespan_synced(timeout=60)` would wait for the caches before it serves. Ctrl-C ends it.
 """
 
-import argparse
+from pathlib import Path
 
-import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, Response
+from starlette.routing import Route
 
 from aioinformer import Client, KubeObject, SharedInformerFactory
 from aioinformer.errors import InformerStopped, NotSynced
+from aioinformer.metrics_prometheus import PrometheusSink
+from aioinformer.web.asgi import event_stream, health_routes, metrics_routes
 
-factory = SharedInformerFactory(Client.from_env())
+factory = SharedInformerFactory(Client.from_env(), metrics=PrometheusSink())
 pods = factory.informer("v1", "pods")
 app = FastAPI(lifespan=factory.lifespan)
 
 
+def is_running(pod: KubeObject | None) -> bool:
+    return pod is not None and pod.at("status.phase") == "Running"
+
+
 @app.exception_handler(NotSynced)
 @app.exception_handler(InformerStopped)
-async def unavailable(request: Request, exc: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(exc)}, status_code=503)
+@app.exception_handler(TimeoutError)
+async def unavailable(request: Request, exc: Exception) -> Response:
+    return Response(str(exc), status_code=503)
+
+
+@app.get("/pods/{namespace}/{name}/running")
+async def running(namespace: str, name: str) -> Response:
+    await pods.wait_until(is_running, key=f"{namespace}/{name}", timeout=30)
+    return Response(f"{name} runs")
 
 
 @app.get("/pods/{namespace}")
@@ -34,26 +50,10 @@ async def pods_of(namespace: str) -> Response:
     return Response(body, media_type="application/json")
 
 
-@app.get("/pods/{namespace}/{name}/running")
-async def running(namespace: str, name: str) -> JSONResponse:
-    def is_running(obj: KubeObject | None) -> bool:
-        return obj is not None and obj.at("status.phase") == "Running"
-
-    try:
-        await pods.wait_until(is_running, key=f"{namespace}/{name}", timeout=30)
-    except TimeoutError as exc:
-        return JSONResponse({"detail": str(exc)}, status_code=504)
-
-    return JSONResponse({"running": True})
+@app.get("/")
+async def page() -> FileResponse:
+    return FileResponse(Path(__file__).with_suffix(".html"))
 
 
-@app.get("/readyz")
-async def readyz() -> JSONResponse:
-    troubles = factory.not_ready()  # {} while every cache can be read
-    return JSONResponse(troubles, status_code=503 if troubles else 200)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Serve pods from memory.")
-    parser.add_argument("--port", type=int, default=8080)
-    uvicorn.run(app, host="127.0.0.1", port=parser.parse_args().port)
+app.routes.append(Route("/events", event_stream(pods)))
+app.mount("/", health_routes(factory) + metrics_routes())  # last: it takes the rest

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import hashlib
 import importlib.util
 import inspect
 import os
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster
 from hypothesis import settings
 
 import aioinformer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
 # The fixtures `target` and `http`, of the tests that run against two servers.
@@ -29,6 +33,14 @@ pytest_plugins = ["contract_servers"]
 settings.register_profile("ci", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Hundreds of processes are started, and each would compile the package for itself.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# A job in the background ignores Ctrl-C, and so would all that is started here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # looptime asks for the current loop before plain tests too. Saying that there is none
 # keeps asyncio from making one, which nobody would close, and from warning about it.
@@ -53,53 +65,104 @@ def _unloaded(name: str) -> ModuleType:
 _NOT_WATCHED = [_unloaded("aioinformer.testing"), _unloaded("aioinformer.cli")]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Between two moments the loop looks at its sockets this often, and 42 times if not told.
+# Both ends are in the loop, so that what was sent is there at the first look.
+_LOOKS = 8
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among what is made now: it all stays, and is much."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, items: list[pytest.Item]
+) -> None:
     """Refuse names that differ from process to process: xdist could not share them."""
+    session.add_marker(pytest.mark.looptime(noop_cycles=_LOOKS))
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"a test is named by an address: {item.nodeid}")
 
+        if isinstance(item, pytest.Function) and _is_coroutine(item):
+            _use_first(item, nothing_left_behind.__name__)
 
-@pytest.fixture(autouse=True)
-def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a coroutine test that leaves a task or a connection, or blocks the loop.
 
-    Other tests need no loop, and get none.
-    """
-    function = getattr(request, "function", None)
+def _is_coroutine(item: pytest.Function) -> bool:
     # Hypothesis wraps the coroutine function in a plain one.
-    inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    if not inspect.iscoroutinefunction(inner):
+    function = getattr(item.obj, "hypothesis", None)
+    return inspect.iscoroutinefunction(getattr(function, "inner_test", item.obj))
+
+
+def _use_first(item: pytest.Function, fixture: str) -> None:
+    """As if the fixture were used by all, which would cost plain tests more than they do.
+
+    Tests of one function share the list.
+    """
+    if fixture not in item.fixturenames:
+        item.fixturenames.insert(0, fixture)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail what calls something that blocks from the package, while a loop runs."""
+    if request.path.name in _MAY_BLOCK:
         yield
         return
 
-    loop = request.getfixturevalue("_watched_loop")
+    watch = _watch()
+    watch.activate()
     yield
-    _hold_timers(loop)
+    watch.deactivate()
+
+
+@functools.cache
+def _watch() -> BlockBuster:
+    """Make what watches, once: it looks up some 60 functions, and their modules."""
+    return BlockBuster(aioinformer, excluded_modules=_NOT_WATCHED)
 
 
 @pytest.fixture
-async def _watched_loop(
-    request: pytest.FixtureRequest,
-) -> AsyncIterator[asyncio.AbstractEventLoop]:
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a task or a connection; each coroutine test uses it."""
+    loop: asyncio.AbstractEventLoop = request.getfixturevalue("_loop")
+    tasks = asyncio.all_tasks(loop)
+    sockets = _sockets_of(loop)
+    yield
+    # The test's time was virtual and began at 0; from here on it is real again.
+    _hold_timers(loop)
+    if asyncio.all_tasks(loop) - tasks or _sockets_of(loop).keys() - sockets.keys():
+        # The other process takes its time, which is real then.
+        pause = 0.01 if request.node.get_closest_marker("realtime") else 0.0
+        loop.run_until_complete(_until_closed(tasks, sockets, pause))
+
+
+@pytest.fixture
+async def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+async def _until_closed(
+    tasks_before: set[asyncio.Task[Any]], sockets_before: dict[int, str], pause: float
+) -> None:
+    """Give what is about to end the turns that it needs.
+
+    Raises:
+        AssertionError: If something has not ended by then.
+    """
     loop = asyncio.get_running_loop()
-    tasks_before = asyncio.all_tasks()
-    sockets_before = _sockets_of(loop)
-
-    if request.path.name in _MAY_BLOCK:
-        yield loop
-    else:
-        with blockbuster_ctx(aioinformer, excluded_modules=_NOT_WATCHED):
-            yield loop
-
-    # The other process takes its time, which is real then.
-    pause = 0.01 if request.node.get_closest_marker("realtime") else 0.0
+    expected = {*tasks_before, asyncio.current_task()}
     tasks: set[asyncio.Task[Any]] = set()
     sockets: dict[int, str] = {}
     for _ in range(_TURNS):
         await asyncio.sleep(pause)
-        current = asyncio.current_task()
-        tasks = asyncio.all_tasks() - tasks_before - ({current} if current else set())
+        tasks = asyncio.all_tasks() - expected
         sockets = {
             number: owner
             for number, owner in _sockets_of(loop).items()

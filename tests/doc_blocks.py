@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Block", "Outcome", "blocks_of", "broken_links", "run_as_tests", "said"]
+__all__ = [
+    "Block",
+    "Outcome",
+    "blocks_of",
+    "broken_links",
+    "indented_code",
+    "run_as_tests",
+    "said",
+]
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^):]+)\)")
@@ -56,6 +64,11 @@ def blocks_of(text: str, language: str = "") -> list[Block]:
     return [it for it in found if language in {"", it.language}]
 
 
+def indented_code(text: str) -> list[str]:
+    """Lines that are shown as code because they are indented: nobody would test them."""
+    return re.findall(r"^\n {4}\S.*$", _BLOCK.sub("", text), re.MULTILINE)
+
+
 def said(block: Block) -> list[tuple[str, str]]:
     """The commands of a `console` block, each with what it is shown to print."""
     commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
@@ -81,7 +94,7 @@ def run_as_tests(folder: Path, files: Mapping[str, str], *options: str) -> Outco
         env=clean,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=90,
         check=False,
     )
     passed = re.findall(r"^PASSED ([^:]+)::", done.stdout, re.MULTILINE)
@@ -94,6 +107,12 @@ def _leads(path: Path, link: str) -> bool:
     file = path.parent / name if name else path
     if not file.exists() or not anchor:
         return file.exists()
+
+    if file.suffix == ".py":
+        return (
+            re.search(rf"^ *(async )?def {anchor}\(", file.read_text(), re.MULTILINE)
+            is not None
+        )
 
     text = _BLOCK.sub("", file.read_text(encoding="utf-8"))
     return anchor in {_anchor(it) for it in _HEADING.findall(text)}

@@ -20,7 +20,12 @@ class Bug(Exception):
 
 
 def break_requests(
-    client: Client, plural: str, *, after: float = 0.0, watches_only: bool = False
+    client: Client,
+    plural: str,
+    *,
+    after: float = 0.0,
+    when: asyncio.Event | None = None,
+    watches_only: bool = False,
 ) -> None:
     """Let requests about a resource end in what cannot be: an informer dies of it.
 
@@ -28,6 +33,7 @@ def break_requests(
         client: Who sends them.
         plural: Of the resource.
         after: In so many seconds each.
+        when: Not before this has happened.
         watches_only: Lists are answered.
     """
     answer = client.stream
@@ -40,6 +46,9 @@ def break_requests(
             "watch" in (params or {}) or not watches_only
         ):
             await asyncio.sleep(after)
+            if when is not None:
+                await when.wait()
+
             raise Bug(plural)
 
         async with answer(method, path, params, **options) as response:

@@ -232,11 +232,11 @@ class QueueMachine(RuleBasedStateMachine):
         calls: dict[str, Callable[[], Any]] = {
             "add": lambda: self.fifo.add(things[bad]),
             "delete": lambda: self.fifo.delete(things[bad]),
-            "feed": lambda: self.loop.run_until_complete(self.fifo.feed(batch, "bad")),
+            "feed": lambda: self.fifo.feed(batch, "bad"),
             "replace": lambda: self.fifo.replace(things, "bad"),
         }
         with pytest.raises(TransformError):
-            calls[how]()
+            self.in_loop(calls[how]() if how == "feed" else calls[how])
 
     @rule()
     def resync(self) -> None:

@@ -81,7 +81,7 @@ def pieces_of(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def nested(depth: int = 100_000) -> bytes:
+def nested(depth: int = 30_000) -> bytes:
     """An object of objects, more than any decoder follows."""
     return b'{"a":' * depth + b"1" + b"}" * depth
 

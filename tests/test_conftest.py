@@ -86,7 +86,7 @@ def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=90,
     )
 
     outcomes = {

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import pod
 from doc_blocks import blocks_of, broken_links, run_as_tests, said
+from doc_fragments import is_fragment, place, run_fragment
 from processes import ROOT
 
 from aioinformer.cli.commands import aioinformer
@@ -40,7 +41,34 @@ async def run(program: str) -> None:
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
     kinds = [it.language for it in blocks_of(README)]
 
-    assert sorted(kinds) == ["console", "python", "python", "python", "sh"]
+    assert set(kinds) == {"console", "python", "sh"}
+    assert kinds.count("console") == 1
+
+
+async def test_the_parts_work_one_after_the_other() -> None:
+    parts = [it for it in blocks_of(README, "python") if is_fragment(it)]
+    assert len(parts) == 8
+    async with place() as names:
+        for part in parts:
+            printed, shown = await run_fragment(part, names)
+            assert printed == shown, f"line {part.line}"
+
+
+@pytest.mark.parametrize(
+    "part", re.findall(r"^\*\*([A-Z][\w ]*)\.\*\*", README, re.MULTILINE)
+)
+def test_a_part_is_told_in_a_few_lines(part: str) -> None:
+    section = README.partition(f"**{part}.**")[2].partition("\n```\n")[0]
+
+    assert len([it for it in section.splitlines() if it]) <= 15
+
+
+def test_it_is_read_in_a_few_minutes() -> None:
+    prose = re.sub(
+        r"^```.*?^```$|\]\([^)]*\)", "", README, flags=re.MULTILINE | re.DOTALL
+    )
+
+    assert len(prose.split()) <= 1500
 
 
 async def test_the_first_program_prints_pods_and_their_changes(
@@ -85,7 +113,8 @@ async def my_program(url):
 
 @pytest.mark.realtime
 def test_the_test_passes(tmp_path: Path) -> None:
-    files = {"test_mine.py": f"{MY_PROGRAM}\n{blocks('python')[1]}"}
+    (test,) = [it for it in blocks("python") if "def test_" in it]
+    files = {"test_mine.py": f"{MY_PROGRAM}\n{test}"}
     mode = (
         "-o",
         "asyncio_mode=auto",
@@ -110,18 +139,6 @@ def test_the_section_about_tests_is_short() -> None:
 
     assert "(docs/testing.md)" in section
     assert len(section.splitlines()) <= 25
-
-
-async def test_the_third_program_prints_why_it_waits(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    await run(blocks("python")[2])
-
-    shown = README.partition(blocks("python")[2])[2].split()
-    printed = capsys.readouterr().out.split()
-    # All but the number of attempts, which is a matter of luck.
-    assert printed[:5] == shown[1:6]
-    assert printed[6:11] == shown[7:12]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def run(tmp_path: Path) -> Run:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=90,
             check=False,
         )
         return Outcome(done.stdout + done.stderr)
@@ -186,80 +186,96 @@ def test_other_fixtures_may_build_on_it(run: Run) -> None:
     assert outcome.last == "1 passed", outcome.out
 
 
-@pytest.mark.parametrize("scope", ["class", "module", "package", "session"])
-@pytest.mark.parametrize("of", ["marker", "option"])
-def test_it_lives_in_the_loop_of_the_test_whatever_its_scope(
-    run: Run, scope: str, of: str
-) -> None:
-    given = f"(loop_scope={scope!r})" if of == "marker" else ""
-    options = ("-o", f"asyncio_default_test_loop_scope={scope}") if not given else ()
-    outcome = run(
+SCOPES = ["class", "module", "package", "session"]
+
+
+def test_it_lives_in_the_loop_that_a_marker_asks_for(run: Run) -> None:
+    tests = [
         f"""
+        class Test{scope.title()}:
+            @pytest.mark.asyncio(loop_scope={scope!r})
+            async def test_one(self, apiserver):
+                assert await asyncio.to_thread(ask, apiserver) == b"ok"
+        """
+        for scope in SCOPES
+    ]
+    outcome = run("".join(tests), *STRICT, plugins=ASYNCIO)
+
+    assert outcome.last == "4 passed", outcome.out
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_it_lives_in_the_loop_of_the_test_whatever_its_scope(
+    run: Run, scope: str
+) -> None:
+    outcome = run(
+        """
         class TestIt:
-            @pytest.mark.asyncio{given}
+            @pytest.mark.asyncio
             async def test_one(self, apiserver):
                 assert await asyncio.to_thread(ask, apiserver) == b"ok"
         """,
         *STRICT,
-        *options,
+        "-o",
+        f"asyncio_default_test_loop_scope={scope}",
         plugins=ASYNCIO,
     )
 
     assert outcome.last == "1 passed", outcome.out
 
 
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        ("(tokn='x')", "no options of an APIServer: tokn; there are resources, "),
-        ("(['pods'])", "the marker takes options by name, not (['pods'],)"),
-        (
-            "(watch_seconds=-1)",
-            "watch_seconds is a number of seconds, more than 0, not",
-        ),
-        ("(resources=7)", "resources is a list of Resources, not 7"),
-        ("(users=['a'])", "users maps tokens to users, such as {'a-token': 'alice'}"),
-    ],
-)
-def test_options_that_are_none_are_one_clear_error(
-    run: Run, marker: str, message: str
-) -> None:
+def test_options_that_are_none_are_one_clear_error(run: Run) -> None:
     outcome = run(
-        f"""
-        @pytest.mark.apiserver{marker}
-        async def test_one(apiserver):
-            pass
+        """
+        @pytest.mark.apiserver(tokn='x')
+        async def test_unknown(apiserver): pass
+
+        @pytest.mark.apiserver(['pods'])
+        async def test_not_by_name(apiserver): pass
+
+        @pytest.mark.apiserver(watch_seconds=-1)
+        async def test_negative(apiserver): pass
+
+        @pytest.mark.apiserver(resources=7)
+        async def test_no_resources(apiserver): pass
+
+        @pytest.mark.apiserver(users=['a'])
+        async def test_no_users(apiserver): pass
         """,
         *AUTO,
         plugins=ASYNCIO,
     )
 
-    assert f"\napiserver: {message}" in outcome.out
+    for message in (
+        "no options of an APIServer: tokn; there are resources, ",
+        "the marker takes options by name, not (['pods'],)",
+        "watch_seconds is a number of seconds, more than 0, not",
+        "resources is a list of Resources, not 7",
+        "users maps tokens to users, such as {'a-token': 'alice'}",
+    ):
+        assert outcome.out.count(f"\napiserver: {message}") == 1, outcome.out
+
     assert "Traceback" not in outcome.out
-    assert outcome.last == "1 error"
+    assert outcome.last == "5 errors"
 
 
-@pytest.mark.parametrize("given", ["None", "[WIDGETS]"])
-def test_a_fixture_that_returns_no_options_is_one_clear_error(
-    run: Run, given: str
-) -> None:
+def test_a_fixture_that_returns_no_options_is_one_clear_error(run: Run) -> None:
     outcome = run(
-        f"""
-        @pytest.fixture
-        def apiserver_options():
-            return {given}
+        """
+        @pytest.fixture(params=[None, [WIDGETS]], ids=["none", "a-list"])
+        def apiserver_options(request):
+            return request.param
 
-        async def test_one(apiserver):
-            pass
+        async def test_one(apiserver): pass
         """,
         *AUTO,
         plugins=ASYNCIO,
     )
 
     said = "apiserver: the fixture apiserver_options returns a dictionary of options"
-    assert f"\n{said}" in outcome.out
+    assert outcome.out.count(f"\n{said}") == 2, outcome.out
     assert "Traceback" not in outcome.out
-    assert outcome.last == "1 error"
+    assert outcome.last == "2 errors"
 
 
 @pytest.mark.parametrize(

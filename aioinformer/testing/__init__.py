@@ -2,7 +2,7 @@
 
 The law of this layer: it imitates the server that its users will meet, down to what is
 inconvenient, and misbehaves only where a test asks for it. It may use whatever is below
-it; only tests, and the demo of the command line, use it.
+it; only tests, and the command line, use it.
 
 The map, from what tests touch down to what everything stands on; each folder imports
 only from those below it:

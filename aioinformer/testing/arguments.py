@@ -211,12 +211,48 @@ def body_of(what: str, value: object) -> dict[str, Any]:
         raise OptionsError(f"{what} is a dictionary, not {value!r}")
 
     try:
-        return {_key(what, "", key): _json(what, key, it) for key, it in given.items()}
+        return _copied(given)
+    except _Unfit as exc:
+        raise OptionsError(f"{what} is JSON, and {exc}") from None
     except RecursionError:
         raise OptionsError(f"{what} is nested too deeply") from None
 
 
-def _json(what: str, path: str, value: object) -> Any:
+class _Unfit(Exception):
+    """Something in a body is no JSON; where it is, is filled in on its way out."""
+
+    def __init__(self, value: object, *, is_key: bool = False) -> None:
+        super().__init__(value)
+        self.value = value
+        self.is_key = is_key
+        self.where = ""
+
+    def __str__(self) -> str:
+        where = self.where.removeprefix(".")
+        if self.is_key:
+            place = f" in {where}" if where else ""
+            return f"the key {self.value!r}{place} is no text of it"
+
+        hint = "; write times as text" if isinstance(self.value, date) else ""
+        return f"{where} is {self.value!r}{hint}"
+
+
+def _copied(given: Mapping[Any, Any]) -> dict[str, Any]:
+    made = {}
+    for key, value in given.items():
+        if not (isinstance(key, str) and _is_unicode(key)):
+            raise _Unfit(key, is_key=True)
+
+        try:
+            made[key] = _json(value)
+        except _Unfit as exc:
+            exc.where = f".{key}{exc.where}"
+            raise
+
+    return made
+
+
+def _json(value: object) -> Any:
     match value:
         case None | bool():
             return value
@@ -226,26 +262,24 @@ def _json(what: str, path: str, value: object) -> Any:
             return value
         case float() if math.isfinite(value):
             return value
-        case Mapping():
-            return {
-                _key(what, path, key): _json(what, f"{path}.{key}", it)
-                for key, it in value.items()
-            }
+        case dict() | Mapping():  # the first is known at once, and most are
+            return _copied(value)
         case list() | tuple() | ReadOnlyList():
-            return [
-                _json(what, f"{path}[{number}]", it) for number, it in enumerate(value)
-            ]
+            return _listed(value)
         case _:
-            hint = "; write times as text" if isinstance(value, date) else ""
-            raise OptionsError(f"{what} is JSON, and {path} is {value!r}{hint}")
+            raise _Unfit(value)
 
 
-def _key(what: str, path: str, key: object) -> str:
-    if isinstance(key, str) and _is_unicode(key):
-        return key
+def _listed(given: Iterable[object]) -> list[Any]:
+    made = []
+    for number, value in enumerate(given):
+        try:
+            made.append(_json(value))
+        except _Unfit as exc:
+            exc.where = f"[{number}]{exc.where}"
+            raise
 
-    place = f" in {path}" if path else ""
-    raise OptionsError(f"{what} is JSON, and the key {key!r}{place} is no text of it")
+    return made
 
 
 def _is_unicode(text: str) -> bool:

@@ -97,6 +97,15 @@ class FakeListerWatcher:
         """How many watches are open."""
         return len(self._watches)
 
+    @property
+    def resource(self) -> Resource:
+        """What the objects are."""
+        return self._resource
+
+    def selects(self, obj: KubeObject) -> bool:
+        """All objects belong to it."""
+        return True
+
     # ---------------------------------------------------------------- what is there
 
     def add(self, obj: Mapping[str, Any] | KubeObject) -> dict[str, Any]:

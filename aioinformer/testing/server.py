@@ -32,6 +32,7 @@ from aioinformer.testing.arguments import (
 )
 from aioinformer.testing.arrangement import Arrangement
 from aioinformer.testing.direct import DirectEndpoint
+from aioinformer.testing.requests.writes import WriteOptions
 from aioinformer.testing.serving.edge import HTTPEdge
 from aioinformer.testing.serving.handlers import HandlerOptions, Handlers
 from aioinformer.testing.storing.bell import EARLY_SECONDS, Bell
@@ -52,6 +53,7 @@ __all__ = ["APIServer", "User"]
 
 _T = TypeVar("_T")
 
+_ARRANGED = WriteOptions(part="all")
 # How often `until()` looks for what no write announces, such as a request.
 _LOOK_SECONDS = 0.05
 
@@ -365,7 +367,8 @@ class APIServer(Arrangement):
 
     def _arrange_roles(self) -> None:
         for binds, body in first_roles(self._storage):
-            self.create(CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES, body)
+            kind = CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES
+            self._registry.create(self._collection(kind), "", body, _ARRANGED)
 
 
 def _users_of(users: object) -> dict[str, User]:

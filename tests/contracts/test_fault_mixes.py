@@ -27,18 +27,23 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class Honest(Chaos):
-    """Draws all but the lies: wrong versions are one where nothing can give them away."""
+    """Draws all but the lies: wrong versions are one where nothing can give them away.
+
+    A version of the first list that is too old is none: nothing was known before it.
+    """
 
     def take(self, occasion: Occasion) -> Fault | None:
         fault = super().take(occasion)
         if not isinstance(fault, StepBack):
             return fault
 
-        compared = {
-            "list": occasion.query.get("resourceVersionMatch") == "NotOlderThan",
-            "watch": "sendInitialEvents" not in occasion.query,
+        query = occasion.query
+        not_older = query.get("resourceVersionMatch") == "NotOlderThan"
+        honest = {
+            "list": not_older or query.get("resourceVersion") == "0",
+            "watch": "sendInitialEvents" not in query,
         }
-        return fault if compared[occasion.verb] else None
+        return fault if honest[occasion.verb] else None
 
 
 async def survive(run: Run, chaos: Chaos) -> None:

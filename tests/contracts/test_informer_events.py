@@ -15,7 +15,7 @@ from aioinformer import (
 )
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, Gone, Refuse
+from aioinformer.testing.faults import Cut, Gone, Refuse, StepBack
 
 if TYPE_CHECKING:
     from aioinformer import KubeObject
@@ -61,6 +61,29 @@ async def test_G1_the_last_state_follows_the_last_change_after_a_cut() -> None:
 
             assert states == sorted(set(states), key=int)
             assert states[-1] == server.resource_version
+
+
+async def test_G1_a_list_that_is_newer_than_its_version_leads_nowhere_back() -> None:
+    """The watch from that version tells once more how it came to what was listed."""
+    async with APIServer() as server:
+        for name in ("web", "web-again"):
+            server.create(PODS, plain(name))
+        for number in range(5):
+            server.patch(PODS, "web", {"metadata": {"annotations": {"n": f"{number}"}}})
+        server.delete(PODS, "web-again")
+        server.create(PODS, plain("web-again"))
+
+        server.faults.add(StepBack(verb="list", versions=7))
+        async with pods_of(server) as (_, informer):
+            told: list[str] = []
+            informer.on_event(lambda event: told.append(tell(event)))
+            await settled(server, informer)
+            server.patch(PODS, "web", {"metadata": {"annotations": {"n": "new"}}})
+            await settled(server, informer)
+            repeated = informer.status.duplicates
+
+    assert told == ["initial web", "initial web-again", "updated web"]
+    assert repeated >= 7
 
 
 async def test_G2_one_handler_sees_all_objects_whatever_their_order() -> None:

@@ -77,7 +77,7 @@ async def reached(
     """Wait for a status; returns it."""
     async with asyncio.timeout(1000):
         while not there(informer.status):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.25)
 
     return informer.status
 

@@ -222,6 +222,70 @@ async def test_G12_an_index_function_that_fails_leaves_the_object_stored() -> No
             assert [failure.where for failure in failures] == ["index function"]
 
 
+async def test_G12_what_a_transform_fails_for_is_stored_as_it_came() -> None:
+    def strip(obj: KubeObject) -> KubeObject | None:
+        return None if obj.labels["team"] == "unwanted" else obj
+
+    failures: list[HandlerError] = []
+    async with APIServer() as server:
+        server.create(PODS, plain("with", team="a"))
+        server.create(PODS, plain("unwanted", team="unwanted"))
+        server.create(PODS, plain("without"))
+        factory = SharedInformerFactory(server.client(), on_error=failures.append)
+        informer = factory.informer("v1", "pods", transform=strip)
+        names = watch_names(informer)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            server.create(PODS, plain("without-either"))
+            await settled(server, informer)
+
+            stored = sorted(obj.name for obj in informer.lister.list())
+            degraded = informer.status.degraded
+
+    assert stored == sorted(names) == ["with", "without", "without-either"]
+    assert [failure.where for failure in failures] == ["transform"] * 2
+    assert degraded == 2
+
+
+@pytest.mark.parametrize("raises", [ValueError, asyncio.CancelledError])
+async def test_G12_what_is_told_of_errors_may_fail_itself(
+    raises: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """`on_error` and a watch error handler: logged, and dropped."""
+
+    def fails(_: object) -> None:
+        raise raises("even this")
+
+    async with APIServer() as server, pods_of(server, on_error=fails) as (_, informer):
+        informer.set_watch_error_handler(fails)
+        informer.add_event_handler(fails)
+        names = watch_names(informer)
+        server.faults.add(Refuse(verb="watch", status=500))
+        await cut_running_watch(server, informer)
+        server.create(PODS, plain("one"))
+        await settled(server, informer)
+
+    assert names == ["one"]
+    told = {record.getMessage().rpartition(": ")[2] for record in caplog.records}
+    assert {"on_error failed", "the watch error handler failed"} <= told
+
+
+async def test_G12_what_a_predicate_raises_is_raised_to_who_waits() -> None:
+    def is_ready(obj: KubeObject | None) -> bool:
+        assert obj is not None
+        return bool(obj.labels["ready"])
+
+    async with APIServer() as server, pods_of(server) as (_, informer):
+        server.create(PODS, plain("one"))
+        await settled(server, informer)
+        with pytest.raises(KeyError, match="ready"):
+            await informer.wait_until(is_ready, key="default/one", timeout=30)
+
+        server.create(PODS, plain("two", ready="yes"))
+        await informer.wait_until(lambda store: len(store) == 2, timeout=30)
+        await informer.wait_until(is_ready, key="default/two", timeout=30)
+
+
 async def test_custom_resources_are_listed_and_watched_like_built_in_ones() -> None:
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     async with APIServer(resources=[widgets]) as server:

@@ -148,32 +148,34 @@ async def test_G6_what_went_while_disconnected_is_told_with_its_last_state(
 async def test_G7_the_copy_follows_the_server_through_cuts_and_relists(
     queue: Queue[KubeObject],
 ) -> None:
-    async with APIServer() as server, pods_on(server, queue) as pods:
-        told: dict[str, str] = {}
-
-        @pods.on_event
-        def follow(event: Event) -> None:
-            obj = event.new if isinstance(event, Updated) else event.obj
-            if isinstance(event, Deleted):
-                del told[obj.name]
-            else:
-                told[obj.name] = obj.resource_version
-
+    async with APIServer() as server:
+        # Before its first watch, which may begin as soon as it is in sync.
         server.faults.add(Cut(after_bytes=900), Gone(after_events=5))
-        for number in range(60):
-            server.create(PODS, plain(f"pod-{number}"))
-            if number % 2:
-                server.delete(PODS, f"pod-{number - 1}")
+        async with pods_on(server, queue) as pods:
+            told: dict[str, str] = {}
 
-            await asyncio.sleep(0.5)
+            @pods.on_event
+            def follow(event: Event) -> None:
+                obj = event.new if isinstance(event, Updated) else event.obj
+                if isinstance(event, Deleted):
+                    del told[obj.name]
+                else:
+                    told[obj.name] = obj.resource_version
 
-        await settled(server, pods)
+            for number in range(60):
+                server.create(PODS, plain(f"pod-{number}"))
+                if number % 2:
+                    server.delete(PODS, f"pod-{number - 1}")
 
-        assert pods.status.restarts >= 2
-        there = {pod.name: pod.resource_version for pod in pods.store.list()}
-        assert told == there
-        assert sorted(there) == sorted(f"pod-{n}" for n in range(1, 60, 2))
-        assert pods.store.resource_version == server.resource_version
+                await asyncio.sleep(0.5)
+
+            await settled(server, pods)
+
+            assert pods.status.restarts >= 2
+            there = {pod.name: pod.resource_version for pod in pods.store.list()}
+            assert told == there
+            assert sorted(there) == sorted(f"pod-{n}" for n in range(1, 60, 2))
+            assert pods.store.resource_version == server.resource_version
 
 
 async def test_a_resync_in_the_queue_tells_handlers_nothing() -> None:

@@ -1,0 +1,300 @@
+"""The pages of docs/ for users are true: their code runs, their tables name what is."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import prometheus_client  # noqa: F401 - it reads files when it is imported
+import pytest
+import yaml
+from doc_blocks import Block, blocks_of, broken_links, indented_code
+from doc_fragments import is_fragment, place, run_fragment
+from doc_sessions import answers
+from processes import ROOT
+
+import aioinformer
+from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
+from aioinformer.controller import LeaseLock
+from aioinformer.model.resources import LEASES, PODS, SECRETS
+from aioinformer.testing import APIServer, User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOCS = ROOT / "docs"
+TEXTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (*sorted(DOCS.glob("*.md")), ROOT / "README.md")
+}
+# What other files of tests run: all blocks of these pages.
+ELSEWHERE = {
+    "README.md": "test_readme.py",
+    "docs/apiserver.md": "test_docs.py",
+    "docs/faults.md": "test_docs.py",
+    "docs/real.md": "test_docs.py",
+    "docs/testing.md": "test_docs.py",
+    "docs/tutorial.md": "test_docs_tutorial.py",
+}
+HERE = {
+    f"{path}:{block.line}": block
+    for path, text in TEXTS.items()
+    if path not in ELSEWHERE
+    for block in blocks_of(text)
+}
+
+
+def of(language: str, page: str = "") -> list[Block]:
+    return [
+        block
+        for name, block in HERE.items()
+        if block.language == language and name.startswith(f"docs/{page}")
+    ]
+
+
+# ------------------------------------------------------------ all blocks
+
+
+def test_all_code_is_in_fences() -> None:
+    assert {
+        path: found for path, text in TEXTS.items() if (found := indented_code(text))
+    } == {}
+
+
+def test_what_is_not_run_is_what_the_index_says() -> None:
+    table = TEXTS["docs/README.md"].partition("| not run |")[2]
+    (rows,) = re.findall(r"\|[-|]+\|\n((?:\|.*\n)+)", table)
+    told = [it.rstrip(". ") for it in re.findall(r"`([^`]+)`", rows)]
+    typed = {
+        line
+        for text in TEXTS.values()
+        for block in blocks_of(text, "sh")
+        for line in block.text.splitlines()
+    }
+
+    assert [it for it in typed if not it.startswith(tuple(told))] == []
+    assert [it for it in told if not any(line.startswith(it) for line in typed)] == []
+    kinds = {
+        path: {it.language for it in blocks_of(text)} for path, text in TEXTS.items()
+    }
+    assert [path for path, it in kinds.items() if "go" in it] == [
+        "docs/from-client-go.md"
+    ]
+    run = {"console", "python", "sh", "toml", "yaml"}
+    assert set().union(*kinds.values()) == run | {"go", "text"}
+    assert {it.language for it in HERE.values()} == {"go", "python", "text", "yaml"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    sorted(
+        {name.partition(":")[0] for name in HERE if HERE[name].language == "python"}
+    ),
+)
+async def test_pieces_of_code_run(page: str) -> None:
+    async with place() as names:
+        for block in of("python", page.removeprefix("docs/")):
+            if is_fragment(block):
+                printed, shown = await run_fragment(block, names)
+                assert not shown or answers(printed, shown), (block.line, printed)
+
+
+async def test_the_one_program_prints_why_it_waits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (program,) = [it for it in of("python") if not is_fragment(it)]
+    (shown, *_) = of("text", "production.md")
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(program.text.removesuffix("\nasyncio.run(main())\n"), names)
+    await names["main"]()
+
+    # All but the number of attempts, which is a matter of luck.
+    assert answers(capsys.readouterr().out, shown.text.replace(", 3 att", ", ... att"))
+
+
+# ------------------------------------------------------------ production.md
+
+
+def definitions() -> Iterator[dict[str, Any]]:
+    for block in of("yaml", "production.md"):
+        yield from yaml.safe_load_all(block.text)
+
+
+def path_of(body: dict[str, Any]) -> str:
+    version, kind = body["apiVersion"], body["kind"]
+    base = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+    namespace = body["metadata"].get("namespace")
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"{base}{place}/{kind.lower()}s"
+
+
+@pytest.mark.apiserver(
+    token="admin",
+    users={
+        "app": User("system:serviceaccount:shop:pods-api"),
+        "quota": User("system:serviceaccount:shop:quota"),
+    },
+    auto_namespaces=True,
+)
+async def test_the_rights_are_enough_and_not_more(apiserver: APIServer) -> None:
+    headers = {"Authorization": "Bearer admin"}
+    async with aiohttp.ClientSession(apiserver.url, headers=headers) as http:
+        for body in definitions():
+            path = f"{path_of(body)}?fieldValidation=Strict"
+            async with http.post(path, json=body) as answer:
+                assert answer.status == 201, await answer.text()
+
+    async with apiserver.client(token="app") as client:
+        factory = SharedInformerFactory(client)
+        pods = factory.informer(PODS)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            apiserver.create(PODS, {"metadata": {"name": "web"}}, namespace="shop")
+            await pods.wait_until(bool, key="shop/web", timeout=5)
+
+        with pytest.raises(Forbidden):
+            await client.list(SECRETS)
+
+    async with apiserver.client(token="quota") as client:
+        elector = LeaderElector(LeaseLock(client, "quota", namespace="shop"))
+        async with elector.leading():
+            elector.check()
+
+        with pytest.raises(Forbidden):
+            await client.delete(LEASES, "quota", namespace="shop")
+
+
+def test_the_metrics_are_those_that_there_are() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", TEXTS["docs/production.md"], re.MULTILINE)
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "aioinformer").rglob("*.py")
+    )
+
+    assert len(rows) >= 8
+    assert [name for name in rows if f'"{name}"' not in source] == []
+
+
+# ------------------------------------------------------------ from-client-go.md
+
+PACKAGES = ["cache", "client", "controller", "informer", "model", "testing", "watch"]
+PACKAGES += ["workqueue", "web"]
+
+
+def named_in(cell: str) -> list[str]:
+    """Names, also of arguments, `f(x=)`; but no calls, `f(x=1)`."""
+    return re.findall(r"`([A-Za-z][\w.]*(?:\(\w+=\))?)`", cell)
+
+
+def find(name: str) -> None:
+    """Find what a name with dots says, as the page explains.
+
+    Raises:
+        AssertionError: If there is no such thing, or no such argument.
+    """
+    path, _, argument = name.removesuffix("=)").partition("(")
+    first, *rest = path.split(".")
+    found: Any = aioinformer
+    if first in PACKAGES:
+        found = importlib.import_module(f"aioinformer.{first}")
+    elif hasattr(aioinformer.errors, first):
+        found, rest = aioinformer.errors, [first, *rest]
+    else:
+        rest = [first, *rest]
+
+    for step in rest:
+        fields = getattr(found, "__annotations__", {})
+        assert hasattr(found, step) or step in fields, name
+        found = getattr(found, step, None)
+
+    assert not argument or argument in inspect.signature(found).parameters, name
+
+
+def counterparts() -> list[str]:
+    """What the last columns of the page's tables name."""
+    rows = re.findall(
+        r"^\|.* \| (.*) \|$", TEXTS["docs/from-client-go.md"], re.MULTILINE
+    )
+    return sorted({name for cell in rows for name in named_in(cell)})
+
+
+@pytest.mark.parametrize("name", counterparts())
+def test_a_counterpart_exists(name: str) -> None:
+    find(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Nothing", "SharedInformer.nothing", "cache.Nothing", "WorkQueue(nothing=)"],
+)
+def test_what_does_not_exist_is_not_found(name: str) -> None:
+    with pytest.raises(AssertionError):
+        find(name)
+
+
+# ------------------------------------------------------------ contract.md
+
+TEST_LINK = re.compile(r"\]\(\.\./(tests/[\w/]+\.py)#(\w+)\)")
+
+
+def test_each_guarantee_has_its_tests() -> None:
+    text = TEXTS["docs/contract.md"]
+    paragraphs = re.split(r"^\*\*(G\d+)\b", text, flags=re.MULTILINE)
+    shown = dict(zip(paragraphs[1::2], paragraphs[2::2], strict=True))
+
+    assert sorted(shown, key=lambda it: int(it[1:])) == [f"G{n}" for n in range(1, 13)]
+    for name, paragraph in shown.items():
+        links = TEST_LINK.findall(paragraph.partition("\n## ")[0])
+        assert links, name
+
+
+def test_the_tests_of_the_contract_exist() -> None:
+    links = [it for text in TEXTS.values() for it in TEST_LINK.findall(text)]
+
+    assert len(links) >= 30
+    for path, name in links:
+        assert re.search(rf"def {name}\(", (ROOT / path).read_text()), (path, name)
+
+
+# ------------------------------------------------------------ the others
+
+
+def test_the_picture_shows_modules_that_exist() -> None:
+    root = ET.parse(DOCS / "images" / "data-path.svg").getroot()
+    words = " ".join(text for text in root.itertext() if "{" not in text)
+    named = re.findall(r"\b([a-z]+/[a-z_]+)\b", words)
+
+    assert len(named) >= 10
+    assert [
+        it for it in named if not (ROOT / "aioinformer" / f"{it}.py").exists()
+    ] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", TEXTS["docs/README.md"]))
+
+    assert linked == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").glob("*.py")), ids=lambda it: it.name
+)
+def test_every_example_is_in_the_readme(path: Any) -> None:
+    assert f"(examples/{path.name})" in TEXTS["README.md"]
+
+
+def test_code_that_is_indented_and_links_that_lead_nowhere_are_found(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "page.md"
+    (tmp_path / "test_x.py").write_text("def test_it() -> None: ...\n")
+    links = "[a](test_x.py#test_it) [b](test_x.py#test_that) [c](gone.md) [d](#none)"
+    page.write_text(f"# A page\n\n    pip install x\n\n- a\n  b\n\n{links}\n")
+
+    assert indented_code(page.read_text()) == ["\n    pip install x"]
+    assert broken_links(page) == ["test_x.py#test_that", "gone.md", "#none"]

@@ -1,0 +1,76 @@
+"""The tutorial works as it is written: its files, its commands, and what they answer."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from doc_blocks import blocks_of
+from doc_sessions import Reader, answers, files_of
+from processes import ROOT, in_real_time
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+LASTING = ["aioinformer apiserver", "uvicorn", "python quota.py"]
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return str(found.getsockname()[1])
+
+
+def test_every_block_is_a_file_or_typed() -> None:
+    kinds = [it.language for it in blocks_of(TEXT)]
+    files = files_of(TEXT)
+
+    assert list(files) == [
+        "pods.py",
+        "web.py",
+        "quota.py",
+        "pyproject.toml",
+        "test_quota.py",
+    ]
+    # The one block of "sh" makes an environment and installs packages.
+    assert [it for it in kinds if it not in {"console", "sh"}] == ["python"] * 3 + [
+        "toml",
+        "python",
+    ]
+    assert kinds.count("sh") == 1
+
+
+class TestTutorial:
+    pytestmark = in_real_time
+
+    @pytest.mark.timeout(120)
+    async def test_it_can_be_followed(self, tmp_path: Path) -> None:
+        missing = [it for it in ("bash", "curl", "kubectl") if shutil.which(it) is None]
+        if missing:
+            pytest.skip(f"the tutorial is typed with {missing}, which are not here")
+
+        for name, text in files_of(TEXT).items():
+            (tmp_path / name).write_text(text)
+
+        ports = {"8001": free_port(), "8000": free_port()}
+        async with Reader(tmp_path, LASTING, ports) as reader:
+            for block in blocks_of(TEXT, "console"):
+                await reader.follow(block)
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        pytest.param("one two\n", "one  two\n", id="spaces"),
+        pytest.param("a\nb\nc\nd\n", "a\n...\nd\n", id="lines"),
+        pytest.param(
+            'resource "x" deleted from y\n', 'resource "x" deleted...\n', id="rest"
+        ),
+    ],
+)
+def test_answers_are_compared(answer: str, shown: str) -> None:
+    assert answers(answer, shown)
+    assert not answers(answer, f"no{shown}")
+    assert not answers(f"{answer}!", shown.replace("...", ""))
