@@ -280,14 +280,12 @@ async def test_one_that_may_not_be_run_says_so(tmp_path: Path) -> None:
 
 
 def is_alive(number: int) -> bool:
+    # What nobody has waited for yet is still there, and dead.
     try:
         os.kill(number, 0)
-    except ProcessLookupError:
+        return ") Z" not in Path(f"/proc/{number}/stat").read_text()
+    except (ProcessLookupError, FileNotFoundError):
         return False
-
-    # What nobody has waited for yet is still there, and dead.
-    state = Path(f"/proc/{number}/stat")
-    return not state.exists() or ") Z" not in state.read_text()
 
 
 async def gone(file: Path) -> None:

@@ -319,8 +319,9 @@ async def test_one_who_has_stopped_reading_holds_up_the_end_for_5_seconds(
             await take(events, 1)
 
         assert looptime == 5
-        assert events.depth == 63, "the rest is dropped"
-        await take(events, 63)
+        # One more was put in the place of the one that was taken, if there was time.
+        assert events.depth in {63, 64}, "the rest is dropped"
+        await take(events, events.depth)
         with pytest.raises(InformerStopped):
             await anext(events)
 
