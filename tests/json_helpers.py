@@ -26,6 +26,7 @@ HARD_TEXTS = [
     '},{"apiVersion":"apps/v1","kind":"Deployment","metadata":',
     '},"spec":',
     '},"data":',
+    ',"spec":',
     ',"managedFields":[',
     '"items":[',
     "\n",

@@ -98,6 +98,19 @@ def walked(value: Any, steps: tuple[str, ...]) -> Any:
     return value
 
 
+# So much that what is behind it is worth a cut; and what a cut must not be taken in by.
+PADDING = "x" * 600
+fronts = st.sampled_from(
+    [
+        {},
+        {"pad": PADDING},
+        {"pad": PADDING, "inner": {"a": 1, "spec": {"name": 1}, "status": {}}},
+        {"pad": PADDING, "inner": [{"a": 1, "spec": 2}]},
+        {"pad": PADDING + ',"spec":{"name":1}}'},
+        {"pad": PADDING, "a": ',"spec":', ",": ":"},
+    ]
+)
+
 steps = keys.filter(bool) | st.integers(0, 3).map(str)
 
 
@@ -105,17 +118,26 @@ steps = keys.filter(bool) | st.integers(0, 3).map(str)
     body=st.dictionaries(steps, values, max_size=4),
     path=st.lists(steps, min_size=1, max_size=4).map(tuple),
     style=styles,
+    front=fronts,
 )
-@settings(max_examples=60)
-def test_reads_what_is_there(body: Any, path: tuple[str, ...], style: str) -> None:
-    raw = written(body, style)
+@settings(max_examples=150)
+def test_reads_what_is_there(
+    body: Any, path: tuple[str, ...], style: str, front: dict[str, Any]
+) -> None:
+    raw = written({**front, **body}, style)
 
     assert path_reader(path)(raw) == walked(json.loads(raw), path)
 
 
-@given(data=st.data(), body=st.dictionaries(steps, values, min_size=1, max_size=4))
-@settings(max_examples=60)
-def test_reads_every_path_that_a_body_has(data: st.DataObject, body: Any) -> None:
+@given(
+    data=st.data(),
+    body=st.dictionaries(steps, values, min_size=1, max_size=4),
+    front=fronts,
+)
+@settings(max_examples=150)
+def test_reads_every_path_that_a_body_has(
+    data: st.DataObject, body: Any, front: dict[str, Any]
+) -> None:
     value: Any = body
     path: list[str] = []
     while isinstance(value, dict | list) and value:
@@ -126,7 +148,8 @@ def test_reads_every_path_that_a_body_has(data: st.DataObject, body: Any) -> Non
 
         path.append(str(step))
 
-    assert path_reader(tuple(path))(written(body)) == value
+    raw = written({**front, **body})
+    assert path_reader(tuple(path))(raw) == value
 
 
 @pytest.mark.parametrize(
@@ -169,6 +192,16 @@ def test_decodes_nothing_that_is_not_on_the_path() -> None:
     assert path_reader("spec.nodeName")(raw) == "node-1"
     with pytest.raises(DecodeError):
         path_reader("status.phase")(raw)
+
+
+def test_leaves_out_what_stands_before_the_path() -> None:
+    """As above; what is not looked at may be anything."""
+    body = {"metadata": {"note": "x" * 600, "odd": "?"}, "status": {"phase": "Failed"}}
+    raw = written(body).replace(b"?", b"\xff")
+
+    assert path_reader("status.phase")(raw) == "Failed"
+    with pytest.raises(DecodeError):
+        path_reader("metadata.odd")(raw)
 
 
 def test_compiles_a_path_once() -> None:

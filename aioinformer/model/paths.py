@@ -1,15 +1,18 @@
 """Reading one path out of a JSON body without decoding the rest of it.
 
 For each path a chain of one-field `msgspec` types is generated once; decoding with it
-skips everything else: about 4 microseconds for a pod, where a whole decode costs 20.
+skips everything else: about 4 microseconds for a pod, where a whole decode costs 20. Of
+that, most is for skipping; so what stands before the path's first key is left out where
+it can be: 1.5 microseconds for what is in the status of a pod.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import orjson
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.views import decode_json
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Path", "path_reader", "steps_of"]
+
+# Why a cut is exact: inside a JSON string a quote is written \", so a quote behind a comma
+# and before a letter can only open a key. And what is behind the cut decodes with exactly
+# one opening brace only if it closes one: then the key is one of the object itself.
+_WORTH_A_CUT: Final = 512
+
+# Servers write these first: there is nothing to leave out.
+_FIRST_KEYS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 Path = str | tuple[str, ...]
 """`"spec.containers.0.image"`, or a tuple of keys where a key contains a dot."""
@@ -34,12 +45,15 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
         path: Steps separated by dots, or a tuple of steps.
 
     Returns:
-        The reader. It raises `DecodeError` if the body is not JSON.
+        The reader. It raises `DecodeError` if the body is not JSON; what stands before
+        the path may be left out of that.
 
     Raises:
         OptionsError: If the path is empty, or a step is empty or no string.
     """
     steps = steps_of(path)
+
+    key = _mark_of(steps[0])
 
     def read_whole(raw: bytes) -> Any:
         return _walk(decode_json(raw, f"reading {'.'.join(steps)}"), steps)
@@ -50,6 +64,12 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
         return read_whole  # quotes, backslashes and the like can name no field
 
     def read(raw: bytes) -> Any:
+        if key is not None and (start := raw.find(key)) > _WORTH_A_CUT:
+            try:
+                return _descend(decode(b"{" + raw[start + 1 :]), steps)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass  # further in, or something unexpected: that takes the whole
+
         try:
             return _descend(decode(raw), steps)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -58,6 +78,14 @@ def path_reader(path: Path) -> Callable[[bytes], Any]:
             return read_whole(raw)
 
     return read
+
+
+def _mark_of(key: str) -> bytes | None:
+    """What a body is cut behind to read a key; None where that is not possible."""
+    if key in _FIRST_KEYS or not (key.isascii() and key[0].isalpha()):
+        return None
+
+    return b",%b:" % orjson.dumps(key)
 
 
 def steps_of(path: Path) -> tuple[str, ...]:
