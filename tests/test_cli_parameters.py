@@ -91,7 +91,7 @@ def test_no_input_is_answered_with_help(
 
 
 def test_every_command_has_help_with_an_example() -> None:
-    for name in ["demo", "watch", "apiserver", "completion"]:
+    for name in ["demo", "watch", "doctor", "apiserver", "completion"]:
         result = CliRunner().invoke(aioinformer, [name, "--help"])
 
         assert result.exit_code == 0

@@ -21,6 +21,7 @@ from aioinformer.cli.parameters import (
 )
 
 if TYPE_CHECKING:
+    from aioinformer.cli.doctor import Report
     from aioinformer.cli.watch import Output
 
 __all__ = ["aioinformer"]
@@ -42,6 +43,24 @@ _for = click.option(
 _verbose = click.option(
     "-v", "--verbose", count=True, help="Show the log on stderr; twice, all of it."
 )
+_namespace = click.option(
+    "-n", "--namespace", callback=given, help="Of this namespace."
+)
+_all_namespaces = click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Of all namespaces."
+)
+_server = click.option(
+    "--server", metavar="URL", callback=given, help="Instead of a kubeconfig."
+)
+_token = click.option(
+    "--token", callback=given, help="A bearer token, instead of the kubeconfig's user."
+)
+_kubeconfig = click.option(
+    "--kubeconfig", metavar="PATH", callback=given, help="Instead of KUBECONFIG."
+)
+_context = click.option(
+    "--context", callback=given, help="Of the kubeconfig, instead of the current one."
+)
 
 
 @click.group(
@@ -58,6 +77,7 @@ def aioinformer(context: click.Context) -> None:
     Example:
       aioinformer demo --for 10           no cluster needed
       aioinformer watch pods -n shop
+      aioinformer doctor pods -n shop     what informers lack there
       aioinformer apiserver --pods 300    something for kubectl to look at
     """
     if context.invoked_subcommand is None:
@@ -117,8 +137,8 @@ def demo(
 
 @aioinformer.command()
 @click.argument("resource", shell_complete=complete_resource)
-@click.option("-n", "--namespace", callback=given, help="Of this namespace.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
+@_namespace
+@_all_namespaces
 @click.option(
     "-l", "--selector", default="", help="A label selector: app=web,tier in (a,b)."
 )
@@ -130,18 +150,10 @@ def demo(
     help="More columns; the events as JSON, one a line; names alone.",
 )
 @click.option("--plain", is_flag=True, help="Lines, also on a terminal.")
-@click.option(
-    "--server", metavar="URL", callback=given, help="Instead of a kubeconfig."
-)
-@click.option(
-    "--token", callback=given, help="A bearer token, instead of the kubeconfig's user."
-)
-@click.option(
-    "--kubeconfig", metavar="PATH", callback=given, help="Instead of KUBECONFIG."
-)
-@click.option(
-    "--context", callback=given, help="Of the kubeconfig, instead of the current one."
-)
+@_server
+@_token
+@_kubeconfig
+@_context
 @_for
 @_verbose
 def watch(
@@ -201,6 +213,86 @@ def watch(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
         return await it.watch(options, place)
+
+    _end(running.run(life, verbose=verbose))
+
+
+@aioinformer.command()
+@click.argument("resources", nargs=-1, shell_complete=complete_resource)
+@_namespace
+@_all_namespaces
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "rules"]),
+    help="The findings as JSON; the missing RBAC rules alone, as YAML.",
+)
+@click.option(
+    "--group",
+    callback=given,
+    help="Bind the rules to this group of yours, instead of to you alone.",
+)
+@click.option(
+    "--timeout",
+    "seconds",
+    callback=duration,
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long each step may take.",
+)
+@_server
+@_token
+@_kubeconfig
+@_context
+@_verbose
+def doctor(
+    resources: tuple[str, ...],
+    *,
+    namespace: str | None,
+    all_namespaces: bool,
+    output: Report | None,
+    group: str | None,
+    seconds: float,
+    server: str | None,
+    token: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    verbose: int,
+) -> None:
+    """Check whether a cluster gives informers what they need.
+
+    Step by step: configuration, connection, TLS, version, who you are, discovery; then
+    of each of RESOURCES (pods unless told; named as for watch) the permissions, a list,
+    a watch with bookmarks, a list as a stream. Nothing is changed. Last come the RBAC
+    rules that are missing, ready for an administrator to apply. Tokens and keys are
+    never shown. Status 0 if informers will work, 1 if something failed.
+
+    \b
+    Example:
+      aioinformer doctor
+      aioinformer doctor pods deploy -n shop
+      aioinformer doctor nodes -o rules | kubectl apply -f - --context admin
+    """
+
+    from aioinformer.cli import doctor as it
+    from aioinformer.cli import target
+
+    import_module("aioinformer.client.transport")  # else a client does, when entered
+
+    async def life() -> int:
+        options = it.DoctorOptions(
+            resources=resources or it.DoctorOptions().resources,
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            group=group or "",
+            report=output or "lines",
+            seconds=seconds,
+        )
+        place = target.Target(
+            server=server, token=token, kubeconfig=kubeconfig, context=context
+        )
+        return await it.doctor(options, place)
 
     _end(running.run(life, verbose=verbose))
 

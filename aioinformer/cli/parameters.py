@@ -31,6 +31,7 @@ _EMPTY = {
     "server": "an empty URL; leave --server out to use a kubeconfig",
     "token": "an empty token; leave --token out to be the kubeconfig's user",
     "kubeconfig": "an empty path; leave --kubeconfig out to use the default",
+    "group": "an empty group; leave --group out to have the rules for yourself",
     "context": "an empty name; leave --context out for the current one",
     "apiserver token": "an empty token; leave --token out to ask for none",
     "apiserver kubeconfig": "an empty path; leave --kubeconfig out to write none",

@@ -37,10 +37,50 @@ class Target:
             return self._by_url(self.server)
 
         if self.token is not None:
-            credentials = Credentials(token=self.token)
-            return Client(lambda: replace(self._read(), credentials=credentials))
+            Credentials(token=self.token)  # complains before anything is read
 
-        return Client(self._read)
+        return Client(self.read)
+
+    def read(self) -> ClientConfig:
+        """Read the configuration. Blocks: call it in a thread.
+
+        Raises:
+            CommandError: The options contradict each other.
+            OptionsError: There is none, or it cannot work.
+        """
+        if self.server is not None:
+            return self._by_url(self.server).config
+
+        found = self._read()
+        if self.token is None:
+            return found
+
+        return replace(found, credentials=Credentials(token=self.token))
+
+    def source(self) -> str:
+        """Say where the configuration is from, in words. Blocks: call it in a thread.
+
+        Raises:
+            OptionsError: A file cannot be read.
+        """
+        if self.server is not None:
+            return "--server"
+
+        from aioinformer.client.kubeconfig import Kubeconfig, default_paths
+        from aioinformer.client.kubeconfig_entry import at_home
+
+        if self.kubeconfig is not None:
+            paths, origin = [at_home(self.kubeconfig)], "--kubeconfig"
+        else:
+            paths, origin = default_paths()
+
+        found = Kubeconfig.read(paths)
+        if found.empty:
+            return "the service account of this pod"
+
+        files = ", ".join(map(str, found.files))
+        name = self.context or found.current_context
+        return f"context {name!r} of {files} (from {origin})"
 
     def namespace(self, config: ClientConfig) -> str | None:
         """Return the namespace that is meant where none is named; None for all.
@@ -62,7 +102,7 @@ class Target:
         return Client.from_url(url, token=self.token)
 
     def _read(self) -> ClientConfig:
-        """Read the kubeconfig; called in a thread."""
+        """Read the kubeconfig, or that of this pod."""
         if self.kubeconfig is None:
             from aioinformer.client.environment import load_from_environment
 

@@ -58,21 +58,24 @@ class Credentials:
         source: ProofSource | None = None,
     ) -> None:
         self._proof = Proof()
-        self._kind = "anonymous"
+        self._kind, self._words = "anonymous", "none"
         self._source = source
         if token.strip():
-            self._kind = "bearer"
+            self._kind, self._words = "bearer", "a token"
             self._proof = Proof(authorization=bearer(token, "the token"))
         elif username and token_file is None and source is None:
             pair = base64.b64encode(f"{username}:{password}".encode())
-            self._kind = "basic"
+            self._kind, self._words = "basic", "a user name and password"
             self._proof = Proof(authorization=f"Basic {pair.decode()}")
 
         if token_file is not None:
             self._kind = f"token_file={str(token_file)!r}"
+            self._words = f"the token in {token_file}"
             self._source = _TokenFile(Path(token_file)).proof
         elif source is not None:
-            self._kind = f"source={getattr(source, '__self__', source)!r}"
+            owner = getattr(source, "__self__", source)
+            self._kind = f"source={owner!r}"
+            self._words = str(owner)
 
         # Of the loop in which they are used; another one, later, begins anew.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -163,6 +166,10 @@ class Credentials:
 
     def __repr__(self) -> str:
         return f"<Credentials {self._kind}>"
+
+    def __str__(self) -> str:
+        """Say of what kind they are, in plain words."""
+        return self._words
 
 
 class _TokenFile:

@@ -63,9 +63,10 @@ def transport_error(
     """Say what failed between us and `server`, and what to do."""
     cause = getattr(exc, "os_error", None) or exc
     match exc:
-        case aiohttp.ClientConnectorCertificateError():
+        case aiohttp.ClientConnectorCertificateError() | ssl.CertificateError():
+            reason = getattr(exc, "certificate_error", exc)
             what = (
-                f"has a certificate that does not verify: {exc.certificate_error}. "
+                f"has a certificate that does not verify: {reason}. "
                 "If it has expired, renew it. Else give the authority that signed it "
                 "(certificate-authority, ca_file), or tls-server-name if only the "
                 "name differs."

@@ -98,6 +98,16 @@ class Kubeconfig:
         """True if no file defines a context, a cluster or a user."""
         return not any(self._sections.values())
 
+    @property
+    def current_context(self) -> str:
+        """The context that is taken unless told; empty if no file names one."""
+        return self._current
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those of the files that exist."""
+        return tuple(self._files)
+
     def config(self, context: str | None = None) -> ClientConfig:
         """Resolve one context.
 

@@ -1,0 +1,313 @@
+"""`aioinformer doctor`: what it finds at servers that are well, and at others."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import CannedServer
+from click.testing import CliRunner
+from doctor_helpers import TOKEN, examined, serving
+from processes import in_real_time
+
+from aioinformer.cli.commands import aioinformer
+from aioinformer.cli.doctor import DoctorOptions, doctor
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.target import Target
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aioinformer.testing import APIServer
+
+    Captured = pytest.CaptureFixture[str]
+
+# Threads read files and documents, and virtual time would not wait for them.
+pytestmark = in_real_time
+
+SERVER_STEPS = ["configuration", "credentials", "connection", "TLS", "version"]
+SERVER_STEPS += ["identity", "discovery"]
+RESOURCE_STEPS = ["found", "permissions", "list", "watch", "watch list"]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def admin(server: APIServer) -> Target:
+    return Target(server=server.url, token=TOKEN)
+
+
+# ---------------------------------------------------------------- all is well
+
+
+async def test_all_is_well(admin: Target, capfd: Captured) -> None:
+    found = await examined(admin, capfd=capfd)
+
+    assert (found.status, found.said["ok"], found.rules) == (0, True, [])
+    steps = [(it["step"], it["resource"]) for it in found.said["findings"]]
+    assert steps == [
+        *((it, None) for it in SERVER_STEPS),
+        *((it, "pods") for it in RESOURCE_STEPS),
+    ]
+    marks = {it["step"]: it["mark"] for it in found.said["findings"]}
+    assert {step for step, mark in marks.items() if mark != "ok"} == {"TLS"}
+    assert found.text("TLS") == "plain HTTP, to this machine"
+    assert found.text("version") == "Kubernetes v1.36.0"
+    assert found.text("identity").startswith("kubernetes-admin, in the groups ")
+    assert found.text("discovery").endswith(" kinds (aggregated)")
+    assert found.text("found", "pods") == "pods, Pod of v1, in all namespaces"
+    assert found.text("list", "pods").startswith("3 objects")
+    assert found.text("watch", "pods").endswith("bookmarks come")
+    assert found.text("watch list", "pods").startswith("works")
+
+
+async def test_nothing_but_questions_is_asked(
+    admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    version = server.resource_version
+    await examined(admin, "pods", "nodes", "secrets", capfd=capfd)
+
+    assert server.resource_version == version
+    posted = {
+        it.path.rpartition("/")[2] for it in server.requests if it.method != "GET"
+    }
+    assert posted == {"selfsubjectreviews", "selfsubjectaccessreviews"}
+
+
+async def test_lines_are_printed_with_a_summary(admin: Target, capfd: Captured) -> None:
+    assert await doctor(DoctorOptions(), admin) == 0
+
+    out, err = capfd.readouterr()
+    *lines, empty, last = out.splitlines()
+    assert (err, empty) == ("", "")
+    assert len(lines) == len(SERVER_STEPS) + len(RESOURCE_STEPS)
+    assert lines[4].split() == ["ok", "version", "Kubernetes", "v1.36.0"]
+    assert lines[3].startswith("not asked  TLS ")
+    assert last == "All is well: 11 ok, 1 not asked."
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
+async def test_marks_have_colours_on_a_terminal(
+    variable: str,
+    coloured: bool,
+    admin: Target,
+    capfd: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", variable)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    await doctor(DoctorOptions(), admin)
+
+    out = capfd.readouterr().out
+    assert out.startswith("\x1b[32mok\x1b[0m         configuration ") == coloured
+    assert ("\x1b" in out) == coloured
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "count"),
+    [
+        pytest.param({}, "in all namespaces", 3, id="of-a-url"),
+        pytest.param({"namespace": "shop"}, "in the namespace shop", 3, id="named"),
+        pytest.param({"namespace": "else"}, "in the namespace else", 0, id="empty"),
+        pytest.param({"all_namespaces": True}, "in all namespaces", 3, id="all"),
+    ],
+)
+async def test_looks_in_the_namespace_that_is_meant(
+    options: dict[str, Any], place: str, count: int, admin: Target, capfd: Captured
+) -> None:
+    found = await examined(admin, "po", capfd=capfd, **options)
+
+    assert found.text("found", "po").endswith(place)
+    assert found.text("list", "po").startswith(f"{count} objects")
+
+
+async def test_without_a_namespace_that_of_the_context_is_meant(
+    server: APIServer, tmp_path: Path, capfd: Captured
+) -> None:
+    path = server.kubeconfig(tmp_path / "config", namespace="shop")
+    found = await examined(Target(kubeconfig=str(path)), "po", "no", capfd=capfd)
+
+    assert found.status == 0
+    assert found.text("found", "po").endswith("in the namespace shop")
+    assert found.text("found", "no").endswith("for the whole cluster")
+    told = found.text("configuration")
+    assert told == (
+        f"context 'test' of {path} (from --kubeconfig): {server.url}, credentials: a "
+        "token"
+    )
+
+
+async def test_reads_what_the_environment_names(
+    server: APIServer,
+    tmp_path: Path,
+    capfd: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = server.kubeconfig(tmp_path / "config")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{path}")
+    found = await examined(Target(), capfd=capfd)
+
+    assert found.status == 0
+    told = found.text("configuration")
+    assert told.startswith(f"context 'test' of {path} (from KUBECONFIG): ")
+
+
+async def test_no_configuration_at_all(
+    tmp_path: Path, capfd: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    found = await examined(Target(), capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["configuration"])
+    assert f"{tmp_path}/absent (does not exist)" in found.text("configuration")
+    assert "give --server" in found.text("configuration")
+
+
+async def test_says_that_nobody_has_logged_in(
+    server: APIServer, capfd: Captured
+) -> None:
+    found = await examined(Target(server=server.url), capfd=capfd)
+
+    assert found.status == 1
+    assert found.mark("identity") == "warning"
+    assert "system:anonymous" in found.text("identity")
+    assert found.failed == ["list"]
+    assert found.rules == []
+
+    await doctor(DoctorOptions(), Target(server=server.url))
+    assert "no rules to apply" in capfd.readouterr().out
+
+
+async def test_each_resource_is_checked_once(admin: Target, capfd: Captured) -> None:
+    found = await examined(admin, "pods", "pods", capfd=capfd)
+
+    assert len(found.said["findings"]) == len(SERVER_STEPS) + len(RESOURCE_STEPS)
+
+
+# ---------------------------------------------------------------- the way there
+
+
+async def test_a_refused_connection(capfd: Captured) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        port = taken.getsockname()[1]
+        target = Target(server=f"http://127.0.0.1:{port}")
+        found = await examined(target, capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["connection"])
+    assert f"refused the connection to port {port}" in found.text("connection")
+    assert found.mark("version") == "not asked"
+    assert found.text("found", "pods") == "there is no connection"
+
+
+async def test_a_name_that_means_nothing(capfd: Captured) -> None:
+    target = Target(server="https://nowhere.invalid:6443")
+    found = await examined(target, capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["connection"])
+    assert "cannot be looked up" in found.text("connection")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param("a: [", "is not YAML", id="no-yaml"),
+        pytest.param("clusters: 3", "must be a list", id="no-list"),
+        pytest.param("- a", "must be a mapping", id="no-mapping"),
+        pytest.param("", "does not exist or is empty", id="empty"),
+    ],
+)
+async def test_a_malformed_kubeconfig(
+    content: str, words: str, tmp_path: Path, capfd: Captured
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(content)
+    found = await examined(Target(kubeconfig=str(path)), capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["configuration"])
+    assert words in found.text("configuration")
+    asked = [it["step"] for it in found.said["findings"] if it["mark"] != "not asked"]
+    assert asked == ["configuration"]
+
+
+async def test_an_unknown_context(
+    server: APIServer, tmp_path: Path, capfd: Captured
+) -> None:
+    path = server.kubeconfig(tmp_path / "config")
+    target = Target(kubeconfig=str(path), context="nowhere")
+    found = await examined(target, capfd=capfd)
+
+    assert found.failed == ["configuration"]
+    assert "no context 'nowhere'" in found.text("configuration")
+
+
+# ---------------------------------------------------------------- what is typed
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "error"),
+    [
+        pytest.param(
+            {"namespace": "a", "all_namespaces": True}, {}, CommandError, id="-n -A"
+        ),
+        pytest.param({"namespace": "a/b"}, {}, OptionsError, id="namespace"),
+        pytest.param({}, {"server": "ftp://a"}, OptionsError, id="server"),
+        pytest.param(
+            {}, {"server": "http://a", "context": "b"}, CommandError, id="both"
+        ),
+        pytest.param({}, {"token": "a b"}, OptionsError, id="token"),
+    ],
+)
+async def test_wrong_input_is_noticed_before_anything_is_read(
+    options: dict[str, Any],
+    target: dict[str, str],
+    error: type[Exception],
+    capfd: Captured,
+) -> None:
+    with pytest.raises(error):
+        await doctor(DoctorOptions(**options), Target(**target))
+
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--timeout", "0"], ["-o", "xml"], ["-n", ""], ["--group", ""]]
+)
+def test_wrong_options_are_bad_usage(arguments: list[str]) -> None:
+    assert CliRunner().invoke(aioinformer, ["doctor", *arguments]).exit_code == 2
+
+
+async def test_a_server_cannot_command_the_terminal(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with CannedServer() as canned:
+        refusal = {"kind": "Status", "message": "a\x1b[2Jb\nc", "code": 400}
+        canned.json(refusal, status=400)
+        await doctor(DoctorOptions(), Target(server=canned.url))
+
+    out = capfd.readouterr().out
+    assert "\x1b" not in out
+    assert "a\N{REPLACEMENT CHARACTER}[2Jb c" in out
+
+
+async def test_a_server_that_repeats_the_token_is_not_quoted(capfd: Captured) -> None:
+    token = "s3cr3t-of-mine"
+    async with CannedServer() as canned:
+        canned.json({"kind": "Status", "message": f"no {token}", "code": 400}, 400)
+        target = Target(server=canned.url, token=token)
+        found = await examined(target, capfd=capfd)
+
+    assert found.failed == ["version"]
+    assert token not in json.dumps(found.said)
+    assert "no ..." in found.text("version")

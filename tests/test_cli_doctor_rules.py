@@ -1,0 +1,336 @@
+"""`aioinformer doctor -o rules`: what it prints is what was missing, once it is applied."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from credential_helpers import V1, kubeconfig, script
+from doctor_helpers import HANG, TOKEN, Front, examined, serving
+from processes import PROMPT_SECONDS, in_real_time, start
+
+from aioinformer.cli.checkup.rules import Need, as_yaml, manifests, subject_of
+from aioinformer.cli.doctor import DoctorOptions, doctor
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.target import Target
+from aioinformer.errors import AlreadyExists
+from aioinformer.model import Resource
+from aioinformer.model.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+)
+from aioinformer.testing import User
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aioinformer.testing import APIServer
+
+    Captured = pytest.CaptureFixture[str]
+
+pytestmark = in_real_time
+
+COMMAND = "from aioinformer.cli.main import main; main()"
+KINDS = {it.kind: it for it in (ROLES, ROLE_BINDINGS)}
+KINDS |= {it.kind: it for it in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)}
+USERS = {
+    "eves-token": User("eve", ("devs", "all")),
+    "bobs-token": User("bob@example.com", ("devs",)),
+    "pods-token": User("system:serviceaccount:shop:app"),
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with serving(users=USERS) as server:
+        yield server
+
+
+async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
+    """As `kubectl apply` of an administrator does."""
+    async with server.client() as client:
+        for body in documents:
+            resource = KINDS[body["kind"]]
+            try:
+                await client.create(resource, body)
+            except AlreadyExists:
+                await client.update(resource, body)
+
+
+async def printed(target: Target, capfd: Captured, **options: Any) -> str:
+    """What `-o rules` prints; it fails where there is something to print."""
+    capfd.readouterr()
+    status = await doctor(DoctorOptions(report="rules", **options), target)
+    out = capfd.readouterr().out
+    assert status == bool(out)
+    return out
+
+
+# ---------------------------------------------------------------- applied
+
+
+@pytest.mark.parametrize("token", USERS)
+@pytest.mark.parametrize(
+    ("words", "options", "kinds"),
+    [
+        pytest.param(
+            ("pods",), {"namespace": "shop"}, ["Role", "RoleBinding"], id="namespace"
+        ),
+        pytest.param(
+            ("pods", "deploy", "cm"),
+            {"all_namespaces": True},
+            ["ClusterRole", "ClusterRoleBinding"],
+            id="all-namespaces",
+        ),
+        pytest.param(
+            ("nodes", "pods"),
+            {"namespace": "shop"},
+            ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
+            id="both",
+        ),
+    ],
+)
+async def test_what_is_printed_gives_what_is_missing(
+    token: str,
+    words: tuple[str, ...],
+    options: dict[str, Any],
+    kinds: list[str],
+    server: APIServer,
+    capfd: Captured,
+) -> None:
+    target = Target(server=server.url, token=token)
+    before = await examined(target, *words, capfd=capfd, **options)
+    documents = list(
+        yaml.safe_load_all(await printed(target, capfd, resources=words, **options))
+    )
+
+    assert before.status == 1
+    assert set(before.failed) == {"permissions"}
+    assert before.mark("list", words[0]) == "not asked"
+    assert before.rules == documents
+    assert [it["kind"] for it in documents] == kinds
+
+    await apply(server, documents)
+    after = await examined(target, *words, capfd=capfd, **options)
+
+    assert (after.status, after.failed, after.rules) == (0, [], [])
+    assert "not get, which informers do not do" in after.text("permissions", words[0])
+    assert {it["mark"] for it in after.said["findings"] if it["resource"]} == {"ok"}
+    assert await printed(target, capfd, resources=words, **options) == ""
+
+
+async def test_rules_give_nothing_else(server: APIServer, capfd: Captured) -> None:
+    target = Target(server=server.url, token="eves-token")
+    options = {"namespace": "shop"}
+    await apply(server, (await examined(target, capfd=capfd, **options)).rules)
+
+    elsewhere = await examined(target, "pods", capfd=capfd, namespace="other")
+    others = await examined(target, "secrets", capfd=capfd, **options)
+    bob = Target(server=server.url, token="bobs-token")
+    somebody = await examined(bob, "pods", capfd=capfd, **options)
+
+    assert [it.status for it in (elsewhere, others, somebody)] == [1, 1, 1]
+
+
+async def test_what_is_applied_later_takes_nothing_away(
+    server: APIServer, capfd: Captured
+) -> None:
+    """For others, and for other resources; `apply` replaces what has the same name."""
+    eve, bob = (
+        Target(server=server.url, token=it) for it in ("eves-token", "bobs-token")
+    )
+    asked = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
+    for target, word in asked:
+        found = await examined(target, word, capfd=capfd, namespace="shop")
+        await apply(server, found.rules)
+
+    for target, word in asked:
+        found = await examined(target, word, capfd=capfd, namespace="shop")
+        assert found.status == 0
+
+
+async def test_rules_for_a_group_are_for_all_of_it(
+    server: APIServer, capfd: Captured
+) -> None:
+    eve = Target(server=server.url, token="eves-token")
+    found = await examined(eve, capfd=capfd, group="devs", namespace="shop")
+    await apply(server, found.rules)
+
+    for token in ("eves-token", "bobs-token"):
+        target = Target(server=server.url, token=token)
+        assert (await examined(target, capfd=capfd, namespace="shop")).status == 0
+
+
+async def test_a_group_must_be_ones_own(server: APIServer) -> None:
+    eve = Target(server=server.url, token="eves-token")
+    with pytest.raises(CommandError, match="but of devs, all"):
+        await doctor(DoctorOptions(group="admins"), eve)
+
+
+async def test_half_of_the_rights_is_not_enough(
+    server: APIServer, capfd: Captured
+) -> None:
+    target = Target(server=server.url, token="eves-token")
+    found = await examined(target, capfd=capfd, namespace="shop")
+    found.rules[0]["rules"][0]["verbs"] = ["list"]
+    await apply(server, found.rules)
+    half = await examined(target, capfd=capfd, namespace="shop")
+
+    assert (half.status, half.failed) == (1, ["permissions"])
+    assert half.text("permissions", "pods").startswith("may not watch it")
+    assert half.mark("list", "pods") == "ok"
+    assert half.text("watch", "pods") == "it may not be watched"
+    assert half.rules[0]["rules"][0]["verbs"] == ["list", "watch"]
+
+
+async def test_refusals_count_where_nobody_tells_of_rights(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 404
+        front.answers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = 403
+        target = Target(server=front.url, token="eves-token")
+        found = await examined(target, capfd=capfd, namespace="shop")
+        await apply(server, found.rules)
+        after = await examined(target, capfd=capfd, namespace="shop")
+
+    assert (found.mark("permissions", "pods"), found.failed) == ("not asked", ["list"])
+    assert found.rules[1]["subjects"][0]["name"] == "eve"
+    assert after.status == 0
+
+
+# ---------------------------------------------------------------- printed
+
+
+async def test_lines_end_with_the_rules(server: APIServer, capfd: Captured) -> None:
+    target = Target(server=server.url, token="pods-token")
+    assert await doctor(DoctorOptions(namespace="shop"), target) == 1
+
+    out = capfd.readouterr().out
+    lines, _, rules = out.partition("\n# For an administrator: ")
+    assert "failed     pods: permissions " in lines
+    assert "Informers will not work: 1 failed, " in lines
+    role, binding = yaml.safe_load_all(f"# {rules}")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+    ]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "app", "namespace": "shop"}
+    ]
+
+
+async def test_rules_alone_leave_the_rest_to_stderr(
+    server: APIServer, capfd: Captured
+) -> None:
+    target = Target(server=server.url, token="eves-token")
+    await doctor(DoctorOptions(report="rules", resources=("pods", "x")), target)
+
+    out, err = capfd.readouterr()
+    assert out.startswith("---\napiVersion: rbac.authorization.k8s.io/v1\n")
+    assert "failed     pods: permissions" in err
+    assert "failed     x: found" in err
+    assert "TLS" not in err
+
+
+async def test_no_rules_are_said_to_be_none(server: APIServer, capfd: Captured) -> None:
+    assert (
+        await doctor(
+            DoctorOptions(report="rules"), Target(server=server.url, token=TOKEN)
+        )
+        == 0
+    )
+
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "aioinformer: no rules are known to be missing.\n")
+
+
+def test_names_are_never_too_long() -> None:
+    words = [f"things-{number}" for number in range(50)]
+    needs = [Need(Resource("example.com", "v1", it, "Thing")) for it in words]
+    subject = subject_of("someone")
+    assert subject is not None
+    names = [it["metadata"]["name"] for it in manifests(needs, subject)]
+    fewer = manifests(needs[:-1], subject)
+
+    assert max(map(len, names)) <= 110
+    assert names[0] != fewer[0]["metadata"]["name"]
+
+
+def test_nothing_is_written_of_nothing() -> None:
+    assert as_yaml([]) == ""
+
+
+@pytest.mark.parametrize("user", ["", "system:anonymous"])
+def test_nobody_is_given_rights(user: str) -> None:
+    assert subject_of(user) is None
+
+
+# ---------------------------------------------------------------- as a process
+
+
+async def test_the_command_prints_rules_for_kubectl(server: APIServer) -> None:
+    arguments = ("--server", server.url, "--token", "eves-token", "-n", "shop")
+    async with start("-c", COMMAND, "doctor", "-o", "rules", *arguments) as process:
+        end = await process.end()
+
+    role, binding = yaml.safe_load_all(end.out)
+    assert (end.status, role["kind"], binding["kind"]) == (1, "Role", "RoleBinding")
+    assert "Traceback" not in end.err
+
+
+async def test_an_interrupt_ends_it_at_once(server: APIServer) -> None:
+    async with Front(server.url) as front:
+        front.answers["/version"] = HANG
+        arguments = ("--server", front.url, "--timeout", "1h")
+        async with start("-c", COMMAND, "doctor", *arguments) as process:
+            await process.line("TLS")
+            process.interrupt(signal.SIGINT)
+            end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def test_an_interrupt_waits_for_no_name_server() -> None:
+    silence = (
+        "import socket, time; socket.getaddrinfo = lambda *_, **__: time.sleep(600)"
+    )
+    arguments = ("--server", "https://api.example", "--timeout", "1h")
+    code = f"{silence}; {COMMAND}"
+    async with start("-c", code, "doctor", *arguments) as process:
+        await process.line("credentials")
+        process.interrupt(signal.SIGINT)
+        end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def test_an_interrupt_ends_its_plugin_too(tmp_path: Path) -> None:
+    command = script(tmp_path / "plugin", f"echo $$ > {tmp_path}/id", "exec sleep 600")
+    settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
+    config = kubeconfig(tmp_path / "config", {"exec": settings})
+    arguments = ("--kubeconfig", str(config), "--timeout", "1h")
+    async with start("-c", COMMAND, "doctor", *arguments) as process:
+        await process.line("configuration")
+        while not (text := _read(tmp_path / "id")):
+            await asyncio.sleep(0.02)
+
+        process.interrupt(signal.SIGINT)
+        end = await process.end()
+
+    assert (end.status, end.err) == (130, "")
+    assert end.seconds < PROMPT_SECONDS
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(text), 0)
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
