@@ -3,8 +3,8 @@
 A list of 100,000 pods is five seconds of work. Done in slices by each task on its own,
 the slices of several tasks add up within one turn of the loop, and a web request in the
 same process needs two or three turns: each would meet another slice. So there is one
-budget for a loop: of all heavy tasks one works at a time, for at most 2 ms, and then
-the loop gets three empty turns before the next slice. For a co-hosted web app that
+budget for a loop: of all heavy tasks one works at a time, together for at most 2 ms, and
+then the loop gets three empty turns before the next slice. For a co-hosted web app that
 makes a p99 of 6 ms instead of 21, at the same throughput.
 """
 
@@ -77,6 +77,8 @@ class LoopBudget:
         # Invariant: somebody waits => a wake-up is under way (`_resting`).
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._resting = False
+        # The next step of a rest that is under way.
+        self._rest_handle: asyncio.Handle | None = None
         self._slices = 0
         self._stalls = 0
         self._longest = 0.0
@@ -114,17 +116,29 @@ class LoopBudget:
                 return
 
         await self._wait_turn()
-        self._used = 0.0
         self._resting = False
         if self._waiting:
-            # By the next turn of the loop this slice is over, however it ends.
+            # Should this one never end its work: by then its slice is over.
             self._rest(EMPTY_TURNS)
 
         self._open(perf_counter())
 
     def end(self) -> None:
-        """Give back what is left of the slice; without effect between slices."""
+        """Give back what is left of the slice; without effect between slices.
+
+        Whoever waits goes on with it in the next turn of the loop: a hundred handlers
+        with a little to do each need no rest between them.
+        """
+        if self._started is None:
+            return
+
         self._close(perf_counter())
+        if self._waiting and self._used < SLICE_SECONDS:
+            if self._rest_handle is not None:
+                self._rest_handle.cancel()
+
+            self._resting = True
+            self._wake()
 
     def statistics(self) -> BudgetStatistics:
         """What was used so far."""
@@ -172,8 +186,11 @@ class LoopBudget:
         """Let the loop go round `turns` times, then wake the first that waits."""
         self._resting = True
         if turns:
-            asyncio.get_running_loop().call_soon(self._rest, turns - 1)
+            loop = asyncio.get_running_loop()
+            self._rest_handle = loop.call_soon(self._rest, turns - 1)
         else:
+            self._rest_handle = None
+            self._used = 0.0
             self._wake()
 
     def _wake(self) -> None:

@@ -179,9 +179,8 @@ async def test_one_task_works_at_a_time_with_three_empty_turns_between(
     assert [number for _, number in worked_in] == [*range(tasks)] * 4
 
 
-async def test_short_works_share_a_slice_within_one_turn(
-    clock: Clock, turns: Turns
-) -> None:
+async def test_short_works_share_a_slice(clock: Clock, turns: Turns) -> None:
+    """In one turn, as long as nobody had to wait; then each in the next turn."""
     budget = LoopBudget.current()
     worked_in: list[int] = []
 
@@ -192,24 +191,48 @@ async def test_short_works_share_a_slice_within_one_turn(
         budget.end()
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(6):
+        for _ in range(10):
             group.create_task(work())
 
     first = worked_in[0]
     assert worked_in[:4] == [first] * 4
-    assert worked_in[4] - first == EMPTY_TURNS + 1
-    assert worked_in[5] - worked_in[4] == EMPTY_TURNS + 1
+    second = first + EMPTY_TURNS + 1
+    assert worked_in[4:8] == [second, second + 1, second + 2, second + 3]
+    third = second + 3 + EMPTY_TURNS + 1
+    assert worked_in[8:] == [third, third + 1]
+
+
+async def test_one_who_never_ends_its_work_holds_nobody_up(
+    clock: Clock, turns: Turns
+) -> None:
+    budget = LoopBudget.current()
+    worked_in: list[int] = []
+
+    async def work() -> None:
+        await budget.start()
+        worked_in.append(turns.number)
+        clock.work(0.5)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(7):
+            group.create_task(work())
+
+    gaps = [after - before for before, after in pairwise(worked_in[4:])]
+    assert gaps == [EMPTY_TURNS + 1] * 2
 
 
 async def test_tasks_take_turns_in_the_order_they_came(clock: Clock) -> None:
-    """The first one works at once, and so is also the first to wait again."""
+    """The first one works at once, and so is also the first to wait again.
+
+    Who has done all of its work leaves the rest of its slice to the next.
+    """
     record: list[str] = []
 
     async with asyncio.TaskGroup() as group:
         for name in "abc":
             group.create_task(heavy(clock, 7, record, name))
 
-    assert "".join(record) == "aaa|aaa|bbb|ccc|abbb|ccc|bc"
+    assert "".join(record) == "aaa|aaa|bbb|ccc|abb|ccc|bbc|"
 
 
 async def test_light_work_goes_on_between_the_slices(clock: Clock) -> None:

@@ -103,10 +103,14 @@ def first_step(outcome: object) -> RestOfCall | None:
         None if it is finished, else what is left: to be awaited at once, by the same
         task.
     """
-    if not isinstance(outcome, Awaitable):
+    # Asked first, at a tenth of what it costs to look for the protocol.
+    if isinstance(outcome, CoroutineType):
+        coroutine: Coroutine[Any, Any, Any] = outcome
+    elif isinstance(outcome, Awaitable):
+        coroutine = _wait_for(outcome)
+    else:
         return None
 
-    coroutine = _coroutine_of(outcome)
     try:
         waits_for = coroutine.send(None)
     except StopIteration:
