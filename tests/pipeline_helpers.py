@@ -10,6 +10,7 @@ from informer_helpers import Stage
 
 from aioinformer.cache import Delta, DeltaType, Indexer, index_by
 from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.informer.compressing import Compressing
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.informer.reporting import Reporter
 from aioinformer.informer.transforming import Transforming
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from aioinformer.errors import HandlerError
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
+    from aioinformer.model.compression import Compression
     from aioinformer.model.transforms import Transform
 
 
 class Rig:
     """A pipeline between a test and a handler."""
 
-    def __init__(self, transform: Transform | None = None) -> None:
+    def __init__(
+        self,
+        transform: Transform | None = None,
+        compression: Compression | None = None,
+    ) -> None:
         self.indexer: Indexer[KubeObject] = Indexer(
             {"node": index_by("spec.nodeName")}, key_func=lambda obj: obj.key
         )
@@ -34,8 +40,13 @@ class Rig:
         self.failures: list[HandlerError] = []
         self.transforming = Transforming(Reporter("pods", self.failures.append))
         self.transforming.function = transform
+        self.compressing = Compressing(compression, "pods")
         self.pipeline = Pipeline(
-            self.indexer, self.processor, self._count, self.transforming
+            self.indexer,
+            self.processor,
+            self._count,
+            self.transforming,
+            compressing=self.compressing,
         )
         self.processor.listen(self.events.append)
 

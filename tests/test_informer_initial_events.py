@@ -99,7 +99,8 @@ def test_an_error_event_is_raised() -> None:
 
 
 def test_an_error_event_that_cannot_be_read_is_raised_as_such() -> None:
-    broken = WatchEvent(EventType.ERROR, KubeObject(b"{", "", "", "", (), None))  # type: ignore[arg-type]
+    unreadable = KubeObject(b"{", "", "", "", {}, A.context)
+    broken = WatchEvent(EventType.ERROR, unreadable)
 
     with pytest.raises(DecodeError):
         InitialEvents().take([broken], 0)

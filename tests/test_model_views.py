@@ -300,3 +300,11 @@ def test_context_refuses_what_is_no_object(raw: bytes) -> None:
             context.decoded(raw, "it")
 
     assert not context._decoded
+
+
+def test_keys_are_shown_without_their_values() -> None:
+    view = ReadOnlyDict({"password": "sesame"})
+
+    assert repr(view.keys()) == "ReadOnlyDict.keys(['password'])"
+    assert view.keys() == {"password"}
+    assert view.keys() & {"password", "user"} == {"password"}

@@ -50,14 +50,21 @@ class Contents(Generic[T]):
         # Indexes that do not have all objects yet; empty nearly always.
         self.growing: list[Growing[T]] = []
 
-    def put(self, key: str, obj: T) -> None:
-        """Enter or replace one object."""
+    def put(self, key: str, obj: T, asked: T | None = None) -> None:
+        """Enter or replace one object.
+
+        Args:
+            key: Of the object.
+            obj: What is entered.
+            asked: What index functions are asked about: the same object, if that costs
+                less to read.
+        """
         old = self.objects.get(key)
         self.objects[key] = obj
         failures: tuple[HandlerError, ...] = ()
         for name, index in self.indexes.items():
             try:
-                index.put(key, obj, old)
+                index.put(key, obj, old, asked)
             except USER_ERRORS as exc:  # reported
                 failures += (_left_out(name, index, key, obj, old, exc),)
 

@@ -237,8 +237,16 @@ class Index(Generic[T]):
         """Another index of the same function, without objects."""
         return Index(self._function)
 
-    def put(self, key: str, obj: T, old: T | None) -> None:
-        """Enter `obj`, in the place of `old` if the key was there already."""
+    def put(self, key: str, obj: T, old: T | None, asked: T | None = None) -> None:
+        """Enter `obj`, in the place of `old` if the key was there already.
+
+        Args:
+            key: Of the object.
+            obj: What is entered.
+            old: What was there.
+            asked: What the index function is asked about: the same object, if that
+                costs less to read.
+        """
         if self._of_key and old is not None:
             for value in self._function(obj):
                 bucket = self.buckets.get(value)
@@ -247,7 +255,8 @@ class Index(Generic[T]):
                 else:
                     bucket[key] = obj
         else:
-            self.put_values(key, obj, _pack(self._function(obj)), old)
+            values = self._function(obj if asked is None else asked)
+            self.put_values(key, obj, _pack(values), old)
 
     def put_values(self, key: str, obj: T, packed: Packed, old: T | None) -> None:
         """Enter `obj` under values that are known already."""

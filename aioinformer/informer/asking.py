@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from aioinformer.errors import OptionsError
+from aioinformer.model.compression import check_compression
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.informer.reflector_options import ReflectorOptions
+    from aioinformer.model.compression import Compression
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
@@ -42,6 +44,7 @@ class InformerOptions(TypedDict, total=False):
     field_selector: str
     indexers: Mapping[str, IndexFunction[KubeObject]] | None
     transform: Transform | None
+    compression: Compression | None
     resync_period: Duration | None
     page_size: int | None
     streaming_list: bool
@@ -63,6 +66,7 @@ class Question:
         name: The name that was given to have an informer of its own, or None.
         options: How to list and watch.
         transform: What objects pass before they are kept.
+        compression: How they are kept; None for as they are.
         resync_period: After how many seconds handlers are told everything again; 0 for
             never.
         place: Where in the user's code it was asked.
@@ -71,6 +75,7 @@ class Question:
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
+        OptionsError: If there is no such compression, or it is not installed.
     """
 
     resource: Resource
@@ -84,8 +89,10 @@ class Question:
     resync_period: float
     place: str
     by_name: bool = False
+    compression: Compression | None = None
 
     def __post_init__(self) -> None:
+        check_compression(self.compression)
         LabelSelector.parse(self.label_selector)
         FieldSelector.parse(self.field_selector)
 
@@ -155,6 +162,7 @@ class Question:
             "options": self.options,
             "resync_period": self.resync_period,
             "transform": transform,
+            "compression": self.compression,
         }
 
 

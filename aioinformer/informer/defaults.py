@@ -98,6 +98,7 @@ class Defaults:
                 streaming_list=asked.get("streaming_list", False),
             ),
             transform=self.transform if transform is None else transform,
+            compression=asked.get("compression"),
             resync_period=self._resync_period(resource, asked.get("resync_period")),
             place=calling_place(),
         )

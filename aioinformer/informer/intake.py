@@ -1,7 +1,9 @@
 """The intake: what a reflector learns, on its way into the queue of a pipeline.
 
 Lists are staged beside what the store holds, changes are queued. What comes in passes
-the user's transform here, so that what is queued, stored and told has passed it.
+the user's transform here, so that what is queued, stored and told has passed it. It is
+compressed, if it is to be, when its index values are known: that of lists here, that of
+changes when they are applied.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from typing import TYPE_CHECKING
 from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import Delta, DeltaType
+from aioinformer.informer.compressing import Compressing
 from aioinformer.informer.sifting import same_state
 from aioinformer.informer.transforming import Transforming, identity_of, is_left_out
+from aioinformer.model.compression import SAMPLES
 from aioinformer.model.versions import version_number
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ __all__ = ["Intake"]
 class _Staging:
     """A list under way: what it has, and what the transform left out of it."""
 
-    __slots__ = ("contents", "left_out", "newest")
+    __slots__ = ("contents", "left_out", "newest", "uncompressed")
 
     def __init__(self, contents: Contents[KubeObject]) -> None:
         self.contents = contents
@@ -35,10 +39,12 @@ class _Staging:
         self.left_out: dict[str, KubeObject] = {}
         # The highest version of an object that was listed, if all are decimal.
         self.newest = ""
+        # The keys of what came before anything could be compressed, and waits for that.
+        self.uncompressed: list[str] = []
 
-    def put(self, key: str, obj: KubeObject) -> None:
+    def put(self, key: str, obj: KubeObject, taken: KubeObject) -> None:
         self.left_out.pop(key, None)
-        self.contents.put(key, obj)
+        self.contents.put(key, obj, taken)
 
     def keep(self, key: str, obj: KubeObject, source: Contents[KubeObject]) -> None:
         self.left_out.pop(key, None)
@@ -64,6 +70,7 @@ class Intake:
         indexer: The informer's store, which is only read here.
         transforming: The user's transform; it may be set until the reflector runs.
         queue: Where it all goes; a `DeltaFIFO` if left out.
+        compressing: What makes the objects smaller that are stored.
     """
 
     def __init__(
@@ -71,9 +78,11 @@ class Intake:
         indexer: Indexer[KubeObject],
         transforming: Transforming | None = None,
         queue: Queue[KubeObject] | None = None,
+        compressing: Compressing | None = None,
     ) -> None:
         self._indexer = indexer
         self._transforming = transforming or Transforming()
+        self._compressing = compressing or Compressing()
         if queue is None:
             queue = DeltaFIFO(key_func=attrgetter("key"))
 
@@ -126,6 +135,9 @@ class Intake:
             Leaves the list incomplete: `discard()` it.
         """
         staged = self._begin_staging()
+        if self._compressing.due:
+            await self._compressing.renew(self._listed)
+
         current = self._indexer.contents
         budget = LoopBudget.current()
         await budget.start()
@@ -135,6 +147,8 @@ class Intake:
                 await budget.start()
 
         budget.end()
+        if len(staged.uncompressed) >= SAMPLES:
+            await self._compress(staged)
 
     async def stage_unreadable(self, keys: list[str]) -> None:
         """Of the list under way, objects that are there but cannot be read.
@@ -189,6 +203,9 @@ class Intake:
             Safe: it is queued, or it is not.
         """
         staged = self._begin_staging()
+        if staged.uncompressed or self._compressing.waits:
+            await self._compress(staged)
+
         self._staged = None
         self._committed = staged.contents
         self._left_out = staged.left_out
@@ -221,6 +238,9 @@ class Intake:
         Cancellation:
             Safe: all of them are queued, or none.
         """
+        if self._compressing.due:
+            await self._compressing.renew(self.known)
+
         if self._listed_ahead >= 0:
             deltas = [delta for delta in deltas if not self._overtaken(delta.object)]
 
@@ -279,7 +299,38 @@ class Intake:
         elif old is not None and same and old == taken:
             staged.keep(key, old, current)
         else:
-            staged.put(key, taken)
+            staged.put(key, self._compressing(taken), taken)
+            if self._compressing.waits:
+                staged.uncompressed.append(key)
+
+    async def _compress(self, staged: _Staging) -> None:
+        """Compress what came before that could be done; by a dictionary made of it.
+
+        Cancellation:
+            Safe: what is left is still to be done.
+        """
+        contents, waiting = staged.contents, staged.uncompressed
+        if self._compressing.waits:
+            samples = map(contents.objects.get, waiting[:SAMPLES])
+            await self._compressing.begin(it for it in samples if it is not None)
+
+        budget = LoopBudget.current()
+        await budget.start()
+        while waiting:
+            key = waiting.pop()
+            obj = contents.objects.get(key)
+            if obj is not None:  # not gone meanwhile
+                contents.keep(key, self._compressing(obj), contents)
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+
+    def _listed(self, key: str) -> KubeObject | None:
+        """The state of an object in the list under way; else the one known before."""
+        listed = self._begin_staging().contents.objects.get(key)
+        return self.known(key) if listed is None else listed
 
     def _overtaken(self, obj: KubeObject) -> bool:
         """True for a state that is older than what the list said of the same key.

@@ -10,6 +10,7 @@ from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import NotSynced, OptionsError, Stale
+from aioinformer.informer.compressing import Compressing
 from aioinformer.informer.lister import Lister
 from aioinformer.informer.liveness import Liveness
 from aioinformer.informer.partial import PartialPipeline, Whole
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from aioinformer.errors import HandlerError
     from aioinformer.informer.status import InformerStatus
     from aioinformer.metrics import MetricsSink
+    from aioinformer.model.compression import Compression
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
@@ -63,6 +65,7 @@ class LiveCopy:
         rng: random.Random | None = None,
         queue: Queue[KubeObject] | None = None,
         resync_period: Duration | None = None,
+        compression: Compression | None = None,
     ) -> None:
         self.name = name
         self._resync_seconds = resync_seconds(resync_period)
@@ -80,6 +83,7 @@ class LiveCopy:
         self._live.followers.append(self._waiting.wake_all)
         self._transforming = Transforming(self._reporter)
         self._transforming.function = transform
+        self._compressing = Compressing(compression, name)
         self._processor = Processor()
         sources = sources_of(source)
         self._selections = tuple(
@@ -121,6 +125,7 @@ class LiveCopy:
             self._transforming,
             queue,
             self._waiting,
+            self._compressing,
         )
         pipeline = (
             Pipeline(*common)

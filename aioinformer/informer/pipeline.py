@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Contents, Indexer
+    from aioinformer.informer.compressing import Compressing
     from aioinformer.informer.processor import Processor
     from aioinformer.informer.transforming import Transforming
     from aioinformer.model.objects import KubeObject
@@ -50,6 +51,7 @@ class Pipeline(Intake):
         transforming: The user's transform, which may be set later, before `run()`.
         queue: What is between the reflector and the store; a `DeltaFIFO` if left out.
         waiting: Who waits for what the store shows; told in the step that changes it.
+        compressing: What makes the objects smaller that are stored.
     """
 
     def __init__(
@@ -60,8 +62,9 @@ class Pipeline(Intake):
         transforming: Transforming | None = None,
         queue: Queue[KubeObject] | None = None,
         waiting: Waiting | None = None,
+        compressing: Compressing | None = None,
     ) -> None:
-        super().__init__(indexer, transforming, queue)
+        super().__init__(indexer, transforming, queue, compressing)
         self._processor = processor
         self._on_applied = on_applied
         self._waiting = Waiting() if waiting is None else waiting
@@ -158,7 +161,8 @@ class Pipeline(Intake):
             self.duplicates += 1
             return
 
-        contents.put(key, obj)
+        taken, obj = obj, self._compressing(obj)
+        contents.put(key, obj, taken)
         if old is None:
             notifications.append(Added(obj))
         elif old.uid == obj.uid:

@@ -102,12 +102,12 @@ def _kept(obj: KubeObject, result: object) -> KubeObject:
 
     labels = result.label_set
     return KubeObject(
-        _with_metadata(result, missing) if missing else result.body,
+        _with_metadata(result, missing) if missing else result.raw,
         obj.key,
         obj.uid,
         obj.resource_version,
         obj.label_set if labels == obj.label_set else labels,
-        obj.context,
+        obj.context.plain,
     )
 
 
@@ -135,9 +135,8 @@ def identity_of(obj: KubeObject) -> KubeObject:
     Only so can a later event be told from a repetition, and a relist do without asking
     the transform again. 0.3 KB.
     """
-    return KubeObject(
-        b"", obj.key, obj.uid, obj.resource_version, _NO_LABELS, obj.context
-    )
+    context = obj.context.plain
+    return KubeObject(b"", obj.key, obj.uid, obj.resource_version, _NO_LABELS, context)
 
 
 def is_left_out(obj: KubeObject) -> bool:

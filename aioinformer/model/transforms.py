@@ -56,7 +56,7 @@ def strip_managed_fields(obj: KubeObject) -> KubeObject:
         DecodeError: If the body cannot be read up to there; what stands behind the
             field is not looked at.
     """
-    body = obj.body
+    body = obj.raw
     if _NAME not in body:
         return obj
 
@@ -149,7 +149,7 @@ class _Drop:
         return f"drop({', '.join(map(_told, self.paths))})"
 
     def __call__(self, obj: KubeObject) -> KubeObject:
-        body = obj.body
+        body = obj.raw
         if not any(hint in body for hint in self.hints):
             return obj
 
@@ -275,7 +275,8 @@ _STRIP: Final = _drop_of((("metadata", "managedFields"),))
 
 def _with_body(obj: KubeObject, body: bytes, *, relabels: bool = False) -> KubeObject:
     labels = KubeObject.of(body).label_set if relabels else obj.label_set
-    return KubeObject(body, obj.key, obj.uid, obj.resource_version, labels, obj.context)
+    context = obj.context.plain
+    return KubeObject(body, obj.key, obj.uid, obj.resource_version, labels, context)
 
 
 # ---------------------------------------------------------------- dicts

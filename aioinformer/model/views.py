@@ -8,7 +8,7 @@ objects are shared by every reader.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, overload
 
@@ -18,6 +18,8 @@ from aioinformer.errors import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from aioinformer.model.compression import Codec
 
 __all__ = [
     "DECODED_BODIES_KEPT",
@@ -59,38 +61,69 @@ def decode_json(raw: bytes, what: str) -> Any:
 
 
 class ObjectContext:
-    """What the objects of one informer share: the cache of decoded bodies.
+    """What the objects of one informer share: how their bodies are read.
 
     Keeps the `DECODED_BODIES_KEPT` bodies that were looked at last. It never refers to
     the objects themselves, so that no reference cycle hides from the collector (which
     does not look into objects). Copied or pickled, it arrives empty.
+
+    Args:
+        codec: What the bodies were compressed with; None if they are JSON.
+        plain: The context of those objects of the informer whose bodies are JSON, for
+            one of which they are not: they share what is decoded.
+
+    Attributes:
+        codec: The same. Bodies and their codec are never parted: an object has both.
     """
 
-    __slots__ = ("_decoded",)
+    __slots__ = ("_decoded", "_plain", "codec")
 
-    def __init__(self) -> None:
+    def __init__(
+        self, codec: Codec | None = None, plain: ObjectContext | None = None
+    ) -> None:
+        self.codec = codec
+        self._plain = plain
+
+        # By the bodies as they are stored. A compressed one names its dictionary, and
+        # is never JSON: equal ones mean the same, whatever context they are of.
         self._decoded: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
+        if plain is not None:
+            self._decoded = plain._decoded  # noqa: SLF001 - of the same class
 
-    def decoded(self, raw: bytes, what: str) -> dict[str, Any]:
-        """The decoded form of `raw`; shared, so never to be changed.
+    @property
+    def plain(self) -> ObjectContext:
+        """The context for objects of the same informer whose bodies are JSON."""
+        return self if self._plain is None else self._plain
+
+    def raw(self, body: bytes, what: str) -> bytes:
+        """The JSON of a stored body. May be called from any thread.
+
+        Raises:
+            InternalError: It was compressed, and is damaged.
+        """
+        return body if self.codec is None else self.codec.read(body, what)
+
+    def decoded(self, body: bytes, what: str) -> dict[str, Any]:
+        """The decoded form of a stored body; shared, so never to be changed.
 
         May be called from any thread: each step on the cache is atomic by itself.
 
         Raises:
             DecodeError: If it is not a JSON object.
+            InternalError: It was compressed, and is damaged.
         """
-        found = self._decoded.get(raw)
+        found = self._decoded.get(body)
         if found is not None:
             with suppress(KeyError):  # another thread may have dropped it just now
-                self._decoded.move_to_end(raw)
+                self._decoded.move_to_end(body)
 
             return found
 
-        value = decode_json(raw, what)
+        value = decode_json(self.raw(body, what), what)
         if not isinstance(value, dict):
             raise DecodeError(f"{what}: not a JSON object", offset=0)
 
-        self._decoded[raw] = value
+        self._decoded[body] = value
         while len(self._decoded) > DECODED_BODIES_KEPT:
             self._decoded.popitem(last=False)
 
@@ -134,6 +167,15 @@ def _copied(data: T) -> T:
     return cast("T", top[0])
 
 
+class _Keys(KeysView[str]):
+    """Shows no values: who prints the keys of a Secret means no more than these."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"ReadOnlyDict.keys({list(self)!r})"
+
+
 class ReadOnlyDict(Mapping[str, Any]):
     """A JSON object of a cached Kubernetes object. Assigning raises `TypeError`."""
 
@@ -153,6 +195,10 @@ class ReadOnlyDict(Mapping[str, Any]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._data
+
+    def keys(self) -> KeysView[str]:
+        """The keys, which are read-only, and shown without their values."""
+        return _Keys(self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ReadOnlyDict):
