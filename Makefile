@@ -35,9 +35,8 @@ check: $(READY) ## Run every check: format, lint, layers, types, tests, coverage
 e2e: $(READY) ## Test against a real kube-apiserver, which it builds: this needs Go
 	@$(BIN)/python tests/e2e/cluster.py run -- scripts/e2e $(ARGS)
 
-bench: $(READY) ## Measure the machinery on this machine, by all of benchmarks/
-	@set -e; for script in benchmarks/*.py; do \
-	  echo "$$script:" >&2; $(BIN)/python "$$script" $(ARGS); done
+bench: $(READY) ## Measure ours and its peers side by side; ARGS="--quick" for a look
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## Remove .venv and everything that tools left here
 	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .import_linter_cache \

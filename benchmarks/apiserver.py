@@ -9,33 +9,35 @@ order.
 Three runs: changes by `PATCH` and by `PUT` of the status, over HTTP, as a cluster's
 controllers and kubelets make them, and changes by the methods that arrange tests.
 
-    python benchmarks/apiserver.py [--pods N] [--watches N] [--rate N] [--json]
+    python benchmarks/apiserver.py [--quick] [--rounds N] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
 import os
-import random
 import re
 import resource
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from first import pod
+from bench.corpus import pods
+from bench.figures import OURS, Figure, median
+from bench.script import Options, run
 
 from aioinformer.model.resources import NAMESPACES, PODS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from multiprocessing.connection import Connection
 
-NAMESPACES_USED = 40
+QUESTION = "apiserver"
+RATE = 500
 CONNECTIONS = 32  # Of those who write: controllers and kubelets.
 WATCH = "/api/v1/pods?watch=1&resourceVersion={}&timeoutSeconds=600"
 # Where a change says when it was asked for, and which one it is.
@@ -44,22 +46,20 @@ STAMP = re.compile(rb'"message":"stamp ([0-9]+) ([0-9.]+)"')
 # ---------------------------------------------------------------- the server
 
 
-def serve(core: int, pods: int, pipe: Connection) -> None:
+def serve(core: int, count: int, pipe: Connection) -> None:
     """Run the server on one core; `pipe` tells its address, and takes commands."""
     os.sched_setaffinity(0, {core})
-    asyncio.run(_serve(pods, pipe))
+    asyncio.run(_serve(pods(count), pipe))
 
 
-async def _serve(pods: int, pipe: Connection) -> None:
+async def _serve(bodies: list[dict[str, Any]], pipe: Connection) -> None:
     async with APIServer() as server:
-        rng = random.Random(1)
-        for number in range(NAMESPACES_USED):
-            server.create(NAMESPACES, {"metadata": {"name": f"ns-{number}"}})
+        for name in sorted({body["metadata"]["namespace"] for body in bodies}):
+            server.create(NAMESPACES, {"metadata": {"name": name}})
 
         names = []
         began = time.perf_counter()
-        for number in range(pods):
-            body = pod(rng, number, 0)
+        for body in bodies:
             del body["metadata"]["resourceVersion"]
             made = server.create(PODS, body)["metadata"]
             names.append((made["namespace"], made["name"]))
@@ -220,18 +220,27 @@ class Watch(asyncio.Protocol):
 # ---------------------------------------------------------------- the measurement
 
 
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much of everything; `seconds` of each run."""
+
+    pods: int
+    watches: int
+    seconds: int
+
+
 class Bench:
     """One server, and what is measured of it."""
 
-    def __init__(self, pipe: Connection, options: argparse.Namespace) -> None:
+    def __init__(self, pipe: Connection, size: Size) -> None:
         self._pipe = pipe
-        self._options = options
+        self._size = size
         self._url, self._names, self._took = pipe.recv()
         self._port = int(self._url.rpartition(":")[2])
 
     async def run(self) -> dict[str, float]:
         """Make all runs; returns the figures of each."""
-        figures = {"pods_created_per_second": self._options.pods / self._took}
+        figures = {"pods_created_per_second": self._size.pods / self._took}
         for how in ("patch", "put", "arranged"):
             found = await self._run(how)
             figures |= {f"{how}_{name}": value for name, value in found.items()}
@@ -245,7 +254,7 @@ class Bench:
         path = WATCH.format(version)
         watches = []
         transports = []
-        for _ in range(self._options.watches):
+        for _ in range(self._size.watches):
             transport, watch = await loop.create_connection(
                 lambda: Watch(path), "127.0.0.1", self._port
             )
@@ -254,7 +263,7 @@ class Bench:
 
         await asyncio.sleep(0.5)
         used, began, _ = self._use()
-        count = int(self._options.rate * self._options.seconds)
+        count = int(RATE * self._size.seconds)
         behind = await self._change(how, count)
         used_until, ended, _ = self._use()
         await self._wait_told(watches, count)
@@ -271,7 +280,7 @@ class Bench:
     async def _change(self, how: str, count: int) -> float:
         if how == "arranged":
             loop = asyncio.get_running_loop()
-            self._pipe.send(("arrange", self._options.rate, count))
+            self._pipe.send(("arrange", RATE, count))
             await loop.run_in_executor(None, self._pipe.recv)
             return 0.0
 
@@ -286,7 +295,7 @@ class Bench:
                 writer = writers[number % CONNECTIONS]
                 group.create_task(writer.change(namespace, name, number))
 
-            behind = await paced(self._options.rate, count, change)
+            behind = await paced(RATE, count, change)
 
         for writer in writers:
             writer.close()
@@ -321,38 +330,53 @@ class Bench:
         return answer
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--pods", type=int, default=20_000)
-    parser.add_argument("--watches", type=int, default=50)
-    parser.add_argument("--rate", type=int, default=500, help="changes a second")
-    parser.add_argument("--seconds", type=int, default=10, help="of each run")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    options = parser.parse_args()
+# What is shown of each run, and in which unit.
+SHOWN = {
+    "changes_per_second": "changes/s",
+    "core": "of a core",
+    "cpu_ms_per_change": "ms CPU a change",
+    "lag_p50_ms": "ms",
+    "lag_p99_ms": "ms",
+    "lag_max_ms": "ms",
+}
 
-    cores = sorted(os.sched_getaffinity(0))
+
+def measure(options: Options) -> Iterator[Figure]:
+    size = Size(pods=20_000, watches=50, seconds=10)
+    if options.quick:
+        size = Size(pods=200, watches=3, seconds=1)
+
+    runs = [measured_alone(size) for _ in range(options.rounds)]
+    yield figure("pods created", "pods/s", "pods_created_per_second", runs)
+    for how in ("patch", "put", "arranged"):
+        for name, unit in SHOWN.items():
+            what = name.removesuffix("_ms").replace("_", " ")
+            yield figure(f"{how}: {what}", unit, f"{how}_{name}", runs)
+
+
+def figure(case: str, unit: str, name: str, runs: list[dict[str, float]]) -> Figure:
+    return median(QUESTION, case, OURS, unit, [one[name] for one in runs])
+
+
+def measured_alone(size: Size) -> dict[str, float]:
+    """One server on the last core, and whoever uses it on the others."""
+    allowed = os.sched_getaffinity(0)
+    cores = sorted(allowed)
     here, there = multiprocessing.Pipe()
     context = multiprocessing.get_context("fork")
-    arguments = (cores[-1], options.pods, there)
+    arguments = (cores[-1], size.pods, there)
     server = context.Process(target=serve, args=arguments, daemon=True)
     server.start()
     if len(cores) > 1:
         os.sched_setaffinity(0, set(cores[:-1]))
 
     try:
-        figures = asyncio.run(Bench(here, options).run())
+        return asyncio.run(Bench(here, size).run())
     finally:
         server.kill()
         server.join()
-
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:28} {value:12,.2f}")
-
-    return 0
+        os.sched_setaffinity(0, allowed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(measure, rounds=1))

@@ -6,28 +6,29 @@ key twice. Each measurement is a process of its own, the kinds take turns, and w
 shown are medians, for a second of the processor's time: nothing here waits for anything
 else, and other programs count less then.
 
-    python benchmarks/workqueue.py [--keys N] [--rounds N] [--json]
+    python benchmarks/workqueue.py [--quick] [--rounds N] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import multiprocessing
-import statistics
 import sys
 import time
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from bench.figures import OURS, Figure, median
+from bench.script import Options, run
+
 from aioinformer.metrics import NullSink
 from aioinformer.workqueue import PriorityQueue, RateLimitingQueue, WorkQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from multiprocessing.connection import Connection
 
+QUESTION = "workqueue"
 ADDS_A_TURN = 1000
 PRIORITIES = 4
 
@@ -119,36 +120,38 @@ async def with_priorities(keys: list[str]) -> float:
 
 KINDS: dict[str, Callable[[list[str]], Awaitable[float]]] = {
     "asyncio.Queue": bare,
-    "WorkQueue": lambda keys: ours(keys, WorkQueue("bench")),
-    "RateLimitingQueue": lambda keys: ours(keys, RateLimitingQueue("bench")),
-    "WorkQueue, measured": lambda keys: ours(
+    f"{OURS}, WorkQueue": lambda keys: ours(keys, WorkQueue("bench")),
+    f"{OURS}, RateLimitingQueue": lambda keys: ours(keys, RateLimitingQueue("bench")),
+    f"{OURS}, WorkQueue, measured": lambda keys: ours(
         keys, WorkQueue("bench", metrics=ReadSink())
     ),
-    "WorkQueue, Prometheus": lambda keys: ours(keys, measured_for_prometheus()),
-    "WorkQueue, told at once": lambda keys: ours(
+    f"{OURS}, WorkQueue, Prometheus": lambda keys: ours(
+        keys, measured_for_prometheus()
+    ),
+    f"{OURS}, WorkQueue, told at once": lambda keys: ours(
         keys, WorkQueue("bench", metrics=PlainSink())
     ),
-    "PriorityQueue": with_priorities,
+    f"{OURS}, PriorityQueue": with_priorities,
 }
 
 
 # ---------------------------------------------------------------- the measurement
 
 
-def run(kind: str, number: int, answer: Connection) -> None:
+def measure_one(kind: str, number: int, answer: Connection) -> None:
     keys = [f"namespace-{n % 40}/pod-{n:06}" for n in range(number)]
 
-    async def measure() -> float:
+    async def rate() -> float:
         return await KINDS[kind](keys)
 
-    asyncio.run(measure())  # the interpreter adapts to what it runs often
-    answer.send(asyncio.run(measure()))
+    asyncio.run(rate())  # the interpreter adapts to what it runs often
+    answer.send(asyncio.run(rate()))
 
 
 def measure_alone(kind: str, number: int) -> float:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=run, args=(kind, number, there))
+    process = context.Process(target=measure_one, args=(kind, number, there))
     process.start()
     there.close()
     rate: float = here.recv()
@@ -156,41 +159,18 @@ def measure_alone(kind: str, number: int) -> float:
     return rate
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--keys", type=int, default=500_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    arguments = parser.parse_args()
-
+def measure(options: Options) -> Iterator[Figure]:
+    keys = 5_000 if options.quick else 500_000
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for _ in range(arguments.rounds):
+    for number in range(options.rounds):
+        print(f"workqueue: run {number + 1}", file=sys.stderr)
         for kind, measured in rates.items():
-            measured.append(measure_alone(kind, arguments.keys))
+            measured.append(measure_alone(kind, keys))
 
-    medians = {kind: statistics.median(measured) for kind, measured in rates.items()}
-    # Of one round each, so that a busy moment counts for both.
-    ratios = {
-        kind: statistics.median(
-            mine / other
-            for mine, other in zip(measured, rates["asyncio.Queue"], strict=True)
-        )
-        for kind, measured in rates.items()
-    }
-    if arguments.json:
-        print(json.dumps({"keys_per_second": medians, "ratio": ratios}))
-        return 0
-
-    print(f"{'':24} {'keys/s':>12} {'ratio':>8} {'lowest':>12} {'highest':>12}")
+    case = f"{keys:,} keys"
     for kind, measured in rates.items():
-        low, high = min(measured), max(measured)
-        print(
-            f"{kind:24} {medians[kind]:12,.0f} {ratios[kind]:8.2f} "
-            f"{low:12,.0f} {high:12,.0f}"
-        )
-
-    return 0
+        yield median(QUESTION, case, kind, "keys/s", measured)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(measure, rounds=5))

@@ -1,0 +1,1 @@
+"""What the benchmarks share: pods, a server that only sends, runs, and the report."""

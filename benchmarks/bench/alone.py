@@ -1,0 +1,62 @@
+"""A function in a process of its own: nothing is warmed up for it, or in its memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
+
+__all__ = ["alone", "companion"]
+
+T = TypeVar("T")
+
+
+def alone(function: Callable[..., T], *arguments: object) -> T:
+    """Call a function in a new interpreter, and return its answer.
+
+    Args:
+        function: One of a module, with an answer that can be pickled.
+        arguments: What it is given; they are pickled, too.
+
+    Raises:
+        EOFError: It has failed; its process has said why on standard error.
+    """
+    with companion(_tell, function, *arguments) as pipe:
+        answer: T = pipe.recv()
+        return answer
+
+
+def _tell(
+    pipe: Connection, function: Callable[..., object], *arguments: object
+) -> None:
+    pipe.send(function(*arguments))
+
+
+@contextmanager
+def companion(
+    function: Callable[..., None], *arguments: object
+) -> Iterator[Connection]:
+    """Run a function in a new interpreter for the time of a block, then kill it.
+
+    Args:
+        function: One of a module; it is given its end of a pipe, and then the arguments.
+        arguments: They are pickled.
+
+    Yields:
+        The other end of the pipe. It gives an EOFError once the process has ended.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=function, args=(there, *arguments), daemon=True)
+    process.start()
+    there.close()
+    try:
+        yield here
+    finally:
+        process.kill()
+        process.join()
+        here.close()

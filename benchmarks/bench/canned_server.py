@@ -1,0 +1,348 @@
+"""A server that only sends: everything it says was made ahead.
+
+What is measured is the client, so this answers lists from finished bytes, in pages, whole
+or as a streamed list, and holds each watch open until it is told to go on. It runs in a
+process of its own, one thread a connection, and knows at the end what a client that has
+missed nothing must hold: of one that has asked for metadata, nothing else.
+
+Every collection is the same one: `/api/v1/pods`, and any other path. Beside these:
+
+    GET /bench/go?watches=N       begin to send the changes, once N watches (1) are open
+    GET /bench/relist?changed=F   change that share of the pods, and expire every watch,
+                                  as well as those that begin at an older version
+    GET /bench/state              how many pods there are, and the digest of them all
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from bench.corpus import encoded_pods
+from bench.digest import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Changes", "canned_server"]
+
+LISTED_VERSION = 2_000_000
+ITEMS_A_PIECE = 250
+DRAWN = 3
+"""The seed of which pods change."""
+
+_VERSION = b'"resourceVersion":"'
+_SPEC = b',"spec":{'
+_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a watch is sent once it may go on.
+
+    Attributes:
+        count: How many changes, of pods drawn at random.
+        a_chunk: How many of them in one HTTP chunk.
+        rate: How many a second; None for as fast as they are taken. At a rate, each
+            version is the time of its sending, by the wall clock in nanoseconds, so
+            that whoever gets it knows how long it took.
+    """
+
+    count: int = 0
+    a_chunk: int = 16
+    rate: float | None = None
+
+
+@contextmanager
+def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator[str]:
+    """Serve these pods in a process of its own.
+
+    Args:
+        pods: As `bench.corpus.encoded_pods` gives them.
+        changes: What follows the list; nothing without.
+
+    Yields:
+        The address, as `http://127.0.0.1:PORT`.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        # The pods are shared with the child, and need not be made twice.
+        context = multiprocessing.get_context("fork")
+        ready = context.Event()
+        child = context.Process(
+            target=lambda: _Server(pods, changes or Changes()).serve(listener, ready),
+            daemon=True,
+        )
+        child.start()
+        try:
+            ready.wait()
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            child.kill()
+            child.join()
+
+
+def compact(value: Any) -> bytes:
+    """As a server writes JSON."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of an HTTP answer."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def at_version(pod: bytes, version: int) -> bytes:
+    """The same pod, changed."""
+    start = pod.index(_VERSION) + len(_VERSION)
+    end = pod.index(b'"', start)
+    return b"%b%d%b" % (pod[:start], version, pod[end:])
+
+
+def metadata_of(pod: bytes) -> bytes:
+    """The pod without anything else, as a list of `PartialObjectMetadata` has it."""
+    return pod[: pod.index(_SPEC)] + b"}"
+
+
+def event(kind: bytes, pod: bytes) -> bytes:
+    """A line of a watch."""
+    head = b'{"type":"%b","object":{"kind":"Pod","apiVersion":"v1",' % kind
+    return b"%b%b}\n" % (head, pod[1:])
+
+
+def bookmark(version: int) -> bytes:
+    """The end of a streamed list."""
+    marks = {"k8s.io/initial-events-end": "true"}
+    meta = {"resourceVersion": str(version), "annotations": marks}
+    pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta}
+    return compact({"type": "BOOKMARK", "object": pod}) + b"\n"
+
+
+EXPIRED = compact(
+    {
+        "type": "ERROR",
+        "object": {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "message": "too old resource version",
+            "reason": "Expired",
+            "code": 410,
+        },
+    }
+)
+
+_END = chunk(EXPIRED + b"\n") + b"0\r\n\r\n"
+
+# What clients ask before they list, where they look up the names of resources first.
+DOCUMENTS = {
+    "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/api/v1": {
+        "kind": "APIResourceList",
+        "groupVersion": "v1",
+        "resources": [
+            {
+                "name": "pods",
+                "singularName": "pod",
+                "namespaced": True,
+                "kind": "Pod",
+                "verbs": ["get", "list", "watch"],
+            }
+        ],
+    },
+}
+
+
+class _Server:
+    def __init__(self, pods: list[bytes], changes: Changes) -> None:
+        self._pods = list(pods)
+        self._changes = changes
+        self._version = LISTED_VERSION
+        self._sent = LISTED_VERSION
+        self._oldest = 0  # a watch from an older version has expired
+        self._metadata_only = False
+        self._drawn = random.Random(DRAWN)
+        # Those that are open, and what ends each.
+        self._watches: dict[socket.socket, threading.Event] = {}
+        # Which pod changes to what, and the same as chunks.
+        self._script: list[tuple[int, bytes]] = []
+        self._chunks: list[bytes] = []
+        if changes.rate is None:
+            self._prepare()
+
+    def serve(self, listener: socket.socket, ready: Any) -> None:
+        ready.set()
+        while True:
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(
+                target=self._connection, args=(connection,), daemon=True
+            ).start()
+
+    def _prepare(self) -> None:
+        """Make the changes ahead."""
+        lines = []
+        for number in range(self._changes.count):
+            index = self._drawn.randrange(len(self._pods))
+            pod = at_version(self._pods[index], LISTED_VERSION + 1 + number)
+            self._script.append((index, pod))
+            lines.append(event(b"MODIFIED", pod))
+
+        size = self._changes.a_chunk
+        self._chunks = [
+            chunk(b"".join(lines[start : start + size]))
+            for start in range(0, len(lines), size)
+        ]
+
+    # ------------------------------------------------------------ requests
+
+    def _connection(self, connection: socket.socket) -> None:
+        try:
+            with connection, connection.makefile("rb") as reader:
+                while line := reader.readline():
+                    while (header := reader.readline()) not in {b"\r\n", b""}:
+                        if b"as=PartialObjectMetadataList" in header:
+                            self._metadata_only = True
+
+                    target = urlsplit(line.split(b" ")[1].decode())
+                    query = dict(parse_qsl(target.query))
+                    self._answer(connection, target.path.rstrip("/"), query)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # whoever is stopped hangs up
+
+    def _answer(
+        self, connection: socket.socket, path: str, query: dict[str, str]
+    ) -> None:
+        if path == "/bench/go":
+            self._go(int(query.get("watches", 1)))
+            self._document(connection, {})
+        elif path == "/bench/relist":
+            self._change(float(query["changed"]))
+            self._document(connection, {})
+        elif path == "/bench/state":
+            state = {
+                "objects": len(self._pods),
+                "digest": digest(self._shown(self._pods)),
+            }
+            self._document(connection, state)
+        elif path in DOCUMENTS:
+            self._document(connection, DOCUMENTS[path])
+        elif query.get("watch") in {"1", "true", "True"}:
+            self._watch(connection, query)
+        else:
+            self._list(connection, query)
+
+    def _document(self, connection: socket.socket, value: Any) -> None:
+        body = compact(value)
+        connection.sendall(_OK + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    def _list(self, connection: socket.socket, query: dict[str, str]) -> None:
+        # As a server with a watch cache: for version 0 there are no pages.
+        pages = "limit" in query and query.get("resourceVersion") != "0"
+        start = int(query.get("continue", 0))
+        end = start + int(query["limit"]) if pages else len(self._pods)
+        items = self._shown(self._pods[start:end])
+        meta = {"resourceVersion": str(self._version)}
+        if end < len(self._pods):
+            meta["continue"] = str(end)
+
+        head = compact({"kind": "PodList", "apiVersion": "v1", "metadata": meta})
+        head = head[:-1] + b',"items":['
+        tail = b"]}\n"
+        length = len(head) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
+        connection.sendall(_OK + b"Content-Length: %d\r\n\r\n%b" % (length, head))
+        for first in range(0, len(items), ITEMS_A_PIECE):
+            piece = b",".join(items[first : first + ITEMS_A_PIECE])
+            connection.sendall(b"," + piece if first else piece)
+
+        connection.sendall(tail)
+
+    def _shown(self, pods: list[bytes]) -> list[bytes]:
+        return [*map(metadata_of, pods)] if self._metadata_only else pods
+
+    # ------------------------------------------------------------ watches
+
+    def _watch(self, connection: socket.socket, query: dict[str, str]) -> None:
+        """Begin a watch; from then on the thread that sends the changes has it."""
+        connection.sendall(_OK + b"Transfer-Encoding: chunked\r\n\r\n")
+        streamed = query.get("sendInitialEvents") == "true"
+        version = int(query.get("resourceVersion") or self._oldest)
+        if version < self._oldest and not streamed:
+            connection.sendall(_END)
+            return
+
+        if streamed:
+            # As real servers do, each alone.
+            for pod in self._pods:
+                connection.sendall(chunk(event(b"ADDED", pod)))
+
+            connection.sendall(chunk(bookmark(self._version)))
+
+        ended = threading.Event()
+        self._watches[connection] = ended
+        ended.wait()
+
+    def _go(self, watches: int) -> None:
+        while len(self._watches) < watches:
+            time.sleep(0.001)
+
+        send = self._send_script if self._changes.rate is None else self._send_at_rate
+        threading.Thread(target=send, args=(list(self._watches),), daemon=True).start()
+
+    def _send_script(self, connections: list[socket.socket]) -> None:
+        for index, pod in self._script:
+            self._pods[index] = pod
+
+        self._sent += len(self._script)
+        for data in self._chunks:
+            for connection in connections:
+                connection.sendall(data)
+
+    def _send_at_rate(self, connections: list[socket.socket]) -> None:
+        assert self._changes.rate is not None
+        size = self._changes.a_chunk
+        started = time.monotonic()
+        for number in range(0, self._changes.count, size):
+            wait = started + number / self._changes.rate - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+
+            lines = []
+            for _ in range(min(size, self._changes.count - number)):
+                index = self._drawn.randrange(len(self._pods))
+                self._sent = time.time_ns()
+                self._pods[index] = at_version(self._pods[index], self._sent)
+                lines.append(event(b"MODIFIED", self._pods[index]))
+
+            data = chunk(b"".join(lines))
+            for connection in connections:
+                connection.sendall(data)
+
+    def _change(self, share: float) -> None:
+        """Go on to another state, which only a new list tells."""
+        self._version = max(self._version, self._sent) + 1
+        self._oldest = self._version
+        every = round(1 / share)
+        for index in range(0, len(self._pods), every):
+            self._version += 1
+            self._pods[index] = at_version(self._pods[index], self._version)
+
+        watches, self._watches = self._watches, {}
+        for connection, ended in watches.items():
+            connection.sendall(_END)
+            ended.set()
+
+
+if __name__ == "__main__":
+    with canned_server(encoded_pods(1000), Changes(count=1000)) as address:
+        print(address, flush=True)
+        threading.Event().wait()

@@ -1,0 +1,174 @@
+"""What a contestant is: a program that lists, watches, and says when it was ready.
+
+Each is a process of its own, so that none warms anything up for the next one, and speaks
+the same small language, whatever it is written in:
+
+    PROGRAM URL [--events N] [--body] [--relist N]
+
+It copies all pods of the server at URL into memory by the library's usual means, with a
+handler (a callback where the library has them, else the body of its loop), and writes one
+JSON object a line to its standard output, at once:
+
+* `{"at": "start", "resident": KIB}` before its first request, with everything imported;
+* `{"at": "synced", "seconds": S, "resident": KIB, "objects": N}` when the handler has
+  seen every object of the first list; seconds since the first request began;
+* with `--events N`: it asks for `URL/bench/go` and takes the time from then to the N-th
+  change in the handler: `{"at": "watched", "seconds": S, "events": N, "resident": KIB,
+  "latencies": [MS, ...]}`. Where the versions are times (more than 10**18 of them: nanoseconds of the
+  wall clock), the latencies are how long after that each event reached the handler;
+* with `--relist N`: it asks for `URL/bench/relist?changed=F` (`--changed F`), and waits
+  until the handler has seen N changes more: `{"at": "relisted", "seconds": S,
+  "resident": KIB, "peak": KIB}`, the peak of resident memory during that;
+* at the end `{"at": "end", "digest": HEX}`: of what its copy holds, see `bench.digest`.
+
+`--body` asks for an index on `spec.nodeName`, where the library has indexes, else a
+dictionary kept by hand, and a handler that reads `status.phase`; without it neither looks
+at the body. Resident memory is `VmRSS` of /proc/self/status, after whatever the
+language does to let go of garbage. A token and the file of an authority for a real server
+stand in the environment, as BENCH_TOKEN and BENCH_CA.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.builds import BuildFailed, built
+from bench.figures import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OURSELVES", "PEERS", "Contestant", "Failed", "Report", "contest"]
+
+PEERS_FOLDER = Path(__file__).parent.parent / "peers"
+TIMEOUT_SECONDS = 600.0
+
+Report = dict[str, dict[str, Any]]
+"""What a contestant wrote, by what it was `at`."""
+
+
+class Failed(Exception):
+    """A contestant could not be built, did not come to its end, or held the wrong state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One of those that are compared.
+
+    Attributes:
+        name: As the table has it.
+        program: A script of `peers/`, or the name of what `bench.builds` builds.
+        options: What its program is given besides.
+        language: "Python", "Go", "Rust".
+        slow: Under 2,000 objects a second: it is measured with a fifth of the objects,
+            which makes no difference to its rate, and not with 100,000.
+    """
+
+    name: str
+    program: str
+    options: tuple[str, ...] = ()
+    language: str = "Python"
+    slow: bool = False
+
+    def command(self) -> list[str]:
+        """What starts it.
+
+        Raises:
+            Failed: It cannot be built here; the message says why.
+        """
+        if self.program.endswith(".py"):
+            start = [sys.executable, str(PEERS_FOLDER / self.program)]
+        else:
+            try:
+                start = [str(built(self.program))]
+            except BuildFailed as error:
+                raise Failed(str(error)) from error
+
+        return [*start, *self.options]
+
+
+OURSELVES = Contestant(name=OURS, program="ours.py")
+
+PEERS = (
+    Contestant(
+        name="client-go typed JSON",
+        program="client_go",
+        options=("--mode", "typed"),
+        language="Go",
+    ),
+    Contestant(
+        name="client-go untyped",
+        program="client_go",
+        options=("--mode", "untyped"),
+        language="Go",
+    ),
+    Contestant(name="kube-rs", program="kube_rs", language="Rust"),
+    Contestant(name="lightkube", program="lightkube_peer.py"),
+    Contestant(
+        name="kubernetes_asyncio", program="kubernetes_asyncio_peer.py", slow=True
+    ),
+    Contestant(name="kubernetes.informer", program="official_peer.py", slow=True),
+    Contestant(name="kr8s", program="kr8s_peer.py", slow=True),
+)
+
+
+def contest(
+    contestant: Contestant,
+    url: str,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    compare: bool = True,
+) -> Report:
+    """Run a contestant once, to its end.
+
+    Args:
+        contestant: Who.
+        url: Of the server, which is a new one for each run.
+        options: `--events`, `--body`, `--relist`, ...
+        environment: All of the process's; None for this one's.
+        compare: Whether the server is a canned one, which knows what is to be held.
+
+    Raises:
+        Failed: The process failed or hung, or what it held at the end is not what the
+            server holds.
+    """
+    who = contestant.name
+    try:
+        process = subprocess.run(
+            [*contestant.command(), url, *options],
+            env=environment,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{who} did not end within {TIMEOUT_SECONDS:.0f} s") from None
+
+    report: Report = {}
+    for line in process.stdout.splitlines():
+        if line.startswith("{"):
+            told = json.loads(line)
+            report[told["at"]] = told
+
+    if "error" in report:
+        raise Failed(f"{who}: {report['error']['message']}")
+
+    if process.returncode or "end" not in report:
+        last = process.stderr.strip().splitlines()[-1:] or ["nothing on standard error"]
+        raise Failed(f"{who} ended with status {process.returncode}: {last[0]}")
+
+    if compare:
+        with urllib.request.urlopen(f"{url}/bench/state") as answer:
+            wanted = json.load(answer)["digest"]
+
+        if report["end"]["digest"] != wanted:
+            raise Failed(f"{who} does not hold what the server holds")
+
+    return report

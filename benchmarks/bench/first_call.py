@@ -1,0 +1,41 @@
+"""The shortest program with an informer: it says when its handler was called first.
+
+    python -m bench.first_call URL
+
+It writes one JSON object: when the handler was called, and when it had seen everything,
+by `time.monotonic()`, which all processes of a machine share; and the bodies that the
+cache holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+from aioinformer import Client, KubeObject, SharedInformerFactory
+
+__all__ = ["main"]
+
+
+async def main(url: str) -> None:
+    """List all pods, and write what is asked for."""
+    calls: list[float] = []
+
+    async def added(pod: KubeObject) -> None:
+        calls.append(time.monotonic())
+
+    factory = SharedInformerFactory(Client.from_url(url))
+    informer = factory.informer("v1", "pods")
+    handler = informer.add_event_handler(added)
+    async with factory:
+        await handler.wait_synced()
+        synced = time.monotonic()
+        bodies = [pod.raw.decode() for pod in informer.store.list()]
+
+    print(json.dumps({"first": calls[0], "synced": synced, "bodies": bodies}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,190 @@
+"""What is to be reached, and by which figures it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bench.contestant import PEERS
+from bench.figures import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.figures import Figure
+
+__all__ = ["FASTEST_PYTHON", "GOALS", "Goal", "against", "unjudged"]
+
+FASTEST_PYTHON = "the fastest Python peer"
+CLIENT_GO = "client-go typed JSON"
+PYTHON_PEERS = frozenset(it.name for it in PEERS if it.language == "Python")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A bound of one figure of ours.
+
+    Attributes:
+        question, case, contestant: Which figure.
+        at: Whether the bound is the least or the most that is allowed.
+        bound: Of the ratio to a peer's figure, or of ours itself.
+        peer: Whose; `FASTEST_PYTHON` for the best of those; None for no peer.
+    """
+
+    question: str
+    case: str
+    at: Literal["least", "most"]
+    bound: float
+    contestant: str = OURS
+    peer: str | None = None
+
+    def reached(self, value: float) -> bool:
+        """Whether a ratio, or a figure, is good enough."""
+        return value >= self.bound if self.at == "least" else value <= self.bound
+
+    def __str__(self) -> str:
+        sign = "≥" if self.at == "least" else "≤"
+        return f"{sign} {self.bound:,g}" + ("" if self.peer is None else "x")
+
+
+def against(goal: Goal, figures: Sequence[Figure]) -> Figure | None:
+    """The figure that a goal compares with; None if that was not measured."""
+    of_peers = [
+        it
+        for it in figures
+        if (it.question, it.case) == (goal.question, goal.case) and it.value is not None
+    ]
+    if goal.peer == FASTEST_PYTHON:
+        candidates = [it for it in of_peers if it.contestant in PYTHON_PEERS]
+        return max(candidates, key=lambda it: it.value or 0.0, default=None)
+
+    return next((it for it in of_peers if it.contestant == goal.peer), None)
+
+
+def unjudged(goals: Sequence[Goal], figures: Sequence[Figure]) -> list[Goal]:
+    """The goals of which there is no figure of ours."""
+    there = {(it.question, it.case, it.contestant) for it in figures}
+    return [it for it in goals if (it.question, it.case, it.contestant) not in there]
+
+
+def _list(size: str) -> tuple[Goal, ...]:
+    plain = f"{size} pods, nobody looks at the body"
+    looked_at = f"{size} pods, index on nodeName, handler reads phase"
+    return (
+        Goal(question="list_sync", case=plain, at="least", bound=15, peer=CLIENT_GO),
+        Goal(
+            question="list_sync", case=plain, at="least", bound=8, peer=FASTEST_PYTHON
+        ),
+        Goal(
+            question="list_sync", case=looked_at, at="least", bound=10, peer=CLIENT_GO
+        ),
+        Goal(question="list_sync", case=looked_at, at="least", bound=35_000),
+    )
+
+
+def _watch() -> tuple[Goal, ...]:
+    question = "watch_throughput"
+    plain = "16 a chunk, nobody looks at the body"
+    looked_at = "16 a chunk, handler reads phase"
+    lone = "a thousand a second, one a chunk: p99"
+    return (
+        Goal(question=question, case=plain, at="least", bound=20, peer=CLIENT_GO),
+        Goal(question=question, case=plain, at="least", bound=4, peer=FASTEST_PYTHON),
+        Goal(question=question, case=looked_at, at="least", bound=12, peer=CLIENT_GO),
+        Goal(question=question, case=lone, at="most", bound=1),
+    )
+
+
+def _memory() -> tuple[Goal, ...]:
+    few, many = "10,000 pods held", "100,000 pods held"
+    return (
+        *(
+            Goal(
+                question="memory",
+                case=case,
+                contestant=contestant,
+                at="most",
+                bound=bound,
+                peer=CLIENT_GO,
+            )
+            for case, contestant, bound in (
+                (few, OURS, 0.45),
+                (few, f"{OURS}, without managed fields", 0.33),
+                (few, f"{OURS}, compressed", 0.12),
+                (many, f"{OURS}, compressed", 0.09),
+            )
+        ),
+        *(
+            Goal(
+                question="memory",
+                case=f"peak of a relist, {share} changed",
+                at="most",
+                bound=bound,
+            )
+            for share, bound in (("10%", 1.5), ("100%", 2.1))
+        ),
+    )
+
+
+def _web_latency() -> tuple[Goal, ...]:
+    return tuple(
+        Goal(
+            question="web_latency",
+            case=f"{server}, 100,000 pods synced, {informers}: {name}",
+            at="most",
+            bound=bound,
+        )
+        for server in ("aiohttp", "uvicorn")
+        for informers in ("1 informer", "10 informers")
+        for name, bound in (("p99", 10), ("worst", 20))
+    )
+
+
+def _alone() -> tuple[Goal, ...]:
+    """Those of figures that stand alone."""
+    return tuple(
+        Goal(question=question, case=case, at="most", bound=bound)
+        for question, case, bound in (
+            ("fanout", "one more async handler", 0.5),
+            ("fanout", "one more plain handler", 0.5),
+            ("indexer", "100 objects by index, among 100,000 against 1,000", 1.2),
+            ("indexer", "selector of one label, over 100,000", 20),
+            ("startup", "import: time in all", 120),
+            ("startup", "import: memory in all", 30),
+            ("scale", "150,000 objects against 10,000", 1.25),
+        )
+    )
+
+
+def _queue() -> tuple[Goal, ...]:
+    return tuple(
+        Goal(
+            question="workqueue",
+            case="500,000 keys",
+            contestant=f"{OURS}, {kind}",
+            at="least",
+            bound=bound,
+            peer="asyncio.Queue",
+        )
+        for kind, bound in (("WorkQueue", 1.0), ("WorkQueue, measured", 0.5))
+    )
+
+
+def _real_server() -> tuple[Goal, ...]:
+    case = "10,000 pods of a kube-apiserver"
+    return tuple(
+        Goal(question="real_server", case=case, at="least", bound=bound, peer=peer)
+        for peer, bound in ((CLIENT_GO, 4), ("client-go typed protobuf", 0.8))
+    )
+
+
+GOALS: tuple[Goal, ...] = (
+    *_list("10,000"),
+    *_list("100,000"),
+    *_watch(),
+    *_memory(),
+    *_web_latency(),
+    *_queue(),
+    *_alone(),
+    *_real_server(),
+)

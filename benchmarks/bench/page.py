@@ -1,0 +1,83 @@
+"""The page with the results: what fell short, the whole table, and the pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.goals import GOALS, unjudged
+from bench.plots import draw
+from bench.report import markdown, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bench.figures import Figure
+    from bench.record import Measurement
+    from bench.report import Row
+
+__all__ = ["goals_table", "write_page"]
+
+INTRODUCTION = """\
+# Benchmarks
+
+Written by `make bench`; the figures themselves are in [figures.json](figures.json). Each
+contestant is a process of its own and gets the same bytes from the same server, which has
+made them ahead; they take turns, and what is shown is the median of the runs. Each run
+ends by comparing everything that the contestant holds with what the server holds. The
+ratio is ours by theirs: more is better for rates, less for memory and time.
+"""
+
+
+def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str:
+    """Make the page and its pictures.
+
+    Args:
+        measurements: By question.
+        folder: Where to; None to write nothing.
+
+    Returns:
+        The table, for whoever waits at the terminal.
+    """
+    figures = [it for one in measurements.values() for it in one.figures]
+    lines = list(rows(figures, GOALS))
+    table = markdown(lines)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures = draw(figures, folder)
+        parts = (
+            INTRODUCTION,
+            "## Goals\n",
+            goals_table(lines) + "\n",
+            *missing(figures),
+            *(f"![{it.stem.replace('_', ' ')}]({it.name})\n" for it in pictures),
+            "## Everything\n",
+            table + "\n",
+            "## When and where\n",
+            *told(measurements),
+        )
+        (folder / "README.md").write_text("\n".join(parts))
+
+    return table
+
+
+def goals_table(lines: list[Row]) -> str:
+    """Only what has a goal."""
+    return markdown([it for it in lines if it.goal is not None])
+
+
+def missing(figures: list[Figure]) -> Iterator[str]:
+    """One line for each goal that nothing was measured for."""
+    for goal in unjudged(GOALS, figures):
+        what = f"{goal.question}: {goal.case} ({goal.contestant})"
+        yield f"* Not measured: {what}, {goal}\n"
+
+
+def told(measurements: dict[str, Measurement]) -> Iterator[str]:
+    """One line for each question."""
+    for question, it in measurements.items():
+        versions = ", ".join(f"{name} {value}" for name, value in it.versions.items())
+        yield (
+            f"* `{question}`: {it.date}, commit {it.commit}, {it.rounds} rounds, "
+            f"{it.machine}; {versions}\n"
+        )

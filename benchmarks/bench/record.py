@@ -1,0 +1,98 @@
+"""Measurements that are kept: when, where and of which state each was taken."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from bench.figures import Figure  # noqa: TC001 - msgspec reads the annotation
+
+__all__ = ["Measurement", "circumstances", "read", "write"]
+
+LIBRARIES = (
+    *("aiohttp", "msgspec", "orjson", "kr8s", "kubernetes"),
+    *("kubernetes_asyncio", "lightkube"),
+)
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one question, and how they came about.
+
+    Attributes:
+        figures: What the script answered.
+        rounds: How many runs of each contestant.
+        commit: Of the checkout; with a "+" if it was changed.
+        date: The day, UTC.
+        machine: Processor, cores, memory.
+        versions: Of Python and of the libraries.
+    """
+
+    figures: list[Figure]
+    rounds: int
+    commit: str
+    date: str
+    machine: str
+    versions: dict[str, str]
+
+
+def circumstances(figures: list[Figure], rounds: int) -> Measurement:
+    """A measurement that was taken here and now."""
+    return Measurement(
+        figures=figures,
+        rounds=rounds,
+        commit=_commit(),
+        date=datetime.now(tz=UTC).date().isoformat(),
+        machine=_machine(),
+        versions={
+            "Python": platform.python_version(),
+            **{name: version(name) for name in LIBRARIES},
+        },
+    )
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "aioinformer")
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+
+
+def _machine() -> str:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"{model}, {os.cpu_count()} cores, {pages / 2**30:.0f} GiB"
+
+
+def read(path: Path) -> dict[str, Measurement]:
+    """What was kept, by question; nothing if there is no such file.
+
+    Raises:
+        msgspec.ValidationError: The file is something else.
+    """
+    if not path.exists():
+        return {}
+
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Measurement])
+
+
+def write(path: Path, measurements: dict[str, Measurement]) -> None:
+    """Keep them, as JSON for people, too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.format(msgspec.json.encode(measurements), indent=1)
+    path.write_bytes(text + b"\n")

@@ -1,0 +1,128 @@
+"""Contestants in turns: each run a process of its own, before a server of its own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bench.canned_server import Changes, canned_server
+from bench.contestant import Failed, contest
+from bench.figures import Figure, median
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from bench.contestant import Contestant, Report
+
+__all__ = ["Course", "Outcomes", "figures", "in_turns", "take_turns"]
+
+SLOW_SHARE = 5
+"""By how much less the slow ones are given."""
+
+Outcomes = dict[str, "list[Report] | str"]
+"""The reports of each contestant, by name; or why there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What all contestants are asked in the same way.
+
+    Attributes:
+        pods: What the server lists.
+        changes: What it sends afterwards.
+        options: What each contestant is given.
+    """
+
+    pods: list[bytes]
+    changes: Changes | None = None
+    options: tuple[str, ...] = ()
+
+    def for_the_slow(self) -> Course:
+        """The same with less: their rate does not depend on how many there are."""
+        pods = self.pods[: len(self.pods) // SLOW_SHARE]
+        if self.changes is None or self.changes.rate is not None:
+            return replace(self, pods=pods)
+
+        changes = replace(self.changes, count=self.changes.count // SLOW_SHARE)
+        return replace(self, pods=pods, changes=changes)
+
+
+def in_turns(
+    name: str, course: Course, contestants: Sequence[Contestant], rounds: int
+) -> Outcomes:
+    """Measure all of them so often, one after the other, each before a canned server.
+
+    Args:
+        name: What is measured, for those who watch the progress.
+        course: What is asked.
+        contestants: Ours among them.
+        rounds: How many runs of each.
+    """
+
+    def once(contestant: Contestant) -> Report:
+        asked = course.for_the_slow() if contestant.slow else course
+        options = asked.options
+        if asked.changes is not None:
+            options += ("--events", str(asked.changes.count))
+
+        with canned_server(asked.pods, asked.changes) as url:
+            return contest(contestant, url, *options)
+
+    return take_turns(name, contestants, rounds, once)
+
+
+def take_turns(
+    name: str,
+    contestants: Sequence[Contestant],
+    rounds: int,
+    once: Callable[[Contestant], Report],
+) -> Outcomes:
+    """Measure all of them so often, one after the other.
+
+    Args:
+        name: What is measured, for those who watch the progress.
+        contestants: Ours among them.
+        rounds: How many runs of each. Who has failed once is not asked again.
+        once: Makes one run.
+    """
+    runs: dict[str, list[Report]] = {it.name: [] for it in contestants}
+    failed: dict[str, str] = {}
+    for number in range(rounds):
+        for one in contestants:
+            if one.name not in failed:
+                print(f"{name}: {one.name}, run {number + 1}", file=sys.stderr)
+                try:
+                    runs[one.name].append(once(one))
+                except Failed as error:
+                    failed[one.name] = str(error)
+
+    return {**runs, **failed}
+
+
+def figures(
+    question: str,
+    case: str,
+    unit: str,
+    outcomes: Outcomes,
+    value: Callable[[Report], float],
+) -> Iterator[Figure]:
+    """One figure of each contestant.
+
+    Args:
+        question, case, unit: As in `Figure`.
+        outcomes: Of `in_turns`.
+        value: What counts of a report.
+    """
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, str):
+            yield Figure(
+                question=question,
+                case=case,
+                contestant=name,
+                unit=unit,
+                value=None,
+                note=outcome,
+            )
+        else:
+            yield median(question, case, name, unit, [value(it) for it in outcome])

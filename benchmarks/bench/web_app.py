@@ -1,0 +1,178 @@
+"""A web app with informers in its event loop, which does what a pipe tells it.
+
+It answers every request with a few bytes of JSON, from the first moment on. Its informers
+have an async handler each, which does nothing but count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvicorn
+from aiohttp import web
+
+from aioinformer import Client, KubeObject, Resource, SharedInformerFactory
+from bench.digest import digest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from multiprocessing.connection import Connection
+
+    Serving = Callable[["Watched"], AbstractAsyncContextManager[int]]
+
+__all__ = ["SERVERS", "run_app"]
+
+TIMEOUT_SECONDS = 300.0
+
+
+def run_app(
+    pipe: Connection, server: str, url: str, informers: int, core: int | None
+) -> None:
+    """Serve until killed.
+
+    It answers each command once it has done it: `rest SECONDS`, `freeze`, `sync`,
+    `watch EVENTS` and `digests`. The times between which the first, third and fourth
+    did their work are those of `time.monotonic()`.
+
+    Args:
+        pipe: Told the port first, and then the answers.
+        server: A key of `SERVERS`.
+        url: Of the API server.
+        informers: How many, each of another collection.
+        core: The one it may use; None for any.
+    """
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+    asyncio.run(_run(pipe, SERVERS[server], url, informers))
+
+
+async def _run(pipe: Connection, serving: Serving, url: str, informers: int) -> None:
+    # As a program does it, before it serves: a client loads aiohttp when entered.
+    async with Client.from_url(url) as client:
+        watched = Watched(client, informers)
+        async with serving(watched) as port:
+            pipe.send(port)
+            while True:
+                command = await asyncio.to_thread(pipe.recv)
+                pipe.send(await watched.obey(*command.split()))
+
+
+class Watched:
+    """The informers of the app."""
+
+    def __init__(self, client: Client, informers: int) -> None:
+        self._factory = SharedInformerFactory(client)
+        self._informers = [
+            self._factory.informer(Resource("", "v1", f"pods{number}", "Pod"))
+            for number in range(informers)
+        ]
+        self._handlers = [
+            it.add_event_handler(self._added, self._updated) for it in self._informers
+        ]
+        self._events = 0
+        self._awaited = 0
+        self._seen = asyncio.Event()
+
+    def answer(self) -> bytes:
+        """What every request is answered with."""
+        return msgspec.json.encode({"pods": len(self._informers[0].store)})
+
+    async def obey(self, command: str, number: str = "0") -> Any:
+        """Do what `run_app` says."""
+        begun = time.monotonic()
+        match command:
+            case "freeze":
+                gc.collect()
+                gc.freeze()
+            case "rest":
+                await asyncio.sleep(float(number))
+            case "sync":
+                await self._sync()
+            case "watch":
+                await self._watch(int(number))
+            case "digests":
+                return [
+                    digest(pod.raw for pod in it.store.list()) for it in self._informers
+                ]
+            case _:
+                raise ValueError(command)
+
+        return begun, time.monotonic()
+
+    async def _sync(self) -> None:
+        await self._factory.start()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            for handler in self._handlers:
+                await handler.wait_synced()
+
+    async def _watch(self, events: int) -> None:
+        self._awaited = events
+        self._tell()  # they may be quicker than the command
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await self._seen.wait()
+
+    async def _added(self, pod: KubeObject) -> None:
+        pass
+
+    async def _updated(self, old: KubeObject, new: KubeObject) -> None:
+        self._events += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._events == self._awaited:
+            self._seen.set()
+
+
+# ---------------------------------------------------------------- the web servers
+
+
+@asynccontextmanager
+async def _aiohttp(watched: Watched) -> AsyncIterator[int]:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=watched.answer(), content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _asgi(watched: Watched) -> AsyncIterator[int]:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = watched.answer()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    config = uvicorn.Config(
+        app, port=0, lifespan="off", access_log=False, log_level="warning"
+    )
+    server = uvicorn.Server(config)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve())
+        while not server.started:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+
+        yield server.servers[0].sockets[0].getsockname()[1]
+        server.should_exit = True
+
+
+SERVERS: dict[str, Serving] = {"aiohttp": _aiohttp, "uvicorn": _asgi}
+"""How to serve on some port for the time of a block, by the name of the server."""

@@ -1,0 +1,1 @@
+"""What one event costs, counted and not timed, beside the committed baseline."""

@@ -1,0 +1,107 @@
+"""Counts what one event costs, and fails if it costs more than the committed baseline.
+
+Counted are Python's own instructions and the objects left to the garbage collector; and,
+where there is Valgrind and the interpreter that the baseline was made with, the machine's
+instructions and the blocks of memory asked for. Nothing is timed: the same code gives
+the same counts, however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from guard import baseline, machine, material, report
+from guard.baseline import OF_ONE_BUILD, Baseline, Counts, Maker, NotCounted
+from guard.report import Report
+
+
+def main() -> int:
+    arguments = parse()
+    path: Path = arguments.baseline
+    minor = baseline.this_minor()
+    before = baseline.read(path).get(minor)
+    if arguments.write:
+        said = write(path)
+    elif before is None:
+        said = report.no_baseline(minor)
+    else:
+        said = report.compare(before, counted(before))
+
+    print(*said.lines, sep="\n")
+    return said.status
+
+
+def parse() -> argparse.Namespace:
+    doc = (__doc__ or "").split("\n", 1)[0]
+    parser = argparse.ArgumentParser(prog="scripts/guard", description=doc)
+    parser.add_argument(
+        "--write", action="store_true", help="make what is counted now the baseline"
+    )
+    parser.add_argument(
+        "--baseline", type=Path, default=baseline.BASELINE, help="another file of them"
+    )
+    return parser.parse_args()
+
+
+def write(path: Path) -> Report:
+    now = counted(None)
+    if now.missing:
+        return Report([*now.left_out(), "A baseline has to have all; none written."], 2)
+
+    baseline.write(path, now.counts)
+    return Report([f"Written: {path}"], 0)
+
+
+def counted(before: Baseline | None) -> report.Counted:
+    """Count all that can be held against a baseline; all there is without one."""
+    here = Maker.here()
+    missing: dict[str, str] = {}
+    of_machine: Counts = {}
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "material"
+        material.write(made)
+        command = [sys.executable, "-m", "guard.counted", str(made), "within"]
+        # What is slow runs beside what is slower.
+        with subprocess.Popen(
+            command, env=environment(), stdout=subprocess.PIPE
+        ) as within:
+            try:
+                if before is not None:
+                    before.made_with.check_build(here)
+
+                of_machine = machine.count(made, Path(folder), environment())
+            except NotCounted as exc:
+                missing = dict.fromkeys(sorted(OF_ONE_BUILD), str(exc))
+
+            answer, _ = within.communicate()
+
+    if within.returncode:
+        sys.exit(f"what is counted has failed, with status {within.returncode}")
+
+    counts = msgspec.json.decode(answer, type=Counts)
+    for case, more in of_machine.items():
+        counts[case] |= more
+
+    return report.Counted(here, counts, missing)
+
+
+def environment() -> dict[str, str]:
+    """Of the processes that count: the same for everybody."""
+    kept = ("PATH", "LD_LIBRARY_PATH")
+    return {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

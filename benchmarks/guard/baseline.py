@@ -1,0 +1,170 @@
+"""The committed baseline, and what may become of it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "BASELINE",
+    "OF_ONE_BUILD",
+    "Baseline",
+    "Change",
+    "Counts",
+    "Maker",
+    "NotCounted",
+    "changes",
+    "read",
+    "this_minor",
+    "write",
+]
+
+BASELINE = Path(__file__).parents[1] / "baseline.json"
+
+TOLERATED = 0.10
+"""By which share a count may differ."""
+
+SLACK = 0.05
+"""By how much it may differ beside that: a part of what is rounded away."""
+
+PACKAGES = ("aiohttp", "msgspec", "orjson")
+
+OF_ONE_BUILD = {"instructions", "allocations"}
+"""What another build of the same interpreter does differently."""
+
+Counts = dict[str, dict[str, float]]
+"""By case, then by what was counted; for one event."""
+
+
+class NotCounted(Exception):
+    """Something cannot be counted here; the text says why."""
+
+
+class Maker(msgspec.Struct, frozen=True):
+    """What counts were made with.
+
+    Attributes:
+        python: The version of the interpreter.
+        build: What it was made with and for.
+        packages: Versions of what the work is done with.
+    """
+
+    python: str
+    build: str
+    packages: dict[str, str]
+
+    @classmethod
+    def here(cls) -> Maker:
+        """This interpreter."""
+        flags = f"{sysconfig.get_config_vars('CONFIG_ARGS', 'PY_CFLAGS', 'OPT')}"
+        parts = [
+            platform.python_compiler(),
+            " ".join(platform.libc_ver()).strip(),
+            platform.machine(),
+            f"flags {hashlib.sha256(flags.encode()).hexdigest()[:8]}",
+        ]
+        return cls(
+            platform.python_version(),
+            ", ".join(filter(None, parts)),
+            {name: metadata.version(name) for name in PACKAGES},
+        )
+
+    def check_build(self, other: Maker) -> None:
+        """See that the same machine code runs there, but for packages.
+
+        Raises:
+            NotCounted: If not.
+        """
+        if (self.python, self.build) != (other.python, other.build):
+            raise NotCounted("this is another build of Python than the baseline's")
+
+    def differences(self, other: Maker) -> Iterator[str]:
+        """What is otherwise than there, in words."""
+        if other.python != self.python:
+            yield f"Python {self.python}, not {other.python}"
+
+        if other.build != self.build:
+            yield f"a build of {self.build}, not {other.build}"
+
+        for name, version in self.packages.items():
+            if (there := other.packages.get(name)) != version:
+                yield f"{name} {version}, not {there}"
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """What was counted with one minor version of Python."""
+
+    made_with: Maker
+    counts: Counts
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One count beside its baseline; either is None where there is none."""
+
+    case: str
+    what: str
+    before: float | None
+    now: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Empty, or `"rose"`, `"fell"`, `"new"`, `"gone"`."""
+        if self.before is None:
+            return "new"
+
+        if self.now is None:
+            return "gone"
+
+        allowed = self.before * TOLERATED + SLACK
+        if self.now > self.before + allowed:
+            return "rose"
+
+        return "fell" if self.now < self.before - allowed else ""
+
+
+def changes(before: Counts, now: Counts) -> list[Change]:
+    """Each count that is on either side."""
+    both = {
+        (case, what): None
+        for counts in (before, now)
+        for case, found in counts.items()
+        for what in found
+    }
+    return [
+        Change(case, what, before.get(case, {}).get(what), now.get(case, {}).get(what))
+        for case, what in both
+    ]
+
+
+def this_minor() -> str:
+    """The version of Python that baselines are kept by: "3.11"."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def read(path: Path = BASELINE) -> dict[str, Baseline]:
+    """The baselines, by minor version of Python."""
+    if not path.exists():
+        return {}
+
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Baseline])
+
+
+def write(path: Path, counts: Counts) -> None:
+    """Keep what was counted with this Python; those of others stay."""
+    rounded = {
+        case: {what: round(count, 1) for what, count in sorted(found.items())}
+        for case, found in counts.items()
+    }
+    baselines = read(path) | {this_minor(): Baseline(Maker.here(), rounded)}
+    ordered = {minor: baselines[minor] for minor in sorted(baselines)}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(ordered)) + b"\n")

@@ -1,0 +1,343 @@
+"""The work that is counted: what one event costs, where it comes through everything.
+
+Each case is done in two sizes, and what the larger one takes more is shared out among
+its further events: what it takes to begin falls out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING, Protocol
+
+from aioinformer.cache.index import index_by
+from aioinformer.client.list_watch import ListWatch
+from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.metrics import NullSink
+from aioinformer.model.resources import PODS
+from aioinformer.workqueue.priority import PriorityQueue
+from aioinformer.workqueue.queue import WorkQueue
+from guard.feed import Feed
+from guard.material import WATCHED_PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from contextlib import AbstractContextManager
+
+    from aioinformer.model.objects import KubeObject
+    from guard.material import Material
+
+__all__ = ["CASES", "Case", "Work"]
+
+EVENTS_A_CHUNK = 16
+EVENTS_OF_LISTENERS = 128
+READ_AT_ONCE = 100
+ADDS_A_TURN = 100
+PRIORITIES = 4
+
+
+class Work(Protocol):
+    """Does the work of a case, and says which part of it counts."""
+
+    def __call__(
+        self, material: Material, size: int, counting: AbstractContextManager[object], /
+    ) -> Coroutine[object, object, None]:
+        """Do it in some size; what `counting` is open for counts."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One thing to be counted.
+
+    Attributes:
+        name: What one event of it is.
+        sizes: The smaller and the larger one.
+        work: What is counted.
+        events_of_one: How many events come with one more of the size.
+    """
+
+    name: str
+    sizes: tuple[int, int]
+    work: Work
+    events_of_one: int = 1
+
+    @property
+    def further_events(self) -> int:
+        """How many more events there are in the larger size."""
+        small, large = self.sizes
+        return (large - small) * self.events_of_one
+
+
+# ---------------------------------------------------------------- an informer
+
+
+class Watcher:
+    """An async handler that says when it has seen enough.
+
+    Args:
+        enough: Changes.
+        reads: Look into the body of each object.
+        after_each: Called after each change.
+    """
+
+    def __init__(
+        self,
+        enough: int = 0,
+        *,
+        reads: bool = False,
+        after_each: Callable[[], None] | None = None,
+    ) -> None:
+        self.added = 0
+        self.changed = 0
+        self.done = asyncio.Event()
+        self._enough = enough
+        self._reads = reads
+        self._after_each = after_each
+
+    async def on_add(self, obj: KubeObject) -> None:
+        self.added += 1
+        if self._reads:
+            obj.at("status.phase")
+
+    async def on_update(self, old: KubeObject, new: KubeObject) -> None:
+        self.changed += 1
+        if self.changed == self._enough:
+            self.done.set()
+        elif self._after_each is not None:
+            self._after_each()
+
+
+def informer_of(feed: Feed, *, indexed: bool = False) -> SharedInformer:
+    indexers = {"node": index_by("spec.nodeName")} if indexed else None
+    return SharedInformer(
+        ListWatch(feed, PODS), name="pods", indexers=indexers, rng=random.Random(1)
+    )
+
+
+def chunked(events: list[bytes]) -> list[bytes]:
+    return [
+        b"".join(events[start : start + EVENTS_A_CHUNK])
+        for start in range(0, len(events), EVENTS_A_CHUNK)
+    ]
+
+
+@asynccontextmanager
+async def running(informer: SharedInformer) -> AsyncIterator[None]:
+    task = asyncio.create_task(informer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def a_list(
+    material: Material,
+    size: int,
+    counting: AbstractContextManager[object],
+    *,
+    reads: bool,
+) -> None:
+    """A list of so many pods, until the handler has seen them all."""
+    feed = Feed(material.pods[:size])
+    informer = informer_of(feed, indexed=reads)
+    watcher = Watcher(reads=reads)
+    handler = informer.add_event_handler(watcher.on_add, watcher.on_update)
+    with counting:
+        task = asyncio.create_task(informer.run())
+        await handler.wait_synced()
+
+    task.cancel()
+    await asyncio.wait({task})
+    assert watcher.added == len(informer.store) == size
+
+
+async def a_watch(
+    material: Material,
+    size: int,
+    counting: AbstractContextManager[object],
+    *,
+    alone: bool = False,
+) -> None:
+    """So many changes; 16 in each chunk, or each alone when the last one was handled."""
+    events = material.events[:size]
+    chunks = events if alone else chunked(events)
+    feed = Feed(material.pods[:WATCHED_PODS], chunks, alone=alone)
+    informer = informer_of(feed)
+    watcher = Watcher(size, after_each=feed.go if alone else None)
+    handler = informer.add_event_handler(watcher.on_add, watcher.on_update)
+    async with running(informer):
+        await handler.wait_synced()
+        await feed.watched.wait()
+        with counting:
+            feed.go()
+            await watcher.done.wait()
+
+
+async def listeners(
+    material: Material, size: int, counting: AbstractContextManager[object]
+) -> None:
+    """Changes for so many handlers, beside the one that says when all have come."""
+    events = material.events[:EVENTS_OF_LISTENERS]
+    feed = Feed(material.pods[:WATCHED_PODS], chunked(events))
+    informer = informer_of(feed)
+    seen = 0
+
+    async def on_update(old: KubeObject, new: KubeObject) -> None:
+        nonlocal seen
+        seen += 1
+
+    further = [informer.add_event_handler(on_update=on_update) for _ in range(size)]
+    # The last one that is told.
+    watcher = Watcher(len(events))
+    last = informer.add_event_handler(watcher.on_add, watcher.on_update)
+    async with running(informer):
+        await last.wait_synced()
+        for each in further:
+            await each.wait_synced()
+
+        await feed.watched.wait()
+        with counting:
+            feed.go()
+            await watcher.done.wait()
+
+    assert seen == size * len(events)
+
+
+async def reads_by_index(
+    material: Material, size: int, counting: AbstractContextManager[object]
+) -> None:
+    """So many reads of 100 objects by an index, through a lister."""
+    informer = informer_of(Feed(material.pods))
+    numbers = (number // READ_AT_ONCE for number in range(len(material.pods)))
+    informer.add_indexers({"hundred": lambda _: [str(next(numbers))]})
+    async with running(informer):
+        await informer.wait_synced()
+        by_index = informer.lister.by_index
+        assert len(by_index("hundred", "0")) == READ_AT_ONCE
+        with counting:
+            for _ in range(size):
+                by_index("hundred", "0")
+
+
+# ---------------------------------------------------------------- queues
+
+
+class CollectedSink(NullSink):
+    """Is told of much at once, whenever it is read; which nobody does here."""
+
+    enabled = True
+
+    def register(self, tell: Callable[[], None], /) -> None:
+        """Read never."""
+
+    def observe(self, name: str, /, *values: float, **labels: str) -> None:
+        """Throw the measurements away."""
+
+
+async def a_queue(
+    material: Material,
+    size: int,
+    counting: AbstractContextManager[object],
+    *,
+    make: Callable[[], Adding],
+) -> None:
+    """So many keys: added some in each turn of the loop, and taken by one worker."""
+    queue, add = make()
+    keys = [f"namespace-{number % 40}/pod-{number:06}" for number in range(size)]
+
+    async def produce() -> None:
+        for start in range(0, size, ADDS_A_TURN):
+            for key in keys[start : start + ADDS_A_TURN]:
+                add(key)
+
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        for _ in keys:
+            queue.done(await queue.get())
+
+    with counting:
+        producer = asyncio.create_task(produce())
+        await work()
+        await producer
+
+    assert await queue.shut_down_with_drain() == frozenset()
+
+
+Adding = tuple[WorkQueue[str], "Callable[[str], object]"]
+"""A queue, and how a key is added to it."""
+
+
+def plain_queue() -> Adding:
+    queue = WorkQueue[str]("guard")
+    return queue, queue.add
+
+
+def measured_queue() -> Adding:
+    queue = WorkQueue[str]("guard", metrics=CollectedSink())
+    return queue, queue.add
+
+
+def priority_queue() -> Adding:
+    queue = PriorityQueue[str]("guard")
+    priorities = cycle(range(PRIORITIES))
+    return queue, lambda key: queue.add(key, next(priorities))
+
+
+# ---------------------------------------------------------------- all of it
+
+# Small, as each instruction that is counted takes as long as fifty others.
+A_LIST = (48, 96)
+A_LIST_READ = (32, 64)
+A_WATCH = (64, 128)
+ALONE = (16, 32)
+LISTENERS = (2, 4)
+READS = (20, 40)
+A_QUEUE = (200, 400)
+
+CASES = [
+    Case(
+        name="a listed pod",
+        sizes=A_LIST,
+        work=partial(a_list, reads=False),
+    ),
+    Case(
+        name="a listed pod, index and handler read its body",
+        sizes=A_LIST_READ,
+        work=partial(a_list, reads=True),
+    ),
+    Case(name="an event, 16 in a chunk", sizes=A_WATCH, work=a_watch),
+    Case(
+        name="an event, alone in its chunk",
+        sizes=ALONE,
+        work=partial(a_watch, alone=True),
+    ),
+    Case(
+        name="an event for one more listener",
+        sizes=LISTENERS,
+        work=listeners,
+        events_of_one=EVENTS_OF_LISTENERS,
+    ),
+    Case(
+        name="WorkQueue: add, get, done",
+        sizes=A_QUEUE,
+        work=partial(a_queue, make=plain_queue),
+    ),
+    Case(
+        name="WorkQueue with metrics: add, get, done",
+        sizes=A_QUEUE,
+        work=partial(a_queue, make=measured_queue),
+    ),
+    Case(
+        name="PriorityQueue: add, get, done",
+        sizes=A_QUEUE,
+        work=partial(a_queue, make=priority_queue),
+    ),
+    Case(name="a read of 100 by index", sizes=READS, work=reads_by_index),
+]

@@ -1,0 +1,106 @@
+"""A server that is a list of finished bytes: no socket, and nothing that varies.
+
+It takes the place of the client below `ListWatch`, so that splitting, decoding and
+everything above it are the real ones. HTTP is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import TransportError
+from guard.material import LISTED_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
+__all__ = ["Feed"]
+
+PIECE_BYTES = 64 * 1024
+"""As much as a client reads at once."""
+
+
+class Feed:
+    """Answers a list with pods, and a watch with chunks, once told to.
+
+    Args:
+        pods: What is listed.
+        chunks: What a watch brings then; behind the last one it is silent.
+        alone: Each chunk only comes when `go()` is called; else one in each turn of the
+            loop from the first call on.
+    """
+
+    def __init__(
+        self, pods: list[bytes], chunks: Iterable[bytes] = (), *, alone: bool = False
+    ) -> None:
+        self.watched = asyncio.Event()
+        """Somebody waits for the first chunk."""
+        body = (
+            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"}'
+        )
+        listed = b'%b,"items":[%b]}\n' % (body % LISTED_VERSION, b",".join(pods))
+        self._pieces = [
+            listed[start : start + PIECE_BYTES]
+            for start in range(0, len(listed), PIECE_BYTES)
+        ]
+        self._chunks = deque(chunks)
+        self._alone = alone
+        self._open = asyncio.Event()
+
+    def go(self) -> None:
+        """Let the next chunk come; or all of them, one after the other."""
+        self._open.set()
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        gzip: bool | None = None,
+        accept: str = "",
+    ) -> AsyncIterator[_Body]:
+        """Answer a list or a watch; both are told apart by their parameters."""
+        if (params or {}).get("watch") == "true":
+            yield _Body(self._next_chunk)
+        else:
+            pieces = deque(self._pieces)
+
+            async def next_piece() -> bytes:
+                await asyncio.sleep(0)
+                return pieces.popleft() if pieces else b""
+
+            yield _Body(next_piece)
+
+    async def _next_chunk(self) -> bytes:
+        self.watched.set()
+        if not self._chunks:
+            await asyncio.Event().wait()
+
+        await self._open.wait()
+        if self._alone:
+            self._open.clear()
+
+        await asyncio.sleep(0)
+        return self._chunks.popleft()
+
+
+class _Body:
+    """The `ByteStream` of one answer."""
+
+    def __init__(self, take: Callable[[], Awaitable[bytes]]) -> None:
+        self._take = take
+        self._closed = False
+
+    async def read_some(self, *, patient: bool = False) -> bytes:
+        if self._closed:
+            raise TransportError("closed")
+
+        return await self._take()
+
+    def close(self) -> None:
+        self._closed = True

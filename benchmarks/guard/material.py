@@ -1,0 +1,63 @@
+"""What the counted work is fed with: made ahead, in another process, from a seed.
+
+Making it takes longer than reading it, and more so where each instruction is counted.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LISTED_VERSION", "WATCHED_PODS", "Material", "read", "write"]
+
+LISTED_VERSION = 2_000_000
+"""That of each list; changes follow."""
+
+PODS = 120
+EVENTS = 128
+WATCHED_PODS = 16
+"""How many of the pods, the first ones, are there when changes are counted."""
+
+SEED = 3
+
+
+class Material(msgspec.Struct, frozen=True):
+    """Finished bytes.
+
+    Attributes:
+        pods: As they stand in a list, ordered by key.
+        events: Lines of a watch: changes of the first `WATCHED_PODS`.
+    """
+
+    pods: list[bytes]
+    events: list[bytes]
+
+
+def write(path: Path) -> None:
+    """Make it, and keep it in a file."""
+    # Only needed by who makes it.
+    from bench.canned_server import at_version, event
+    from bench.corpus import encoded_pods
+
+    pods = encoded_pods(PODS)
+    drawn = random.Random(SEED)
+    events = [
+        event(
+            b"MODIFIED",
+            at_version(
+                pods[drawn.randrange(WATCHED_PODS)], LISTED_VERSION + 1 + number
+            ),
+        )
+        for number in range(EVENTS)
+    ]
+    path.write_bytes(msgspec.msgpack.encode(Material(pods, events)))
+
+
+def read(path: Path) -> Material:
+    """What `write()` has made."""
+    return msgspec.msgpack.decode(path.read_bytes(), type=Material)

@@ -1,0 +1,52 @@
+"""From the first request of a list to a handler that has seen every pod.
+
+The pods are canned: made ahead, sent by a process that does nothing else. In one case
+nobody looks at the body; in the other there is an index on `spec.nodeName`, and the
+handler reads `status.phase`. Whoever decodes everything pays the same in both.
+
+    python benchmarks/list_sync.py [--quick] [--rounds N] [--json]
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from bench.contestant import OURSELVES, PEERS
+from bench.corpus import encoded_pods
+from bench.script import Options, run
+from bench.turns import Course, figures, in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.contestant import Report
+    from bench.figures import Figure
+
+QUESTION = "list_sync"
+LOOKS = {
+    "nobody looks at the body": (),
+    "index on nodeName, handler reads phase": ("--body",),
+}
+MANY = 100_000
+FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
+"""Those whose list of 100,000 pods ends within a minute, and fits into memory."""
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    for size in (500,) if options.quick else (10_000, MANY):
+        pods = encoded_pods(size)
+        peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
+        for look, arguments in LOOKS.items():
+            case = f"{size:,} pods, {look}"
+            course = Course(pods=pods, options=arguments)
+            outcomes = in_turns(case, course, (OURSELVES, *peers), options.rounds)
+            yield from figures(QUESTION, case, "pods/s", outcomes, rate)
+
+
+def rate(report: Report) -> float:
+    return float(report["synced"]["objects"] / report["synced"]["seconds"])
+
+
+if __name__ == "__main__":
+    sys.exit(run(measure))

@@ -1,0 +1,80 @@
+"""Growth of resident memory for each pod that is held, and the peak at a relist.
+
+python benchmarks/memory.py [--quick] [--rounds N] [--json]
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bench.contestant import OURSELVES, PEERS
+from bench.corpus import encoded_pods
+from bench.script import Options, run
+from bench.turns import Course, figures, in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.contestant import Report
+    from bench.figures import Figure
+
+QUESTION = "memory"
+UNIT = "KiB a pod"
+VARIANTS = {
+    "without managed fields": ("--transform", "drop-managed-fields"),
+    "compressed": ("--compression", "zstd"),
+    "compressed, without managed fields": (
+        *("--transform", "drop-managed-fields"),
+        *("--compression", "zstd"),
+    ),
+    "metadata only": ("--metadata-only",),
+    "each phase read once": ("--touch",),
+}
+OURS = (
+    OURSELVES,
+    *(
+        replace(OURSELVES, name=f"{OURSELVES.name}, {name}", options=options)
+        for name, options in VARIANTS.items()
+    ),
+)
+MANY = 100_000
+FIT_FOR_MANY = {"client-go typed JSON", "kube-rs", "lightkube"}
+"""Those whose list of 100,000 pods ends within a minute, and fits into memory."""
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    for size in (500,) if options.quick else (10_000, MANY):
+        pods = encoded_pods(size)
+        peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
+        case = f"{size:,} pods held"
+        course = Course(pods=pods)
+        outcomes = in_turns(case, course, (*OURS, *peers), options.rounds)
+        yield from figures(QUESTION, case, UNIT, outcomes, held)
+
+    pods = encoded_pods(500 if options.quick else 10_000)
+    for share in (0.1, 1.0):
+        case = f"peak of a relist, {share:.0%} changed"
+        changed = len(range(0, len(pods), round(1 / share)))
+        relist = ("--relist", str(changed), "--changed", str(share))
+        course = Course(pods=pods, options=relist)
+        fast = (OURSELVES, *(it for it in PEERS if not it.slow))
+        outcomes = in_turns(case, course, fast, options.rounds)
+        yield from figures(QUESTION, case, "of the steady state", outcomes, peak)
+
+
+def held(report: Report) -> float:
+    grown = report["synced"]["resident"] - report["start"]["resident"]
+    return float(grown / report["synced"]["objects"])
+
+
+def peak(report: Report) -> float:
+    """Of what the pods take, not of what the program had before."""
+    before = report["start"]["resident"]
+    steady = report["synced"]["resident"] - before
+    return float((report["relisted"]["peak"] - before) / steady)
+
+
+if __name__ == "__main__":
+    sys.exit(run(measure))

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	metaruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// say writes a line of the contestants' language.
+func say(parts ...map[string]any) {
+	line := map[string]any{}
+	for _, part := range parts {
+		maps.Copy(line, part)
+	}
+	check(json.NewEncoder(os.Stdout).Encode(line))
+}
+
+// check ends the process by a line that says why, if there is an error.
+func check(err error) {
+	if err == nil {
+		return
+	}
+	line, _ := json.Marshal(map[string]string{"at": "error", "message": err.Error()})
+	fmt.Println(string(line))
+	os.Exit(1)
+}
+
+// failingUntil returns a handler of errors by which a server that refuses to be listed ends
+// the process. Later ones are for the informer to get over, and so is, at any time, a server
+// that cannot be reached.
+func failingUntil(synced <-chan struct{}) cache.WatchErrorHandlerWithContext {
+	return func(ctx context.Context, reflector *cache.Reflector, err error) {
+		select {
+		case <-synced:
+			cache.DefaultWatchErrorHandler(ctx, reflector, err)
+		default:
+			check(err)
+		}
+	}
+}
+
+func seconds(since time.Time) float64 {
+	return time.Since(since).Seconds()
+}
+
+// ask makes the canned server do something; that it answers is enough.
+func ask(url string) {
+	answer, err := http.Get(url)
+	check(err)
+	_, err = io.Copy(io.Discard, answer.Body)
+	check(err)
+	check(answer.Body.Close())
+}
+
+// settled returns the memory of this process in KiB, without garbage: all that is
+// resident, and of it what objects of Go take.
+func settled() map[string]any {
+	runtime.GC()
+	debug.FreeOSMemory()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return map[string]any{"resident": status("VmRSS"), "heap": stats.HeapAlloc / 1024}
+}
+
+// forgetPeak makes the peak of resident memory begin anew, from what is resident now.
+func forgetPeak() {
+	check(os.WriteFile("/proc/self/clear_refs", []byte("5"), 0))
+}
+
+// peak is the most that was resident since then, in KiB.
+func peak() int {
+	return status("VmHWM")
+}
+
+func status(name string) int {
+	text, err := os.ReadFile("/proc/self/status")
+	check(err)
+	found := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(text)
+	if found == nil {
+		check(errors.New("/proc/self/status has no " + name))
+	}
+	value, err := strconv.Atoi(string(found[1]))
+	check(err)
+	return value
+}
+
+// onlyProtobuf ends the process where a server answers in JSON all the same, as it may: the
+// figures would not be what their name says.
+func onlyProtobuf(inner http.RoundTripper) http.RoundTripper {
+	return trip(func(request *http.Request) (*http.Response, error) {
+		answer, err := inner.RoundTrip(request)
+		if err == nil && answer.StatusCode == http.StatusOK {
+			got := answer.Header.Get("Content-Type")
+			if !strings.HasPrefix(got, metaruntime.ContentTypeProtobuf) {
+				check(fmt.Errorf("asked for protobuf, the server answered %s", got))
+			}
+		}
+		return answer, err
+	})
+}
+
+type trip func(*http.Request) (*http.Response, error)
+
+func (t trip) RoundTrip(request *http.Request) (*http.Response, error) {
+	return t(request)
+}

@@ -1,0 +1,53 @@
+"""A contestant: lightkube, its asynchronous client.
+
+It has a list and a watch. The watch goes on by itself after a clean end, and raises what
+the server refuses; on an expired version its user lists again.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from by_hand import GONE, CopyByHand
+from lightkube import ApiError, AsyncClient, KubeConfig
+from lightkube.config.models import Cluster, User
+from lightkube.resources.core_v1 import Pod
+from speaking import CA_FILE, TOKEN, parser_of, speak
+
+ALL_NAMESPACES = "*"
+
+
+class Lightkube(CopyByHand[Pod]):
+    """Lists and watches by `AsyncClient`."""
+
+    async def copy(self) -> None:
+        """Copy all pods, and go on until cancelled."""
+        cluster = Cluster(server=self.asked.url, certificate_auth=CA_FILE)
+        config = KubeConfig.from_one(cluster=cluster, user=User(token=TOKEN))
+        async with AsyncClient(config) as client:
+            self.begin()
+            while True:
+                pods = client.list(Pod, namespace=ALL_NAMESPACES)
+                self.keep({self.put(pod) async for pod in pods})
+                events = client.watch(
+                    Pod, namespace=ALL_NAMESPACES, resource_version=pods.resourceVersion
+                )
+                try:
+                    async for kind, pod in events:
+                        self.change(kind, pod)
+                except ApiError as error:
+                    if error.status.code != GONE:
+                        raise
+
+    def metadata(self, pod: Pod) -> tuple[str, str, str, str]:
+        """Namespace, name, uid and version."""
+        it = pod.metadata
+        return it.namespace, it.name, it.uid, it.resourceVersion
+
+    def body(self, pod: Pod) -> tuple[str, str]:
+        """Node and phase."""
+        return pod.spec.nodeName, pod.status.phase
+
+
+if __name__ == "__main__":
+    sys.exit(speak(Lightkube, parser_of(__doc__)))

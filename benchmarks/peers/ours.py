@@ -1,0 +1,227 @@
+"""A contestant: this package, by a factory and its informers.
+
+Beside what all contestants can be asked, it takes options of informers, and can have
+several informers, of as many collections, and several handlers for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+from speaking import CA_FILE, TOKEN, Contestant, Unable, digest_of, parser_of, speak
+
+from aioinformer import (
+    Client,
+    KubeObject,
+    Resource,
+    SharedInformer,
+    SharedInformerFactory,
+    index_by,
+    strip_managed_fields,
+)
+from aioinformer.client import transport
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from speaking import Fields
+
+    from aioinformer import Registration
+
+TRANSFORMS = {"drop-managed-fields": strip_managed_fields}
+
+# Clients load it, and aiohttp, when they are entered.
+LOADED = transport
+
+
+class Listener:
+    """One more handler, which counts for itself.
+
+    Args:
+        over: Called when it has been told of all changes that it expects.
+    """
+
+    __slots__ = ("_over", "missing")
+
+    def __init__(self, over: Callable[[], None]) -> None:
+        self.missing = 0
+        self._over = over
+
+    async def changed(self, old: KubeObject, new: KubeObject) -> None:
+        """The handler."""
+        self.missing -= 1
+        if not self.missing:
+            self._over()
+
+    def changed_plainly(self, old: KubeObject, new: KubeObject) -> None:
+        """The same, as a plain function."""
+        self.missing -= 1
+        if not self.missing:
+            self._over()
+
+
+class Ours(Contestant):
+    """Copies by informers of a `SharedInformerFactory`.
+
+    Args:
+        asked: What `parser()` has parsed.
+    """
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        super().__init__(asked)
+        self.watches = asked.informers
+        self._client = Client.from_url(asked.url, token=TOKEN, ca_file=CA_FILE)
+        self._factory = SharedInformerFactory(self._client)
+        self._informers = [self._informer(number) for number in range(asked.informers)]
+        self._waiting = 0
+        self._listeners: list[Listener] = []
+        self._registrations: list[Registration] = []
+        for informer in self._informers:
+            self._listen(informer)
+
+    def _informer(self, number: int) -> SharedInformer:
+        asked = self.asked
+        options: dict[str, Any] = {"streaming_list": asked.list == "stream"}
+        if asked.body:
+            options["indexers"] = {"node": index_by("spec.nodeName")}
+
+        if asked.transform:
+            options["transform"] = TRANSFORMS[asked.transform]
+
+        if asked.compression:
+            options["compression"] = asked.compression
+
+        if asked.metadata_only:
+            options["metadata_only"] = True
+
+        if asked.informers == 1:
+            return self._factory.informer("v1", "pods", **options)
+
+        # The canned server has any collection, and all are the same.
+        return self._factory.informer(Resource("", "v1", f"pods{number}"), **options)
+
+    def _listen(self, informer: SharedInformer) -> None:
+        informer.set_watch_error_handler(self.fail)
+        add = informer.add_event_handler
+        self._registrations.append(add(*self._handlers()))
+        for _ in range(self.asked.listeners - 1):
+            one = Listener(self.over)
+            changed = one.changed_plainly if self.asked.plain else one.changed
+            self._listeners.append(one)
+            self._registrations.append(add(on_update=changed))
+
+    def _handlers(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        look = self._look if self.asked.body else None
+
+        if self.asked.plain:
+
+            def added_plainly(pod: KubeObject) -> None:
+                if look:
+                    look(pod)
+
+            def changed_plainly(old: KubeObject, new: KubeObject) -> None:
+                if look:
+                    look(new)
+
+                self.seen(new.resource_version)
+
+            return added_plainly, changed_plainly
+
+        async def added(pod: KubeObject) -> None:
+            if look:
+                look(pod)
+
+        async def changed(old: KubeObject, new: KubeObject) -> None:
+            if look:
+                look(new)
+
+            self.seen(new.resource_version)
+
+        return added, changed
+
+    def _look(self, pod: KubeObject) -> None:
+        self.running += pod.at("status.phase") == "Running"
+
+    # ------------------------------------------------------------ the conversation
+
+    async def copy(self) -> None:
+        """Copy all pods, and go on until cancelled."""
+        self.begin()
+        async with self._factory:
+            for registration in self._registrations:
+                await registration.wait_synced()
+
+            self.listed(sum(len(it.store) for it in self._informers))
+            await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        """Have a handler look at the body of every object, if asked to."""
+        await super().ready()
+        if self.asked.touch:
+            for informer in self._informers:
+                handler = informer.add_event_handler(self._touched)
+                await handler.wait_synced()
+                await handler.aclose()
+
+    async def _touched(self, pod: KubeObject) -> None:
+        self._look(pod)
+
+    def expect(self, changes: int) -> None:
+        """Called before so many changes are made: each informer and handler has them."""
+        super().expect(changes * len(self._informers))
+        self._waiting = 1 + len(self._listeners)
+        for listener in self._listeners:
+            listener.missing = changes
+
+    def over(self) -> None:
+        """Say that one of the counters has ended."""
+        self._waiting -= 1
+        if not self._waiting:
+            super().over()
+
+    def held(self) -> Iterator[Fields]:
+        """What the copy of the first informer holds."""
+        return held(self._informers[0])
+
+    def digest(self) -> str:
+        """Of what each of the copies holds."""
+        digests = {digest_of(held(informer)) for informer in self._informers}
+        if len(digests) > 1:
+            raise Unable("the informers hold different states")
+
+        return digests.pop()
+
+
+def held(informer: SharedInformer) -> Iterator[Fields]:
+    for pod in informer.store.list():
+        yield (
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            pod.resource_version,
+            pod.at("spec.nodeName", ""),
+            pod.at("status.phase", ""),
+        )
+
+
+def parser() -> argparse.ArgumentParser:
+    made = parser_of(__doc__)
+    add = made.add_argument
+    add("--list", choices=["rv0", "stream"], default="rv0", help="how to list first")
+    add("--transform", choices=TRANSFORMS, help="what each object passes")
+    add("--compression", help="how bodies are kept, such as zstd")
+    add("--metadata-only", action="store_true", help="ask for nothing else")
+    add("--informers", type=int, default=1, help="so many, of as many collections")
+    add("--listeners", type=int, default=1, help="so many handlers for each of them")
+    add("--plain", action="store_true", help="handlers are no coroutines")
+    add(
+        "--touch", action="store_true", help="read all phases before memory is measured"
+    )
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(speak(Ours, parser()))

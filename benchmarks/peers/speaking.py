@@ -1,0 +1,302 @@
+"""The language of contestants, for those in Python: `bench.contestant` describes it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import re
+import sys
+import time
+import traceback
+import urllib.request
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Contestants are started as scripts, and then know only the folder of their own.
+sys.path.append(str(Path(__file__).parents[1]))
+
+from bench.digest import digest_of_lines, line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "CA_FILE",
+    "TOKEN",
+    "Contestant",
+    "Fields",
+    "Unable",
+    "digest_of",
+    "parser_of",
+    "speak",
+]
+
+Fields = tuple[str, str, str, str, str, str]
+"""Of a pod: namespace, name, uid, version, node, phase."""
+
+# Of a real server.
+TOKEN = os.environ.get("BENCH_TOKEN")
+CA_FILE = os.environ.get("BENCH_CA")
+
+DIGITS_OF_A_TIME = len("1000000000000000000")
+"""A version that is as long is a time, in nanoseconds."""
+
+# Made ahead, so that it takes no memory later; and without anybody's proxy.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Unable(Exception):
+    """What was asked for cannot be done with this library in a usual way."""
+
+
+class Contestant(ABC):
+    """A program that copies all pods, and answers questions on the way.
+
+    A subclass does the copying, and says `begin()`, `listed()`, `seen()` and `fail()`.
+
+    Args:
+        asked: What `parser_of` has parsed.
+    """
+
+    watches = 1
+    """How many it will have open."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        self.running = 0  # what a handler that looks at phases might count
+        self._loop = asyncio.get_running_loop()
+        self._all_listed = asyncio.Event()
+        self._all_seen = asyncio.Event()
+        self._failure = self._loop.create_future()
+        self._objects = 0
+        self._missing = 0
+        self._latencies: list[float] = []
+        # By `time.perf_counter()`.
+        self._begun = self._listed = self._over = 0.0
+
+    # ------------------------------------------------------------ what a subclass does
+
+    @abstractmethod
+    async def copy(self) -> None:
+        """Copy all pods, and go on until cancelled."""
+
+    @abstractmethod
+    def held(self) -> Iterable[Fields]:
+        """What the copy holds."""
+
+    def prepare_relist(self) -> None:
+        """Get ready for a watch that expires: what happens then is measured.
+
+        Raises:
+            Unable: A new list is not what follows.
+        """
+        forget_peak()
+
+    # ------------------------------------------------------------ what it says
+
+    def begin(self) -> None:
+        """Say that everything is imported and made, and the first request is next."""
+        say("start", resident=resident())
+        self._begun = time.perf_counter()
+
+    def listed(self, objects: int) -> None:
+        """Say that the handler has seen all of the first list; ignored from then on.
+
+        From any thread.
+        """
+        if not self._listed:
+            self._listed = time.perf_counter()
+            self._objects = objects
+            self._loop.call_soon_threadsafe(self._all_listed.set)
+
+    def fail(self, error: Exception) -> None:
+        """Say what a library would go on after; ignored once all is listed.
+
+        From any thread.
+        """
+        if not self._listed:
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def seen(self, version: str) -> None:
+        """Say that the handler has been told of a change; from any one thread."""
+        if len(version) >= DIGITS_OF_A_TIME:
+            self._latencies.append((time.time_ns() - int(version)) / 1e6)
+
+        self._missing -= 1
+        if not self._missing:
+            self.over()
+
+    def over(self) -> None:
+        """Say that it has been told of all changes that were expected."""
+        self._over = time.perf_counter()
+        self._loop.call_soon_threadsafe(self._all_seen.set)
+
+    def expect(self, changes: int) -> None:
+        """Called before so many changes are made."""
+        self._missing = changes
+        self._latencies = []
+        self._all_seen.clear()
+
+    async def ready(self) -> None:
+        """Wait until the memory of what was listed can be measured."""
+        await self._all_listed.wait()
+
+    def digest(self) -> str:
+        """Of what the copy holds."""
+        return digest_of(self.held())
+
+    # ------------------------------------------------------------ the conversation
+
+    async def converse(self) -> None:
+        """Copy, and meanwhile answer what was asked.
+
+        Raises:
+            ExceptionGroup: Of whatever the library has raised.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._copy_on()),
+                group.create_task(self._failed()),
+            ]
+            await self.ready()
+            took = self._listed - self._begun
+            say("synced", seconds=took, objects=self._objects, resident=resident())
+            if self.asked.events:
+                await self._watch(self.asked.events)
+
+            if self.asked.relist:
+                await self._relist(self.asked.relist)
+
+            say("end", digest=self.digest())
+            for task in tasks:
+                task.cancel()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _failed(self) -> None:
+        await self._failure
+
+    async def _copy_on(self) -> None:
+        await self.copy()
+        raise Unable("its watch has ended, and nothing follows")
+
+    async def _watch(self, events: int) -> None:
+        self.expect(events)
+        begun = time.perf_counter()
+        await self._ask(f"/bench/go?watches={self.watches}")
+        await self._all_seen.wait()
+        took = self._over - begun
+        latencies, self._latencies = self._latencies, []
+        say(
+            "watched",
+            seconds=took,
+            events=events,
+            resident=resident(),
+            latencies=latencies,
+        )
+
+    async def _relist(self, changes: int) -> None:
+        self.expect(changes)
+        self.prepare_relist()
+        begun = time.perf_counter()
+        await self._ask(f"/bench/relist?changed={self.asked.changed}")
+        await self._all_seen.wait()
+        took = self._over - begun
+        peak = memory("VmHWM")  # before any garbage is let go of
+        say("relisted", seconds=took, resident=resident(), peak=peak)
+
+    async def _ask(self, path: str) -> None:
+        await asyncio.to_thread(ask, self.asked.url + path)
+
+
+def digest_of(held: Iterable[Fields]) -> str:
+    """The digest of these pods."""
+    return digest_of_lines(line(*fields) for fields in held)
+
+
+def ask(url: str) -> None:
+    """Make the canned server do something; that it answers is enough."""
+    with OPENER.open(url) as answer:
+        answer.read()
+
+
+# ---------------------------------------------------------------- memory
+
+
+def resident() -> int:
+    """The KiB of this process in memory, without garbage."""
+    gc.collect()
+    return memory("VmRSS")
+
+
+def memory(name: str) -> int:
+    """A line of this process's status, in KiB."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"/proc/self/status has no {name}")
+
+    return int(found[1])
+
+
+def forget_peak() -> None:
+    """Let the peak of resident memory begin anew, from what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+# ---------------------------------------------------------------- a process
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """What every contestant can be asked; one may add more.
+
+    Args:
+        doc: Of the script.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
+    parser.add_argument("url")
+    parser.add_argument("--events", type=int, default=0, help="ask for the changes")
+    parser.add_argument("--body", action="store_true", help="index nodes, read phases")
+    parser.add_argument("--relist", type=int, default=0, help="changes of a relist")
+    parser.add_argument("--changed", type=float, default=1.0, help="their share")
+    return parser
+
+
+def speak(
+    contestant: Callable[[argparse.Namespace], Contestant],
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Have a contestant answer what it is asked at the command line.
+
+    Returns:
+        The status of the process: 1 if it could not, after a line that says why.
+    """
+    asked = parser.parse_args(arguments)
+
+    async def converse() -> None:
+        await contestant(asked).converse()
+
+    try:
+        asyncio.run(converse())
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+
+        traceback.print_exception(error)
+        known = isinstance(error, Unable)
+        say("error", message=f"{'' if known else f'{type(error).__name__}: '}{error}")
+        return 1
+
+    return 0
+
+
+def say(at: str, **more: Any) -> None:
+    """Write a line, at once."""
+    print(json.dumps({"at": at, **more}), flush=True)

@@ -1,0 +1,147 @@
+"""How long a program takes to begin, and how much memory: imports, and the first call.
+
+Each import is that of a new interpreter, timed from before the process is started. What
+a bare interpreter takes is measured in turn, and taken off where it says so.
+
+    python benchmarks/startup.py [--quick] [--rounds N] [--json]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.canned_server import canned_server
+from bench.corpus import encoded_pods
+from bench.digest import digest, digest_of_server
+from bench.figures import OURS, median
+from bench.script import Options, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.figures import Figure
+
+QUESTION = "startup"
+BARE = "a bare interpreter"
+BEYOND = f"beyond {BARE}"
+IMPORTS = {
+    BARE: "pass",
+    OURS: "import aioinformer",
+    # What a program names, and what is loaded when it enters a client.
+    f"{OURS}, a factory's names": "from aioinformer import Client, SharedInformerFactory",
+    f"{OURS}, with a client entered": (
+        "from aioinformer import Client, SharedInformerFactory\n"
+        "import aioinformer.client.transport"
+    ),
+    "aiohttp": "import aiohttp",
+    "kr8s": "import kr8s",
+    "kubernetes": "import kubernetes",
+    "kubernetes_asyncio": "import kubernetes_asyncio.client",
+    "lightkube": "import lightkube",
+}
+TELL = """
+import time
+now = time.monotonic()
+with open("/proc/self/status") as status:
+    print(now, next(line.split()[1] for line in status if line.startswith("VmRSS")))
+"""
+OBJECTS = 100
+
+
+class Start(NamedTuple):
+    """How a process began."""
+
+    milliseconds: float
+    mib: float
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    if not options.quick:
+        for statement in IMPORTS.values():
+            _imported(statement)  # now it is compiled, and in the cache of the disk
+
+    starts: dict[str, list[Start]] = {name: [] for name in IMPORTS}
+    for number in range(options.rounds):
+        print(f"{QUESTION}: imports, run {number + 1}", file=sys.stderr)
+        for name, statement in IMPORTS.items():
+            starts[name].append(_imported(statement))
+
+    yield from _imports(starts)
+    yield from _first_calls(options.rounds)
+
+
+def _imports(starts: dict[str, list[Start]]) -> Iterator[Figure]:
+    bare = starts[BARE]
+    for name, runs in starts.items():
+        times = [it.milliseconds for it in runs]
+        sizes = [it.mib for it in runs]
+        yield median(QUESTION, "import: time in all", name, "ms", times)
+        yield median(QUESTION, "import: memory in all", name, "MiB", sizes)
+        if name != BARE:
+            # Of one round each, so that a busy moment counts for both.
+            pairs = list(zip(runs, bare, strict=True))
+            times = [it.milliseconds - other.milliseconds for it, other in pairs]
+            sizes = [it.mib - other.mib for it, other in pairs]
+            yield median(QUESTION, f"import: time {BEYOND}", name, "ms", times)
+            yield median(QUESTION, f"import: memory {BEYOND}", name, "MiB", sizes)
+
+
+def _imported(statement: str) -> Start:
+    began = time.monotonic()
+    # Without the folder that one happens to stand in.
+    command = [sys.executable, "-P", "-c", statement + TELL]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    now, kib = done.stdout.split()
+    return Start((float(now) - began) * 1e3, int(kib) / 1024)
+
+
+# ---------------------------------------------------------------- the first call
+
+
+def _first_calls(rounds: int) -> Iterator[Figure]:
+    pods = encoded_pods(OBJECTS)
+    first: list[float] = []
+    synced: list[float] = []
+    for number in range(rounds):
+        print(f"{QUESTION}: first call, run {number + 1}", file=sys.stderr)
+        with canned_server(pods) as url:
+            began = time.monotonic()
+            told = _first_call(url)
+            first.append((told["first"] - began) * 1e3)
+            synced.append((told["synced"] - began) * 1e3)
+
+    of = f"of {OBJECTS} objects"
+    yield median(QUESTION, f"start to the first call, {of}", OURS, "ms", first)
+    yield median(QUESTION, f"start to the last call, {of}", OURS, "ms", synced)
+
+
+def _first_call(url: str) -> dict[str, float]:
+    """Run the program once.
+
+    Raises:
+        RuntimeError: It does not hold what the server holds.
+    """
+    folder = str(Path(__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.first_call", url],
+        env={**os.environ, "PYTHONPATH": folder},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    bodies = (body.encode() for body in told.pop("bodies"))
+    if digest(bodies) != digest_of_server(url):
+        raise RuntimeError("the informer does not hold what the server holds")
+
+    times: dict[str, float] = told
+    return times
+
+
+if __name__ == "__main__":
+    sys.exit(run(measure, rounds=20))

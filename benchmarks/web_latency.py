@@ -1,0 +1,238 @@
+"""How long a web app's answers take while informers work in its event loop.
+
+A client asks the app for a few bytes every 2 ms: while nothing else happens, while
+100,000 pods are listed, and while 2,000 changes a second arrive, each in a chunk of its
+own. These pods are those of one informer, or of ten with a tenth each.
+
+App, client and API server are a process each. The app has a core of its own; client and
+server share what there is besides: on two cores one. A client that the server keeps
+waiting there counts that as the app's time, so that the truth is rather better.
+
+    python benchmarks/web_latency.py [--quick] [--rounds N] [--json]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import urllib.request
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+from bench.alone import companion
+from bench.asking import Request, keep_asking
+from bench.canned_server import Changes, canned_server
+from bench.corpus import encoded_pods
+from bench.digest import digest_of_server
+from bench.figures import OURS, median, percentile
+from bench.script import Options, run
+from bench.web_app import run_app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+    from bench.figures import Figure
+
+QUESTION = "web_latency"
+EVERY_SECONDS = 0.002
+WARM_UP_SECONDS = 0.5
+EVENTS_A_SECOND = 2_000.0
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "worst": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class App:
+    """An app that is measured.
+
+    Attributes:
+        server: What serves it.
+        informers: How many it has.
+        frozen: Whether it calls `gc.freeze()` before the informers start, so that the
+            collector does not look through the modules again and again.
+    """
+
+    server: str
+    informers: int
+    frozen: bool = False
+
+    @property
+    def contestant(self) -> str:
+        """As the table has it."""
+        return f"{OURS}, after gc.freeze()" if self.frozen else OURS
+
+    def case(self, size: int, phase: str) -> str:
+        """As the table has it."""
+        what = {
+            "idle": "idle",
+            "synced": f"{size:,} pods synced",
+            "watched": f"{EVENTS_A_SECOND:,.0f} events/s",
+        }[phase]
+        many = f"{self.informers} informer{'s' if self.informers > 1 else ''}"
+        return f"{self.server}, {what}, {many}"
+
+
+APPS = [
+    App(server=server, informers=informers, frozen=frozen)
+    for server in ("aiohttp", "uvicorn")
+    for informers in (1, 10)
+    for frozen in (False, True)
+]
+QUICK_APPS = [APPS[0], APPS[-1]]
+"""Each of the choices once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much there is to do, over all informers.
+
+    Attributes:
+        pods: They are listed.
+        events: They follow.
+        rest_seconds: For how long nothing happens.
+    """
+
+    pods: int
+    events: int
+    rest_seconds: float
+
+
+FULL = Sizes(pods=100_000, events=10_000, rest_seconds=3.0)
+QUICK = Sizes(pods=2_000, events=500, rest_seconds=0.3)
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What the runs of one app have shown, by phase."""
+
+    latencies: dict[str, list[list[float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    pods_a_second: list[float] = field(default_factory=list)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    sizes = QUICK if options.quick else FULL
+    pods = encoded_pods(sizes.pods)
+    apps = QUICK_APPS if options.quick else APPS
+    outcomes = {app: Outcome() for app in apps}
+    with _cores() as (core, note):
+        for number in range(options.rounds):
+            for app, outcome in outcomes.items():
+                print(f"{app}, run {number + 1}", file=sys.stderr)
+                _run(app, pods[:: app.informers], sizes, core, outcome)
+
+    for app, outcome in outcomes.items():
+        for figure in _figures(app, sizes, outcome):
+            yield msgspec.structs.replace(figure, note=note)
+
+
+def _figures(app: App, sizes: Sizes, outcome: Outcome) -> Iterator[Figure]:
+    who = app.contestant
+    for phase, runs in outcome.latencies.items():
+        case = app.case(sizes.pods, phase)
+        for name, share in PERCENTILES.items():
+            values = [percentile(it, share) for it in runs]
+            yield median(QUESTION, f"{case}: {name}", who, "ms", values)
+
+    # How fast it was meanwhile: who does nothing lets everybody else work.
+    case = app.case(sizes.pods, "synced")
+    yield median(QUESTION, f"{case}: rate", who, "pods/s", outcome.pods_a_second)
+
+
+# ---------------------------------------------------------------- one run
+
+
+def _run(
+    app: App, pods: list[bytes], sizes: Sizes, core: int | None, outcome: Outcome
+) -> None:
+    """Measure an app once.
+
+    Raises:
+        RuntimeError: An informer does not hold in the end what the server holds.
+    """
+    changes = Changes(
+        count=sizes.events // app.informers,
+        rate=EVENTS_A_SECOND / app.informers,
+        a_chunk=1,
+    )
+    with (
+        canned_server(pods, changes) as url,
+        companion(run_app, app.server, url, app.informers, core) as web,
+        companion(keep_asking, web.recv(), EVERY_SECONDS) as client,
+    ):
+        client.recv()  # its first answer
+        phases = _phases(app, sizes, url, web)
+        client.send("end")
+        requests: list[Request] = client.recv()
+        web.send("digests")
+        if set(web.recv()) != {digest_of_server(url)}:
+            raise RuntimeError(f"{app} does not hold what the server holds")
+
+    for phase, (begun, ended) in phases.items():
+        outcome.latencies[phase].append(
+            [
+                it.seconds * 1000
+                for it in requests
+                if it.sent < ended and it.sent + it.seconds > begun
+            ]
+        )
+
+    begun, ended = phases["synced"]
+    outcome.pods_a_second.append(len(pods) * app.informers / (ended - begun))
+
+
+Span = tuple[float, float]
+
+
+def _phases(app: App, sizes: Sizes, url: str, web: Connection) -> dict[str, Span]:
+    """When each of them was."""
+    _told(web, f"rest {WARM_UP_SECONDS}")
+    if app.frozen:
+        _told(web, "freeze")
+
+    phases = {"idle": _told(web, f"rest {sizes.rest_seconds}")}
+    phases["synced"] = _told(web, "sync")
+    web.send(f"watch {sizes.events}")
+    began = time.monotonic()
+    with urllib.request.urlopen(f"{url}/bench/go?watches={app.informers}"):
+        pass
+
+    _, ended = web.recv()
+    phases["watched"] = (began, ended)
+    return phases
+
+
+def _told(web: Connection, command: str) -> Span:
+    web.send(command)
+    span: Span = web.recv()
+    return span
+
+
+@contextmanager
+def _cores() -> Iterator[tuple[int | None, str]]:
+    """Keep the app's core free of everything else, for the time of a block.
+
+    Yields:
+        The core, and how the cores are used; None if there is nothing to choose.
+    """
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if len(cores) < 2:
+        yield None, "app, client and server share the cores"
+        return
+
+    core = min(cores)
+    os.sched_setaffinity(0, cores - {core})
+    others = "one core" if len(cores) == 2 else f"{len(cores) - 1} cores"
+    try:
+        yield core, f"the app on a core of its own, client and server on {others}"
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+if __name__ == "__main__":
+    sys.exit(run(measure))

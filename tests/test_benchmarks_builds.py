@@ -1,0 +1,216 @@
+"""How the benchmarks build contestants in other languages; the compilers are made up."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from bench import builds
+from bench.builds import BuildFailed, built
+from processes import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.realtime
+
+# A compiler that copies its source. What it is asked for is noted beside it.
+GO = """\
+#!/bin/sh
+echo "$*" >> "$0.calls"
+case "$1" in
+    env) echo go1.99.1 ;;
+    build)
+        for it in "$@"; do
+            case "$it" in -o=*) target="${it#-o=}" ;; esac
+        done
+        /bin/cp main.go "$target"
+        ;;
+esac
+"""
+CARGO = """\
+#!/bin/sh
+echo "$*" >> "$0.calls"
+case "$1" in
+    --version) echo cargo 1.99.1 ;;
+    build)
+        for it in "$@"; do
+            case "$it" in --target-dir=*) target="${it#--target-dir=}" ;; esac
+        done
+        /bin/mkdir "$target/release"
+        /bin/cp src/main.rs "$target/release/kube_rs"
+        ;;
+esac
+"""
+PROGRAM = "#!/bin/sh\necho hello\n"
+
+
+class Machine:
+    """One with contestants that take no compiler, and with the tools that a test puts there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tools = folder / "bin"
+        self.home = folder / "home"
+        self.cache = folder / "cache"
+        self.peers = folder / "peers"
+        for it in (self.tools, self.home, self.peers / "kube_rs" / "src"):
+            it.mkdir(parents=True)
+
+        for name in ("client_go/main.go", "kube_rs/src/main.rs"):
+            source = self.peers / name
+            source.parent.mkdir(exist_ok=True)
+            source.write_text(PROGRAM, encoding="utf-8")
+            source.chmod(0o755)
+
+    def install(self, tool: str, script: str) -> None:
+        path = self.tools / tool
+        path.write_text(script, encoding="utf-8")
+        path.chmod(0o755)
+
+    def builds(self, tool: str) -> int:
+        """How often it was asked for a program."""
+        calls = (self.tools / f"{tool}.calls").read_text(encoding="utf-8")
+        return sum(line.startswith("build") for line in calls.splitlines())
+
+    def programs(self) -> list[Path]:
+        return [it for it in self.cache.rglob("*") if it.is_file()]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path)
+    monkeypatch.setattr(builds, "PEERS", made.peers)
+    monkeypatch.setenv("PATH", str(made.tools))
+    monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(made.cache))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "script"), [("client_go", "go", GO), ("kube_rs", "cargo", CARGO)]
+)
+def test_a_contestant_is_built_once(
+    machine: Machine,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+    tool: str,
+    script: str,
+) -> None:
+    machine.install(tool, script)
+
+    program = built(name)
+
+    assert subprocess.check_output([program], text=True) == "hello\n"
+    told = capfd.readouterr()
+    assert told.err.startswith(f"Building {name} with {tool}")
+    assert told.out == ""
+    assert built(name) == program
+    assert machine.builds(tool) == 1
+    assert capfd.readouterr().err == ""
+    assert machine.programs() == [program]
+
+
+def test_other_sources_are_another_program(machine: Machine) -> None:
+    machine.install("go", GO)
+    before = built("client_go")
+    (machine.peers / "client_go" / "go.sum").write_text("a sum", encoding="utf-8")
+    (machine.peers / "client_go" / "notes.txt").write_text("a note", encoding="utf-8")
+    other = built("client_go")
+    assert other != before
+    (machine.peers / "client_go" / "notes.txt").write_text("other", encoding="utf-8")
+    assert built("client_go") == other
+
+
+def test_another_compiler_makes_another_program(machine: Machine) -> None:
+    machine.install("go", GO)
+    before = built("client_go")
+    machine.install("go", GO.replace("go1.99.1", "go1.99.2"))
+    assert built("client_go") != before
+    assert machine.builds("go") == 2
+
+
+def test_a_missing_tool_is_named(machine: Machine) -> None:
+    with pytest.raises(BuildFailed) as caught:
+        built("kube_rs")
+
+    assert str(caught.value) == (
+        "kube_rs is built from source by Rust, and there is no cargo on the PATH"
+    )
+    assert machine.programs() == []
+
+
+def test_a_tool_that_is_too_old_says_so_itself(machine: Machine) -> None:
+    old = "go.mod requires go >= 1.26.0 (running go 1.20)"
+    machine.install("go", f"#!/bin/sh\necho 'go: {old}' >&2\nexit 1\n")
+    with pytest.raises(BuildFailed) as caught:
+        built("client_go")
+
+    assert str(caught.value) == f"client_go cannot be built: go: {old}"
+
+
+def test_a_failing_build_is_one_sentence_and_the_rest_is_told_aside(
+    machine: Machine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failing = "echo '# example.com/client_go'; echo './main.go:3:2: undefined: x'"
+    machine.install("go", GO.replace("/bin/cp", f"{failing} >&2; exit 1; /bin/cp"))
+    with pytest.raises(BuildFailed) as caught:
+        built("client_go")
+
+    reason = "client_go cannot be built: ./main.go:3:2: undefined: x"
+    assert str(caught.value) == reason
+    assert "# example.com/client_go\n./main.go" in capfd.readouterr().err
+    assert machine.programs() == []
+
+    machine.install("go", GO)
+    assert built("client_go").exists()
+
+
+def test_of_what_cargo_says_the_first_error_counts(machine: Machine) -> None:
+    failing = (
+        "echo warning: unused; echo error: no such crate; echo try harder; exit 101"
+    )
+    machine.install("cargo", CARGO.replace("/bin/mkdir", f"{failing} #"))
+    with pytest.raises(BuildFailed, match=r"^kube_rs cannot be built: error: no such"):
+        built("kube_rs")
+
+
+def test_a_compiler_that_dies_without_a_word(machine: Machine) -> None:
+    machine.install("go", GO.replace("/bin/cp", "exit 1 #"))
+    with pytest.raises(BuildFailed, match="its compiler says nothing"):
+        built("client_go")
+
+
+def test_a_cache_that_cannot_be_written(machine: Machine) -> None:
+    machine.install("go", GO)
+    machine.cache.write_text("not a folder", encoding="utf-8")
+    with pytest.raises(BuildFailed, match=r"^client_go cannot be built: .*Not a dir"):
+        built("client_go")
+
+
+def test_a_relative_cache_counts_for_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.install("go", GO)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert built("client_go").is_relative_to(machine.home / ".cache" / "aioinformer")
+
+
+def test_the_sources_of_the_real_ones_are_found() -> None:
+    for name, language in builds._LANGUAGES.items():
+        for pattern in language.sources:
+            assert list((builds.PEERS / name).glob(pattern)), (name, pattern)
+
+
+def test_the_libraries_are_of_the_release_that_we_are_tested_against() -> None:
+    def releases(path: str) -> set[str]:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        return set(
+            re.findall(r"^\tk8s\.io/(?:api|client-go) (\S+)$", text, re.MULTILINE)
+        )
+
+    assert len(releases("tests/e2e/elector/go.mod")) == 1
+    assert releases("benchmarks/peers/client_go/go.mod") == releases(
+        "tests/e2e/elector/go.mod"
+    )

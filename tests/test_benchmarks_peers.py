@@ -1,0 +1,127 @@
+"""Contestants of the benchmarks in Python: they end with what the server holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.contestant import OURSELVES, PEERS, Failed, contest
+from processes import ROOT, in_real_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.contestant import Contestant
+
+pytestmark = in_real_time
+
+PODS = 200
+EVENTS = 100
+RATE = 2000
+A_SHARE = 5
+"""By how much less the slow ones are given."""
+
+# One that is only imported in a process without threads, which may be forked.
+SERVER = """
+import sys, threading
+from bench.canned_server import Changes, canned_server
+from bench.corpus import encoded_pods
+
+pods, events, rate = map(int, sys.argv[1:])
+with canned_server(encoded_pods(pods), Changes(count=events, rate=rate or None)) as url:
+    print(url, flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        pass
+"""
+
+IN_PYTHON = {it.name: it for it in PEERS if it.program.endswith(".py")}
+
+OPTIONS = [
+    ("--metadata-only", "--plain"),
+    ("--body", "--informers", "3", "--listeners", "2"),
+    ("--list", "stream", "--transform", "drop-managed-fields"),
+    ("--compression", "zstd", "--touch"),
+]
+
+
+@contextmanager
+def served(pods: int, events: int, *, rate: int = 0) -> Iterator[str]:
+    """A canned server in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(pods), str(events), str(rate)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def changes(pods: int) -> tuple[str, ...]:
+    """Ask for a new list of which a tenth has changed."""
+    return ("--relist", str(pods // 10), "--changed", "0.1")
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_ours_ends_with_what_the_server_holds(options: tuple[str, ...]) -> None:
+    informers = 3 if "--informers" in options else 1
+    asked = (*options, "--events", str(EVENTS), *changes(PODS))
+    with served(PODS, EVENTS, rate=RATE) as url:
+        report = contest(OURSELVES, url, *asked)  # it compares
+
+    assert list(report) == ["start", "synced", "watched", "relisted", "end"]
+    assert report["start"]["resident"] < report["synced"]["resident"]
+    assert report["synced"]["objects"] == PODS * informers
+    assert report["watched"]["events"] == EVENTS
+    assert report["relisted"]["peak"] >= report["relisted"]["resident"] // 2
+    assert all(report[at]["seconds"] > 0 for at in ("synced", "watched", "relisted"))
+
+    # At a rate, versions are times, and tell how long each change took.
+    latencies = report["watched"]["latencies"]
+    assert len(latencies) == EVENTS * informers
+    assert all(0 < it < 1000 * report["watched"]["seconds"] for it in latencies)
+
+
+@pytest.mark.parametrize("contestant", IN_PYTHON.values(), ids=list(IN_PYTHON))
+def test_a_peer_ends_with_what_the_server_holds(contestant: Contestant) -> None:
+    pods, events = (
+        (PODS // A_SHARE, EVENTS // A_SHARE) if contestant.slow else (PODS, EVENTS)
+    )
+    asked = ("--body", "--events", str(events), *changes(pods))
+    if contestant.name == "kr8s":
+        asked = asked[:3]
+
+    with served(pods, events) as url:
+        report = contest(contestant, url, *asked)  # it compares
+
+    assert report["synced"]["objects"] == pods
+    assert report["watched"]["events"] == events
+    assert report["watched"]["latencies"] == []
+    assert ("relisted" in report) == (contestant.name != "kr8s")
+
+
+def test_kr8s_says_why_it_cannot_list_again() -> None:
+    asked = ("--relist", "1", "--changed", "0.1")
+    with (
+        served(10, 0) as url,
+        pytest.raises(Failed, match="kr8s: kr8s begins an expired watch again"),
+    ):
+        contest(IN_PYTHON["kr8s"], url, *asked)
+
+
+def test_one_that_cannot_list_says_why_and_ends() -> None:
+    nobody = "http://127.0.0.1:9"  # where nothing listens
+
+    with pytest.raises(Failed, match=f"^aioinformer: .*{nobody} refused"):
+        contest(OURSELVES, nobody)

@@ -1,0 +1,130 @@
+"""The benchmarks that ask aioinformer alone: each runs, small, and gives its figures.
+
+They check themselves that what was held in the end is what the server held. How large a
+figure is, nobody looks at here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from processes import ROOT, in_real_time, start
+
+pytestmark = in_real_time
+
+OURS = "aioinformer"
+SPANS = ("p50", "p99", "worst")
+# A fresh interpreter is not always equally fast: less it may be by a hair.
+DIFFERENCE = "beyond a bare interpreter"
+
+
+async def figures_of(question: str) -> list[dict[str, Any]]:
+    script = ROOT / "benchmarks" / f"{question}.py"
+    async with start(script, "--quick", "--json") as process:
+        finished = await process.end()
+
+    assert finished.status == 0, finished.err
+    figures = [json.loads(line) for line in finished.out.splitlines()]
+    for it in figures:
+        assert it["question"] == question
+        assert it["value"] is not None, it["note"]
+        assert len(it["runs"]) == 1
+        assert it["value"] == it["runs"][0]
+        assert it["value"] > 0 or DIFFERENCE in it["case"], it
+
+    return figures
+
+
+def units(figures: list[dict[str, Any]], contestant: str = OURS) -> dict[str, set[str]]:
+    """Which cases there are of a contestant, by unit."""
+    found: dict[str, set[str]] = {}
+    for it in figures:
+        if it["contestant"] == contestant:
+            found.setdefault(it["unit"], set()).add(it["case"])
+
+    return found
+
+
+async def test_latencies_of_a_web_app() -> None:
+    figures = await figures_of("web_latency")
+
+    for server, many, contestant in (
+        ("aiohttp", "1 informer", OURS),
+        ("uvicorn", "10 informers", f"{OURS}, after gc.freeze()"),
+    ):
+        synced = f"{server}, 2,000 pods synced, {many}"
+        phases = (
+            f"{server}, idle, {many}",
+            synced,
+            f"{server}, 2,000 events/s, {many}",
+        )
+        assert units(figures, contestant) == {
+            "ms": {f"{phase}: {name}" for phase in phases for name in SPANS},
+            "pods/s": {f"{synced}: rate"},
+        }
+        assert all("core" in it["note"] for it in figures)
+
+
+async def test_a_fan_of_handlers() -> None:
+    figures = await figures_of("fanout")
+
+    kinds = ("async", "plain")
+    cases = {f"{many} {kind} handlers" for many in (10, 100) for kind in kinds}
+    slopes = {f"one more {kind} handler" for kind in kinds}
+    assert units(figures) == {"μs an event": cases | slopes}
+
+
+async def test_reads_of_an_indexer() -> None:
+    figures = await figures_of("indexer")
+
+    reads = (
+        "one object by key",
+        "100 objects by index",
+        "an application by its label, which has an index",
+        "a namespace, for each object in it",
+    )
+    selectors = ("one label", "two labels", "a set and an inequality")
+    sizes = ("1,000", "2,000")
+    assert units(figures) == {
+        "μs": {f"{read}, among {size}" for read in reads for size in sizes},
+        "ms": {f"selector of {it}, over {size}" for it in selectors for size in sizes},
+        "times the time": {f"{read}, among 2,000 against 1,000" for read in reads},
+    }
+
+
+async def test_the_beginning_of_a_process() -> None:
+    figures = await figures_of("startup")
+
+    everyone = {it["contestant"] for it in figures}
+    assert everyone == {
+        "a bare interpreter",
+        OURS,
+        f"{OURS}, a factory's names",
+        f"{OURS}, with a client entered",
+        "aiohttp",
+        "kr8s",
+        "kubernetes",
+        "kubernetes_asyncio",
+        "lightkube",
+    }
+    for name in everyone - {OURS, "a bare interpreter"}:
+        assert units(figures, name) == {
+            "ms": {"import: time in all", f"import: time {DIFFERENCE}"},
+            "MiB": {"import: memory in all", f"import: memory {DIFFERENCE}"},
+        }
+
+    calls = {f"start to the {it} call, of 100 objects" for it in ("first", "last")}
+    assert units(figures)["ms"] > calls
+
+
+async def test_costs_as_work_grows() -> None:
+    figures = await figures_of("scale")
+
+    points = {"objects: 200", "objects: 1,000", "informers: 10"}
+    assert units(figures) == {
+        "μs an object": points,
+        "KiB an object": points,
+        "μs an event": {"listeners: 10"},
+        "times the time of one": {"1,000 objects against 200"},
+    }

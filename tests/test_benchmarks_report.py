@@ -1,0 +1,191 @@
+"""The report of the benchmarks: what is compared with what, and that nothing is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from bench import record
+from bench.figures import OURS, Figure, median, percentile
+from bench.goals import FASTEST_PYTHON, GOALS, Goal, against, unjudged
+from bench.page import write_page
+from bench.report import markdown, rows, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASE = "10,000 pods, nobody looks at the body"
+
+
+def figure(
+    contestant: str, value: float | None, case: str = CASE, note: str = ""
+) -> Figure:
+    return Figure(
+        question="list_sync",
+        case=case,
+        contestant=contestant,
+        unit="pods/s",
+        value=value,
+        runs=[] if value is None else [value],
+        note=note,
+    )
+
+
+FIGURES = [
+    figure(OURS, 48_123.4),
+    figure("client-go typed JSON", 3_000),
+    figure("lightkube", 5_000),
+    figure("kr8s", 300),
+    figure("kube-rs", None, note="there is no cargo"),
+]
+
+
+def goal(
+    bound: float,
+    peer: str | None,
+    *,
+    at: Literal["least", "most"] = "least",
+    contestant: str = OURS,
+) -> Goal:
+    return Goal(
+        question="list_sync",
+        case=CASE,
+        at=at,
+        bound=bound,
+        peer=peer,
+        contestant=contestant,
+    )
+
+
+def table(figures: list[Figure], *goals: Goal) -> dict[str, tuple[str, ...]]:
+    """The ratio, the goal and the verdict of each row, by the peer."""
+    lines = [shown(it) for it in rows(figures, goals)]
+    return {line[3]: line[5:] for line in lines}
+
+
+def test_each_peer_has_a_row_and_one_that_is_missing_says_why() -> None:
+    assert table(FIGURES) == {
+        "client-go typed JSON": ("16x", "", ""),
+        "lightkube": ("9.62x", "", ""),
+        "kr8s": ("160x", "", ""),
+        "kube-rs": ("", "", "there is no cargo"),
+    }
+
+
+def test_a_goal_is_judged_by_the_ratio_to_its_peer() -> None:
+    wanted = table(FIGURES, goal(15, "client-go typed JSON"), goal(10, "lightkube"))
+
+    assert wanted["client-go typed JSON"] == ("16x", "≥ 15x", "reached")
+    assert wanted["lightkube"] == ("9.62x", "≥ 10x", "SHORT")
+
+
+def test_the_fastest_python_peer_is_neither_ours_nor_one_in_go() -> None:
+    wanted = table(FIGURES, goal(8, FASTEST_PYTHON))
+
+    assert wanted[f"{FASTEST_PYTHON}: lightkube"] == ("9.62x", "≥ 8x", "reached")
+
+
+def test_a_goal_without_a_peer_is_judged_by_our_figure() -> None:
+    assert table(FIGURES, goal(50_000, None))[""] == ("", "≥ 50,000", "SHORT")
+    assert table(FIGURES[:1], goal(50_000, None, at="most"))[""][-1] == "reached"
+
+
+def test_a_goal_whose_peer_was_not_measured_says_so() -> None:
+    for figures in (FIGURES[:1], [FIGURES[0], FIGURES[4]]):
+        wanted = table(
+            figures, goal(2, "client-go typed JSON"), goal(1, FASTEST_PYTHON)
+        )
+
+        assert wanted["client-go typed JSON"][1:] == ("≥ 2x", "not measured")
+        assert wanted[FASTEST_PYTHON][1:] == ("≥ 1x", "not measured")
+        assert against(goal(2, "client-go typed JSON"), figures) is None
+
+
+def test_a_variant_of_ours_is_compared_with_the_peers_of_its_case() -> None:
+    variant = figure(f"{OURS}, compressed", 30_000)
+    lines = [shown(it) for it in rows([variant, *FIGURES[1:2]], [])]
+
+    assert lines == [
+        (
+            f"list_sync: {CASE} (compressed)",
+            "30,000",
+            "pods/s",
+            "client-go typed JSON",
+            "3,000",
+            "10x",
+            "",
+            "",
+        )
+    ]
+
+
+def test_our_own_failure_is_told() -> None:
+    failed = figure(OURS, None, note="it does not hold what the server holds")
+
+    assert table([failed, *FIGURES[1:2]], goal(15, "client-go typed JSON")) == {
+        "client-go typed JSON": (
+            *("", "≥ 15x"),
+            "it does not hold what the server holds",
+        )
+    }
+
+
+def test_a_goal_that_nothing_was_measured_for_is_not_forgotten() -> None:
+    other = goal(1, None, contestant=f"{OURS}, compressed")
+
+    assert unjudged([goal(1, None), other], FIGURES) == [other]
+
+
+def test_no_goal_stands_twice() -> None:
+    places = [(it.question, it.case, it.contestant, it.peer) for it in GOALS]
+
+    assert len(set(places)) == len(places)
+
+
+def test_the_page_has_a_line_for_everything(tmp_path: Path) -> None:
+    measured = {"list_sync": record.circumstances(FIGURES, 3)}
+    text = write_page(measured, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+
+    assert text in page
+    for peer in FIGURES[1:]:
+        assert peer.contestant in page
+
+    assert "Not measured: memory: 10,000 pods held" in page
+    assert f"commit {measured['list_sync'].commit}" in page
+    assert (tmp_path / "list_sync.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
+    measured = {"list_sync": record.circumstances(FIGURES, 3)}
+    path = tmp_path / "deep" / "figures.json"
+    assert record.read(path) == {}
+
+    record.write(path, measured)
+
+    assert record.read(path) == measured
+
+
+def test_the_columns_of_a_table_stand_below_each_other() -> None:
+    lines = markdown(list(rows(FIGURES, []))).splitlines()
+
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == 2 + len(FIGURES) - 1
+
+
+def test_the_value_of_a_figure_is_the_median_of_its_runs() -> None:
+    made = median("q", "c", OURS, "ms", [3.0, 1.0, 2.0])
+
+    assert (made.value, made.runs) == (2.0, [3.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.0, 1.0)]
+)
+def test_percentiles_are_values_that_were_seen(share: float, value: float) -> None:
+    assert percentile([float(it) for it in range(100, 0, -1)], share) == value
+
+
+def test_no_values_have_no_percentile() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 0.5)
