@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-# The fixtures `target` and `http`, of the tests that run against two servers.
-pytest_plugins = ["contract_servers"]
+# The fixtures `target` and `http`, of the tests that run against two servers; and, for
+# `make e2e`, what writes down all that is logged, and how long recoveries took.
+pytest_plugins = ["contract_servers", "disclosures", "recovery_table"]
 
 # The same examples in every run. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("ci", derandomize=True, database=None, deadline=None)

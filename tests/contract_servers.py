@@ -130,7 +130,7 @@ async def target(request: pytest.FixtureRequest) -> AsyncIterator[ServerUnderTes
     """Yield each server in turn, with an empty namespace of this test's own."""
     namespace = f"test-{secrets.token_hex(6)}"
     if request.param == "real":
-        found = _the_real_one(namespace)
+        found = real_server(namespace)
         await _prepare(found)
         yield found
         return
@@ -166,7 +166,8 @@ async def alice(target: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSession]
         yield session
 
 
-def _the_real_one(namespace: str) -> ServerUnderTest:
+def real_server(namespace: str) -> ServerUnderTest:
+    """Name the real server, and a namespace in it, which is still to be made."""
     missing = [
         name
         for name in (REAL_URL, REAL_CA, REAL_TOKEN, REAL_USER_TOKEN, REAL_ETCD)

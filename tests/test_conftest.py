@@ -73,8 +73,8 @@ def address(server):
 
 @pytest.mark.realtime
 def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
-    for name in ("conftest.py", "contract_servers.py"):
-        shutil.copy(Path(__file__).with_name(name), tmp_path)
+    for name in ("conftest", "contract_servers", "e2e/disclosures", "recovery_table"):
+        shutil.copy(Path(__file__).parent / f"{name}.py", tmp_path)
 
     (tmp_path / "test_cases.py").write_text(CASES, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")

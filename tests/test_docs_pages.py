@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shlex
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ import aiohttp
 import prometheus_client  # noqa: F401 - it reads files when it is imported
 import pytest
 import yaml
-from doc_blocks import Block, blocks_of, broken_links, indented_code
+from doc_blocks import Block, blocks_of, broken_links, indented_code, said
 from doc_fragments import is_fragment, place, run_fragment
 from doc_sessions import answers
-from processes import ROOT
+from processes import ROOT, start
 
 import aioinformer
 from aioinformer import Forbidden, LeaderElector, SharedInformerFactory
@@ -87,7 +88,8 @@ def test_what_is_not_run_is_what_the_index_says() -> None:
     ]
     run = {"console", "python", "sh", "toml", "yaml"}
     assert set().union(*kinds.values()) == run | {"go", "text"}
-    assert {it.language for it in HERE.values()} == {"go", "python", "text", "yaml"}
+    kinds_here = {it.language for it in HERE.values()}
+    assert kinds_here == {"console", "go", "python", "text", "yaml"}
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,29 @@ async def test_the_rights_are_enough_and_not_more(apiserver: APIServer) -> None:
 
         with pytest.raises(Forbidden):
             await client.delete(LEASES, "quota", namespace="shop")
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_the_doctor_answers_as_shown(tmp_path: Path) -> None:
+    user = User("system:serviceaccount:shop:pods-api", ("system:serviceaccounts",))
+    blocks = of("console")
+    assert len(blocks) == 2
+    async with APIServer(users={"the-pods-token": user}) as server:
+        path = server.kubeconfig(tmp_path / "config")
+        config = yaml.safe_load(path.read_text())
+        config["users"][0]["user"] = {"token": "the-pods-token"}
+        path.write_text(yaml.safe_dump(config))
+        environment = {"KUBECONFIG": str(path)}
+        for command, shown in (it for block in blocks for it in said(block)):
+            program, *arguments = shlex.split(command)
+            assert program == "aioinformer"
+            async with start(
+                "-m", "aioinformer", *arguments, environment=environment
+            ) as process:
+                end = await process.end()
+
+            assert answers(end.out, shown), end.out
 
 
 def test_the_metrics_are_those_that_there_are() -> None:

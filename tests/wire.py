@@ -122,16 +122,24 @@ class Passage:
 
 
 class Proxy:
-    """Passes bytes on, cuts watches after a while, and can swallow everything.
+    """Passes bytes on; cuts, refuses, slows down, or swallows everything.
+
+    It reads nothing but plain HTTP: of a server that speaks TLS it sees no watches.
 
     Attributes:
         url: Where it listens.
         watches: The watches that were answered, oldest first.
+        refusing: Whether new connections are reset.
+        bytes_per_second: How fast answers are passed on, each; None for at once.
+        passed: Bytes of answers so far.
     """
 
     def __init__(self, port: int, *, how: Cutting, seconds: float | None) -> None:
         self.url = ""
         self.watches: list[Passage] = []
+        self.refusing = False
+        self.bytes_per_second: float | None = None
+        self.passed = 0
         self.links: set[_Link] = set()
         self._port = port
         self._how = how
@@ -145,6 +153,16 @@ class Proxy:
         for link in self.links:
             link.mute = True
 
+    def cut(self, how: Cutting) -> None:
+        """Cut the connections that there are."""
+        for link in tuple(self.links):
+            link.cut(how)
+
+    def break_off(self) -> None:
+        """Cut the connections that there are, and refuse others until told."""
+        self.refusing = True
+        self.cut("reset")
+
     def connected_seconds(self, since: float) -> float:
         """For how long there was a watch that had been answered, since then."""
         now = asyncio.get_running_loop().time()
@@ -156,7 +174,10 @@ class Proxy:
 
     async def connect(self, link: _Link) -> None:
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: _Far(link), HOST, self._port)
+        try:
+            await loop.create_connection(lambda: _Far(link), HOST, self._port)
+        except OSError:
+            link.cut("reset")  # the server is away
 
     def begin_watch(self, link: _Link) -> Passage:
         loop = asyncio.get_running_loop()
@@ -177,6 +198,7 @@ class _Link(_Side):
         self.far: asyncio.Transport | None = None
         self._proxy = proxy
         self._waiting = b""
+        self._resting: asyncio.TimerHandle | None = None
         self._is_watch = False
         self._passage: Passage | None = None
 
@@ -184,6 +206,8 @@ class _Link(_Side):
         super().connection_made(transport)
         self._proxy.links.add(self)
         self._connecting = asyncio.create_task(self._proxy.connect(self))
+        if self._proxy.refusing:
+            self.cut("reset")
 
     def data_received(self, data: bytes) -> None:
         self._is_watch = b"watch=true" in data
@@ -202,8 +226,22 @@ class _Link(_Side):
             return
 
         self.transport.write(data)
+        self._proxy.passed += len(data)
+        if self._proxy.bytes_per_second:
+            self._rest(len(data) / self._proxy.bytes_per_second)
+
         if self._is_watch and self._passage is None:
             self._passage = self._proxy.begin_watch(self)
+
+    def _rest(self, seconds: float) -> None:
+        """Read nothing of the server for a while."""
+        assert self.far is not None
+        self.far.pause_reading()
+        self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        if self.far is not None and not self.far.is_closing():
+            self.far.resume_reading()
 
     def cut(self, how: Cutting) -> None:
         if how == "end":
@@ -225,8 +263,9 @@ class _Link(_Side):
         """The client has left, or was left."""
         self._proxy.links.discard(self)
         self._connecting.cancel()
-        if self.timer is not None:
-            self.timer.cancel()
+        for timer in (self.timer, self._resting):
+            if timer is not None:
+                timer.cancel()
 
         if self._passage is not None and self._passage.ended is None:
             self._passage.ended = asyncio.get_running_loop().time()
@@ -264,10 +303,11 @@ async def proxying(
         how: How it cuts watches.
         seconds: After how long; None never.
     """
-    proxy = Proxy(int(url.rpartition(":")[2]), how=how, seconds=seconds)
+    scheme, _, port = url.split(":")
+    proxy = Proxy(int(port), how=how, seconds=seconds)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(proxy.protocol, HOST, 0)
-    proxy.url = f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
+    proxy.url = f"{scheme}://{HOST}:{server.sockets[0].getsockname()[1]}"
     try:
         yield proxy
     finally:

@@ -3,6 +3,9 @@
 What is built is named by the Go modules in `modules/`, with every dependency pinned. The
 cache is outside of the checkout, one folder for each content of the modules and version of
 Go; a binary appears in it complete or not at all.
+
+`elector/` is a module on its own, with a folder of its own: it is a program of ours, and a
+change of it must not cost another build of a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "ELECTOR",
     "MODULES",
     "Binaries",
     "SetupError",
@@ -35,6 +39,7 @@ __all__ = [
 ]
 
 MODULES = Path(__file__).parent / "modules"
+ELECTOR = Path(__file__).parent / "elector"
 
 # Which dependency of a module is the thing itself.
 _SUBJECTS = {
@@ -66,6 +71,7 @@ class Binaries:
     kube_apiserver: Path
     keys: Path
     kubectl: Path
+    elector: Path
 
 
 def go_needed(go_mod: str) -> str:
@@ -168,27 +174,30 @@ def prepare(environment: Mapping[str, str]) -> Binaries:
         SetupError: If there is no fitting Go, or something cannot be built.
     """
     go_version = find_go(environment)
-    key = cache_key(_sources(), go_version)
-    folder = cache_folder(environment, Path.home()) / key / "bin"
+    cache = cache_folder(environment, Path.home())
+    folder = cache / cache_key(_sources(MODULES), go_version) / "bin"
+    aside = cache / cache_key(_sources(ELECTOR), go_version) / "bin"
     kubectl = _kubectl_here(environment)
     names = ["keys", "etcd", "kube-apiserver", *([] if kubectl else ["kubectl"])]
-    missing = [name for name in names if not (folder / name).exists()]
+    targets = [*(folder / name for name in names), aside / ELECTOR.name]
+    missing = [target for target in targets if not target.exists()]
     if not missing:
         built = ", ".join(_title(name) for name in names if name in _SUBJECTS)
         _say(f"Using {built}, built before, of {folder}.")
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in missing:
-            _build(name, folder, environment, go_version)
+        for target in missing:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _build(target.name, target.parent, environment, go_version)
     except OSError as exc:
-        raise SetupError(f"nothing can be built into {folder}: {exc}") from exc
+        raise SetupError(f"nothing can be built into {cache}: {exc}") from exc
 
     return Binaries(
         etcd=folder / "etcd",
         kube_apiserver=folder / "kube-apiserver",
         keys=folder / "keys",
         kubectl=kubectl or folder / "kubectl",
+        elector=aside / ELECTOR.name,
     )
 
 
@@ -231,7 +240,7 @@ def _build(
             in_background(
                 command,
                 output=output,
-                cwd=MODULES / name,
+                cwd=_module(name),
                 environment={**environment, **_GO_ENVIRONMENT},
             ) as go,
         ):
@@ -249,22 +258,26 @@ def _title(name: str) -> str:
     return f"{name} {version}".rstrip()
 
 
-def _sources() -> dict[str, bytes]:
-    """Return all that decides what comes out of a build."""
+def _sources(root: Path) -> dict[str, bytes]:
+    """Return all that decides what comes out of a build of a module, or of several."""
     found = {
-        str(path.relative_to(MODULES)): path.read_bytes()
-        for path in MODULES.rglob("*")
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
         if path.is_file()
     }
-    for folder in MODULES.iterdir():
+    for folder in [root] if root == ELECTOR else root.iterdir():
         flags = flags_for(folder.name, _go_mod(folder.name))
         found[f"{folder.name}: flags"] = " ".join(flags).encode()
 
     return found
 
 
+def _module(name: str) -> Path:
+    return ELECTOR if name == ELECTOR.name else MODULES / name
+
+
 def _go_mod(name: str) -> str:
-    return (MODULES / name / "go.mod").read_text(encoding="utf-8")
+    return (_module(name) / "go.mod").read_text(encoding="utf-8")
 
 
 def _say(line: str) -> None:

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(binaries: Binaries, command: Sequence[str]) -> int:
     with a_control_plane(binaries) as plane:
-        told = environment_of(plane, binaries.kubectl)
+        told = environment_of(plane, binaries)
         print(f"kube-apiserver {plane.url}, etcd {plane.etcd_url}.", flush=True)
         print(f"Running {shlex.join(command)}", flush=True)
         status = _foreground(command, {**os.environ, **told})
@@ -83,7 +83,7 @@ def _up(binaries: Binaries) -> int:
     with a_control_plane(binaries) as plane:
         config = plane.folder / "kubeconfig"
         config.write_text(kubeconfig_of(plane))
-        for name, value in environment_of(plane, binaries.kubectl).items():
+        for name, value in environment_of(plane, binaries).items():
             print(f"{name}={shlex.quote(value)}")
 
         print(f"KUBECONFIG={shlex.quote(str(config))}")

@@ -7,6 +7,7 @@ tested is the API. Nothing is kept: data, keys and logs are in a temporary folde
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -15,9 +16,9 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from binaries import SetupError
 from children import in_background
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binaries import Binaries
+
+    Server: TypeAlias = Literal["etcd", "kube-apiserver"]
 
 __all__ = [
     "ADMIN_TOKEN",
@@ -51,36 +54,89 @@ _LOG_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Where the servers are, and what they say."""
+    """Where the servers are, and what they say; they can be killed and started again."""
 
     url: str
     etcd_url: str
     folder: Path
-    children: tuple[subprocess.Popen[bytes], ...] = ()
+    commands: dict[Server, list[str | Path]] = field(default_factory=dict)
+    children: dict[Server, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
 
     @property
     def certificate(self) -> Path:
         """The file with what signed the server's certificate."""
         return self.folder / "certificates" / "apiserver.crt"
 
+    @property
+    def ready(self) -> bool:
+        """Whether it serves, and has made what every cluster has. Blocks."""
+        return _ready(self)
+
     def failure(self) -> str:
         """Say which server has ended, with the end of its log; empty if none has."""
-        for name, child in zip(("etcd", "kube-apiserver"), self.children, strict=True):
+        for name, child in self.children.items():
             if child.poll() is not None:
                 return _obituary(name, child.returncode, self.folder / f"{name}.log")
 
         return ""
 
+    def start(self, name: Server) -> None:
+        """Start a server, on the port and with the data that it had before.
 
-def environment_of(plane: ControlPlane, kubectl: Path) -> dict[str, str]:
-    """Return what tests are told of the servers."""
+        Call it in the main thread: a child dies with the thread that has started it.
+        """
+        log = self._stack.enter_context((self.folder / f"{name}.log").open("ab"))
+        child = in_background(self.commands[name], output=log)
+        self.children[name] = self._stack.enter_context(child)
+
+    def kill(self, name: Server) -> None:
+        """End a server as a crash does: it is told nothing, and writes nothing."""
+        child = self.children.pop(name)
+        child.kill()
+        child.wait()
+
+    def revive(self) -> None:
+        """Start what does not run, such as after a test that has failed half-way."""
+        for name in self.commands:
+            if name not in self.children or self.children[name].poll() is not None:
+                self.start(name)
+
+    def stop(self) -> None:
+        """End both servers, the one that needs the other first."""
+        self._stack.close()
+        self.children.clear()
+
+    def save(self) -> None:
+        """Keep a copy of what etcd stores, for `restore()`; it must not run."""
+        shutil.rmtree(self._backup, ignore_errors=True)
+        shutil.copytree(self._data, self._backup)
+
+    def restore(self) -> None:
+        """Put back what `save()` has kept; etcd must not run."""
+        shutil.rmtree(self._data)
+        self._backup.rename(self._data)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def _backup(self) -> Path:
+        return self.folder / "backup"
+
+
+def environment_of(plane: ControlPlane, binaries: Binaries) -> dict[str, str]:
+    """Return what tests are told of the servers, and of the programs."""
     return {
         "AIOINFORMER_E2E_SERVER": plane.url,
         "AIOINFORMER_E2E_CA": str(plane.certificate),
         "AIOINFORMER_E2E_TOKEN": ADMIN_TOKEN,
         "AIOINFORMER_E2E_USER_TOKEN": USER_TOKEN,
         "AIOINFORMER_E2E_ETCD": plane.etcd_url,
-        "AIOINFORMER_E2E_KUBECTL": str(kubectl),
+        "AIOINFORMER_E2E_KUBECTL": str(binaries.kubectl),
+        "AIOINFORMER_E2E_ELECTOR": str(binaries.elector),
+        "AIOINFORMER_E2E_PROGRAMS": str(binaries.etcd.parent),
     }
 
 
@@ -136,17 +192,12 @@ def _start(binaries: Binaries, stack: ExitStack) -> ControlPlane:
         etcd_url=f"http://127.0.0.1:{client_port}",
         folder=folder,
     )
+    stack.callback(plane.stop)
     _write_credentials(binaries, folder)
-    commands = {
-        "etcd": _etcd_command(binaries, plane, peer_port),
-        "kube-apiserver": _apiserver_command(binaries, plane, secure_port),
-    }
-    children = []
-    for name, command in commands.items():
-        log = stack.enter_context((folder / f"{name}.log").open("wb"))
-        children.append(stack.enter_context(in_background(command, output=log)))
-
-    plane = ControlPlane(plane.url, plane.etcd_url, folder, tuple(children))
+    plane.commands["etcd"] = _etcd_command(binaries, plane, peer_port)
+    plane.commands["kube-apiserver"] = _apiserver_command(binaries, plane, secure_port)
+    plane.start("etcd")
+    plane.start("kube-apiserver")
     _wait_ready(plane)
     return plane
 
@@ -156,7 +207,7 @@ def _etcd_command(
 ) -> list[str | Path]:
     return [
         binaries.etcd,
-        f"--data-dir={plane.folder / 'data'}",
+        f"--data-dir={plane._data}",
         f"--listen-client-urls={plane.etcd_url}",
         f"--advertise-client-urls={plane.etcd_url}",
         f"--listen-peer-urls=http://127.0.0.1:{peer_port}",

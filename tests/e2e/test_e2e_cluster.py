@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from binaries import (
     MODULES,
+    Binaries,
     SetupError,
     cache_folder,
     cache_key,
@@ -37,6 +38,13 @@ require (
 """
 
 PLANE = ControlPlane("https://127.0.0.1:1", "http://127.0.0.1:2", Path("/nowhere"))
+BINARIES = Binaries(
+    etcd=Path("/built/etcd"),
+    kube_apiserver=Path("/built/kube-apiserver"),
+    keys=Path("/built/keys"),
+    kubectl=Path("/bin/kubectl"),
+    elector=Path("/aside/elector"),
+)
 
 
 def go_mod(name: str) -> str:
@@ -177,7 +185,7 @@ def test_builds_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     builds = (tmp_path / "builds").read_text().splitlines()
     assert first == second
     assert first.kube_apiserver.read_text() == "program\n"
-    assert len(builds) == said.count("Building ") == 4
+    assert len(builds) == said.count("Building ") == 5
     assert "built before" in capfd.readouterr().out
 
 
@@ -227,7 +235,7 @@ def test_without_go_the_command_fails_with_one_line(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_at_once_is_told_with_its_log(tmp_path: Path) -> None:
-    # All four programs are this one.
+    # All programs are this one.
     program = r"#!/bin/sh\necho out of luck; exit 3"
     script = BUILDING.replace(
         'echo program > "$2"', f'printf "{program}" > "$2"; chmod +x "$2"'
@@ -241,12 +249,49 @@ def test_a_server_that_ends_at_once_is_told_with_its_log(tmp_path: Path) -> None
 
 
 def test_tests_are_told_where_the_servers_are() -> None:
-    told = environment_of(PLANE, Path("/bin/kubectl"))
+    told = environment_of(PLANE, BINARIES)
 
     assert told["AIOINFORMER_E2E_SERVER"] == PLANE.url
     assert told["AIOINFORMER_E2E_ETCD"] == PLANE.etcd_url
     assert told["AIOINFORMER_E2E_KUBECTL"] == "/bin/kubectl"
+    assert told["AIOINFORMER_E2E_ELECTOR"] == "/aside/elector"
+    assert told["AIOINFORMER_E2E_PROGRAMS"] == "/built"
     assert told["AIOINFORMER_E2E_TOKEN"] != told["AIOINFORMER_E2E_USER_TOKEN"]
+
+
+def test_a_server_that_was_killed_starts_with_what_it_had(tmp_path: Path) -> None:
+    plane = ControlPlane(PLANE.url, PLANE.etcd_url, tmp_path)
+    plane.commands["etcd"] = ["sh", "-c", f"echo up >> {tmp_path}/data; exec sleep 600"]
+    data = tmp_path / "data"
+
+    plane.start("etcd")
+    while not data.exists():
+        time.sleep(0.01)
+
+    child = plane.children["etcd"]
+    plane.kill("etcd")
+    assert child.returncode == -signal.SIGKILL
+    plane.revive()
+    while data.read_text() != "up\nup\n":
+        time.sleep(0.01)
+
+    plane.revive()
+    assert plane.failure() == ""
+    assert data.read_text() == "up\nup\n"
+    plane.stop()
+    assert plane.children == {}
+
+
+def test_a_backup_is_put_back(tmp_path: Path) -> None:
+    plane = ControlPlane(PLANE.url, PLANE.etcd_url, tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "kept").touch()
+
+    plane.save()
+    (tmp_path / "data" / "made later").touch()
+    plane.restore()
+
+    assert [it.name for it in (tmp_path / "data").iterdir()] == ["kept"]
 
 
 def test_the_kubeconfig_has_both_users() -> None:

@@ -1,0 +1,130 @@
+"""How long recovery may take, by what happened: derived from the defaults.
+
+The tests in `tests/scenarios` assert these on a real server, and `docs/production.md` has
+them as a table. Each counts from the moment at which the trouble is over.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from aioinformer.backoff import FIRST_SECONDS, LONGEST_SECONDS
+from aioinformer.client.config import ClientConfig
+from aioinformer.client.list_watch import WATCH_GRACE_SECONDS
+from aioinformer.controller.lease_timing import LeaseTiming
+from aioinformer.informer.watch_reader import CHECK_SECONDS, SILENCE_SECONDS
+
+__all__ = [
+    "BOUNDS",
+    "SLOW_BYTES",
+    "SLOW_BYTES_PER_SECOND",
+    "STALLED_WATCH_SECONDS",
+    "Bound",
+]
+
+# What a server may take to answer a list, or to tell what has changed, on a busy machine.
+ANSWER = 10.0
+
+# Between the starts of two attempts, each gap being drawn from [d, 2d).
+SHORTEST_GAP = 2 * FIRST_SECONDS
+LONGEST_GAP = 2 * LONGEST_SECONDS
+
+READ = ClientConfig(server="https://127.0.0.1").read_seconds
+LEASES = LeaseTiming.of(15.0, 10.0, 2.0)
+# Until somebody who waits looks again, and has been answered.
+LOOK = LEASES.pause(1.0) + LEASES.attempt
+
+SLOW_BYTES, SLOW_BYTES_PER_SECOND = 400_000, 200_000
+"""What the changes have, and what passes in a second, in the test of a slow link."""
+
+STALLED_WATCH_SECONDS = 5
+"""What the test of a stalled watch asks for, so that it need not wait for minutes."""
+
+
+class Bound(NamedTuple):
+    """One row of the table."""
+
+    what: str
+    seconds: int
+    why: str
+
+
+def _bound(what: str, seconds: float, why: str) -> Bound:
+    return Bound(what, ceil(seconds), why)
+
+
+BOUNDS = {
+    "changes": _bound("many changes at once", ANSWER, "no trouble: 10 s to be told"),
+    "20,000 objects": _bound(
+        "20,000 objects are listed", 3 * ANSWER, "no trouble: 30 s for a long answer"
+    ),
+    "slow": _bound(
+        f"a link with {SLOW_BYTES_PER_SECOND // 1000} kB/s has to bring "
+        f"{SLOW_BYTES // 1000} kB",
+        SLOW_BYTES / SLOW_BYTES_PER_SECOND + ANSWER,
+        "2 s for the bytes, 10 s to be told",
+    ),
+    "end": _bound(
+        "a connection is cut, by FIN or RST",
+        SHORTEST_GAP + ANSWER,
+        "a first pause of 1.6 s, 10 s to be told",
+    ),
+    "killed while watching": _bound(
+        "the API server is killed, and starts again",
+        2 * LONGEST_GAP + ANSWER,
+        "a pause of 60 s, one more as the watch's version may be too old for it, 10 s to list",
+    ),
+    "killed while listing": _bound(
+        "the same in the middle of a list",
+        LONGEST_GAP + ANSWER,
+        "a pause of 60 s, 10 s to list",
+    ),
+    "compacted": _bound(
+        "the versions watched from were compacted (410)",
+        2 * LONGEST_GAP + ANSWER,
+        "a pause of 60 s to be told, one more to the list, 10 s to list",
+    ),
+    "restored": _bound(
+        "etcd was restored from a backup",
+        LONGEST_GAP + SILENCE_SECONDS + CHECK_SECONDS + LONGEST_GAP + ANSWER,
+        "a pause of 60 s, 60 s of silence, 30 s for a check, a pause of 60 s, 10 s to list",
+    ),
+    "role": _bound(
+        "rights are given back (403)",
+        LONGEST_GAP + ANSWER,
+        "a pause of 60 s, 10 s to be told",
+    ),
+    "token": _bound(
+        "a token is refused (401), and its file has another",
+        SHORTEST_GAP + ANSWER,
+        "read again at once, after a first pause of 1.6 s, 10 s to be told",
+    ),
+    "definition": _bound(
+        "a definition is deleted and comes again",
+        2 * LONGEST_GAP + ANSWER,
+        "a pause of 60 s, one more if it comes while the watch ends, 10 s to list",
+    ),
+    "stalled list": _bound(
+        "a list stalls",
+        READ + LONGEST_GAP + ANSWER,
+        "30 s without a byte, a pause of 60 s, 10 s to list",
+    ),
+    "stalled watch": _bound(
+        f"a watch stalls that was asked for with `watch_seconds={STALLED_WATCH_SECONDS}`",
+        2 * STALLED_WATCH_SECONDS + WATCH_GRACE_SECONDS + SHORTEST_GAP + ANSWER,
+        "twice that, 10 s of grace, a first pause of 1.6 s, 10 s to be told; without "
+        "the option see [above](#load-balancers-and-timeouts)",
+    ),
+    "leader ends": _bound(
+        "a leader ends",
+        LOOK,
+        "the Lease is released; 4.4 s until the next one looks, 5 s for its request",
+    ),
+    "leader dies": _bound(
+        "a leader dies",
+        LEASES.lease + LOOK,
+        "15 s until the Lease has run out, then the same",
+    ),
+}
+"""By the name that the tests use."""

@@ -1,0 +1,82 @@
+"""The servers of the scenarios, and what measures recoveries: a pytest plugin.
+
+A scenario needs the real server of `make e2e`; without `-m e2e` it is left out. One that
+kills or restores has a control plane of its own, which it shares with those of its file.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from binaries import Binaries
+from control_plane import ControlPlane, a_control_plane
+from disclosures import secrets_of
+from recovery_table import ROWS
+from scenes import Recovery, server_of, up
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    import aiohttp
+    from contract_servers import ServerUnderTest
+
+__all__ = ["http", "own", "plane", "recovery", "server"]
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """Yield a control plane that may be killed."""
+    server_of(None)  # says so if there are no real servers
+    built = Path(os.environ["AIOINFORMER_E2E_PROGRAMS"])
+    binaries = Binaries(
+        etcd=built / "etcd",
+        kube_apiserver=built / "kube-apiserver",
+        keys=built / "keys",
+        kubectl=Path(os.environ["AIOINFORMER_E2E_KUBECTL"]),
+        elector=Path(os.environ["AIOINFORMER_E2E_ELECTOR"]),
+    )
+    with a_control_plane(binaries) as plane:
+        secrets_of(plane.folder)
+        yield plane
+
+
+@pytest.fixture
+async def server() -> ServerUnderTest:
+    """Give the server that all share, with a namespace of this test."""
+    return await _with_namespace(server_of(None))
+
+
+@pytest.fixture
+async def own(plane: ControlPlane) -> ServerUnderTest:
+    """Give the server of `plane`, with a namespace of this test."""
+    plane.revive()
+    await up(plane)
+    return await _with_namespace(server_of(plane))
+
+
+@pytest.fixture
+async def http(server: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSession]:
+    """Yield a plain session of the one who may do everything."""
+    async with server.session() as session:
+        yield session
+
+
+@pytest.fixture
+def recovery(request: pytest.FixtureRequest) -> Callable[[str], Recovery]:
+    """Give what measures a recovery, and asserts its bound."""
+    rows: list[Sequence[Any]] = []
+    request.node.user_properties.append((ROWS, rows))
+    return functools.partial(Recovery, rows)
+
+
+async def _with_namespace(server: ServerUnderTest) -> ServerUnderTest:
+    async with server.session() as session:
+        body = {"metadata": {"name": server.namespace}}
+        async with session.post("/api/v1/namespaces", json=body) as answer:
+            assert answer.status == 201, await answer.text()
+
+    return server
