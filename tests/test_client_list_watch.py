@@ -259,7 +259,7 @@ async def test_leaving_a_list_early_closes_its_connection(
     await server.gone.wait()
 
 
-async def test_pieces_are_never_larger_than_64_kib(
+async def test_pieces_are_never_larger_than_256_kib(
     server: CannedServer, client: Client
 ) -> None:
     stream = Stream(server)
@@ -272,4 +272,4 @@ async def test_pieces_are_never_larger_than_64_kib(
             sizes.append(len(piece))
 
     assert sum(sizes) == 1_000_000
-    assert max(sizes) <= 64 * 1024
+    assert max(sizes) <= 256 * 1024

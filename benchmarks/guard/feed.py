@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Feed"]
 
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 256 * 1024
 """As much as a client reads at once."""
 
 
