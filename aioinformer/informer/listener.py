@@ -224,18 +224,21 @@ class Listener:
             if self._resync is not None and not self.removed:
                 self._resync.start(self._put_now)
 
+            budget = LoopBudget.current()
             while not self.removed:
-                await self._deliver(await self._inbox.take(), task)
+                await self._deliver(await self._inbox.take(), task, budget)
         finally:
             self._task = None
             self.end()
 
     async def _deliver(
-        self, batch: Iterable[Notification | None] | None, task: asyncio.Task[Any]
+        self,
+        batch: Iterable[Notification | None] | None,
+        task: asyncio.Task[Any],
+        budget: LoopBudget,
     ) -> None:
         """Deliver a batch, and what can be had behind it without waiting."""
         inbox, calls, begin = self._inbox, self._calls, self._caller.begin
-        budget = LoopBudget.current()
         await budget.start()
         before = perf_counter()
         while batch is not None:
