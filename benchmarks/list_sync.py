@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench.contestant import OURSELVES, PEERS
+from bench.contestant import OURSELVES, PEERS, PLAIN_LIST
 from bench.corpus import encoded_pods
 from bench.script import Options, run
 from bench.turns import Course, figures, in_turns
@@ -37,6 +37,7 @@ def measure(options: Options) -> Iterator[Figure]:
     for size in (500,) if options.quick else (10_000, MANY):
         pods = encoded_pods(size)
         peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
+        peers.append(PLAIN_LIST)
         for look, arguments in LOOKS.items():
             case = f"{size:,} pods, {look}"
             course = Course(pods=pods, options=arguments)

@@ -16,10 +16,11 @@ from pathlib import Path
 import msgspec
 from bench import record
 from bench.figures import Figure
-from bench.page import write_page
+from bench.page import write_between_marks, write_page
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "docs" / "benchmarks"
+README = FOLDER.parent / "README.md"
 QUESTIONS = (
     "list_sync",
     "watch_throughput",
@@ -62,8 +63,10 @@ def main() -> int:
         if not arguments.quick:
             record.write(RESULTS / "figures.json", kept)
 
-    table = write_page(kept, None if arguments.quick else RESULTS)
-    print(table)
+    print(write_page(kept, None if arguments.quick else RESULTS))
+    if not arguments.quick:
+        write_between_marks(README, kept)
+
     return status
 
 

@@ -8,7 +8,7 @@ import pytest
 from bench import record
 from bench.figures import OURS, Figure, median, percentile
 from bench.goals import FASTEST_PYTHON, GOALS, Goal, against, unjudged
-from bench.page import write_page
+from bench.page import MARKS, write_between_marks, write_page
 from bench.report import markdown, rows, shown
 
 if TYPE_CHECKING:
@@ -154,6 +154,32 @@ def test_the_page_has_a_line_for_everything(tmp_path: Path) -> None:
     assert "Not measured: memory: 10,000 pods held" in page
     assert f"commit {measured['list_sync'].commit}" in page
     assert (tmp_path / "list_sync.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_between_whose_marks_a_table_is_keeps_the_rest(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nbehind\n")
+    measured = {"list_sync": record.circumstances(FIGURES, 3)}
+    goals = [goal(15, "client-go typed JSON")]
+    for _ in range(2):
+        write_between_marks(readme, measured, goals)
+
+    text = readme.read_text()
+    assert text.startswith(f"before\n{MARKS[0]}\n| what")
+    assert text.endswith(f"{MARKS[1]}\nbehind\n")
+    assert "old" not in text
+    assert text.count("≥ 15x | reached |") == 1
+    assert f"commit {measured['list_sync'].commit}, " in text
+
+
+def test_a_page_without_marks_is_left_as_it_is(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("nothing\n")
+
+    with pytest.raises(ValueError, match="marks"):
+        write_between_marks(readme, {})
+
+    assert readme.read_text() == "nothing\n"
 
 
 def test_what_was_measured_is_read_again(tmp_path: Path) -> None:

@@ -9,14 +9,17 @@ from bench.plots import draw
 from bench.report import markdown, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from bench.figures import Figure
+    from bench.goals import Goal
     from bench.record import Measurement
     from bench.report import Row
 
-__all__ = ["goals_table", "write_page"]
+__all__ = ["goals_table", "write_between_marks", "write_page"]
+
+MARKS = ("<!-- written by make bench -->", "<!-- up to here -->")
 
 INTRODUCTION = """\
 # Benchmarks
@@ -59,6 +62,34 @@ def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str
         (folder / "README.md").write_text("\n".join(parts))
 
     return table
+
+
+def write_between_marks(
+    readme: Path, measurements: dict[str, Measurement], goals: Sequence[Goal] = GOALS
+) -> None:
+    """Put the table of the goals into a page, in the place of the last one.
+
+    Args:
+        readme: It has `MARKS`, each on a line of its own.
+        measurements: By question.
+        goals: What is to be reached.
+
+    Raises:
+        ValueError: A mark is missing.
+    """
+    figures = [it for one in measurements.values() for it in one.figures]
+    table = goals_table(list(rows(figures, goals)))
+    taken = {(it.date, it.commit, it.machine) for it in measurements.values()}
+    where = "\n".join(
+        f"* {date}, commit {commit}, {machine}"
+        for date, commit, machine in sorted(taken)
+    )
+    before, begin, rest = readme.read_text().partition(MARKS[0])
+    _, end, behind = rest.partition(MARKS[1])
+    if not (begin and end):
+        raise ValueError(f"{readme} does not have the marks {MARKS}")
+
+    readme.write_text(f"{before}{begin}\n{table}\n\n{where}\n{end}{behind}")
 
 
 def goals_table(lines: list[Row]) -> str:
