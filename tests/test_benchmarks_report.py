@@ -170,6 +170,7 @@ def test_a_page_between_whose_marks_a_table_is_keeps_the_rest(tmp_path: Path) ->
     assert "old" not in text
     assert text.count("≥ 15x | reached |") == 1
     assert f"commit {measured['list_sync'].commit}, " in text
+    assert "client-go 0." in text
 
 
 def test_a_page_without_marks_is_left_as_it_is(tmp_path: Path) -> None:

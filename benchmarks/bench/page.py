@@ -79,11 +79,7 @@ def write_between_marks(
     """
     figures = [it for one in measurements.values() for it in one.figures]
     table = goals_table(list(rows(figures, goals)))
-    taken = {(it.date, it.commit, it.machine) for it in measurements.values()}
-    where = "\n".join(
-        f"* {date}, commit {commit}, {machine}"
-        for date, commit, machine in sorted(taken)
-    )
+    where = "\n".join(sorted({circumstances_of(it) for it in measurements.values()}))
     before, begin, rest = readme.read_text().partition(MARKS[0])
     _, end, behind = rest.partition(MARKS[1])
     if not (begin and end):
@@ -107,8 +103,10 @@ def missing(figures: list[Figure]) -> Iterator[str]:
 def told(measurements: dict[str, Measurement]) -> Iterator[str]:
     """One line for each question."""
     for question, it in measurements.items():
-        versions = ", ".join(f"{name} {value}" for name, value in it.versions.items())
-        yield (
-            f"* `{question}`: {it.date}, commit {it.commit}, {it.rounds} rounds, "
-            f"{it.machine}; {versions}\n"
-        )
+        yield f"* `{question}`, {it.rounds} rounds: {circumstances_of(it)}\n"
+
+
+def circumstances_of(it: Measurement) -> str:
+    """When, where, and with which versions."""
+    versions = ", ".join(f"{name} {value}" for name, value in it.versions.items())
+    return f"{it.date}, commit {it.commit}, {it.machine}; {versions}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,6 +20,16 @@ LIBRARIES = (
     *("aiohttp", "msgspec", "orjson", "kr8s", "kubernetes"),
     *("kubernetes_asyncio", "lightkube"),
 )
+
+PEERS = Path(__file__).parents[1] / "peers"
+# Of what is built from its registry: the file that says which version, and how.
+SOURCES = {
+    "client-go": (PEERS / "client_go" / "go.mod", r"k8s\.io/client-go v(\S+)"),
+    "kube-rs": (
+        PEERS / "kube_rs" / "Cargo.toml",
+        r'(?m)^kube = .*version = "=?([^"]+)"',
+    ),
+}
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +63,17 @@ def circumstances(figures: list[Figure], rounds: int) -> Measurement:
         versions={
             "Python": platform.python_version(),
             **{name: version(name) for name in LIBRARIES},
+            **{name: _named_in(*place) for name, place in SOURCES.items()},
         },
     )
+
+
+def _named_in(path: Path, pattern: str) -> str:
+    found = re.search(pattern, path.read_text())
+    if found is None:
+        raise ValueError(f"{path} names no version")
+
+    return found[1]
 
 
 def _commit() -> str:
