@@ -247,13 +247,9 @@ class Index(Generic[T]):
             asked: What the index function is asked about: the same object, if that
                 costs less to read.
         """
-        if self._of_key and old is not None:
+        if self._of_key:  # so that the old one has no other values
             for value in self._function(obj):
-                bucket = self.buckets.get(value)
-                if bucket is None:  # the function failed for the old one
-                    self.buckets[value] = {key: obj}
-                else:
-                    bucket[key] = obj
+                self._enter(value, key, obj)
         else:
             values = self._function(obj if asked is None else asked)
             self.put_values(key, obj, _pack(values), old)

@@ -65,30 +65,28 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
     for mark, closing in _CUTS:
         cut = body.find(mark, 0, _FRONT_LIMIT)
         if cut > 0:
-            head = _front(body[:cut] + closing)
-            if head is not None and (head.namespace or not namespaced):
+            try:
+                head = _decode(body[:cut] + closing).metadata
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue  # not cut at the depth that it was taken for
+
+            # Labels are the last of the needed fields, both in the order of the built-in
+            # types and (name aside) in alphabetical order; where they or another one are
+            # missing, they may stand behind the cut.
+            if (
+                head is not None
+                and head.labels
+                and head.name
+                and head.uid
+                and head.resource_version
+                and (head.namespace or not namespaced)
+            ):
                 return head
 
     try:
         return _decode(body).metadata or Head()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"an object that cannot be read: {exc}") from exc
-
-
-def _front(front: bytes) -> Head | None:
-    """The head if `front` certainly holds all of it, else None.
-
-    Labels are the last of the needed fields, both in the order of the built-in types
-    and (name aside) in alphabetical order; where they or another one are missing, they
-    may stand behind the cut.
-    """
-    try:
-        head = _decode(front).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-    complete = head is not None and head.name and head.uid and head.labels
-    return head if complete and head is not None and head.resource_version else None
 
 
 class LabelTable:
