@@ -41,7 +41,8 @@ def measure(options: Options) -> Iterator[Figure]:
         for look, arguments in LOOKS.items():
             case = f"{size:,} pods, {look}"
             course = Course(pods=pods, options=arguments)
-            outcomes = in_turns(case, course, (OURSELVES, *peers), options.rounds)
+            rounds = options.rounds if size < MANY else options.fewer_rounds
+            outcomes = in_turns(case, course, (OURSELVES, *peers), rounds)
             yield from figures(QUESTION, case, "pods/s", outcomes, rate)
 
 

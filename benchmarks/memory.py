@@ -50,7 +50,8 @@ def measure(options: Options) -> Iterator[Figure]:
         peers = [it for it in PEERS if size < MANY or it.name in FIT_FOR_MANY]
         case = f"{size:,} pods held"
         course = Course(pods=pods)
-        outcomes = in_turns(case, course, (*OURS, *peers), options.rounds)
+        rounds = options.rounds if size < MANY else options.fewer_rounds
+        outcomes = in_turns(case, course, (*OURS, *peers), rounds)
         yield from figures(QUESTION, case, UNIT, outcomes, held)
 
     pods = encoded_pods(500 if options.quick else 10_000)

@@ -39,7 +39,7 @@ def measure(options: Options) -> Iterator[Figure]:
     pods = encoded_pods(200 if options.quick else 2_000)
     everyone = (OURSELVES, *PEERS)
     for case, (a_chunk, arguments) in BULK.items():
-        count = 500 if options.quick else 40_000
+        count = 500 if options.quick else 20_000
         changes = Changes(count=count, a_chunk=a_chunk)
         course = Course(pods=pods, changes=changes, options=arguments)
         outcomes = in_turns(case, course, everyone, options.rounds)

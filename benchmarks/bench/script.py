@@ -29,6 +29,11 @@ class Options:
     rounds: int
     quick: bool
 
+    @property
+    def fewer_rounds(self) -> int:
+        """How often what takes minutes each time is measured."""
+        return max(1, self.rounds // 3)
+
 
 def run(measure: Callable[[Options], Iterable[Figure]], *, rounds: int = 3) -> int:
     """Measure, and print.
