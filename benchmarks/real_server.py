@@ -120,10 +120,16 @@ async def fill(bodies: list[dict[str, Any]]) -> None:
 
 
 def creatable(pod: dict[str, Any]) -> dict[str, Any]:
-    """As somebody would ask for it: what the server gives is left out."""
+    """As somebody would ask for it: without what the server gives.
+
+    A real server looks into volumes, so each container has one that is there.
+    """
     given = {"uid", "resourceVersion", "creationTimestamp", "managedFields"}
     metadata = {key: it for key, it in pod["metadata"].items() if key not in given}
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    containers = [{**it, "volumeMounts": mounts} for it in pod["spec"]["containers"]]
     spec = {key: it for key, it in pod["spec"].items() if key != "serviceAccountName"}
+    spec |= {"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]}
     return {"metadata": metadata, "spec": spec}
 
 
