@@ -28,8 +28,8 @@ from aioinformer.controller.result import (
 from aioinformer.controller.source import priority_of
 from aioinformer.controller.writes import Writes
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
-from aioinformer.informer.handlers import Steps
 from aioinformer.informer.slowness import BLOCKING_SECONDS
+from aioinformer.informer.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,100 +1,100 @@
-"""Calling a handler: once for each notification, whatever it does to itself."""
+"""Calling a handler: once for each notification, whatever it does to itself.
+
+Most calls wait for nothing, and there may be a hundred thousand of them a second. So the
+code that calls is the plainest there is, an `await` in a loop, and what has to be known
+of a call that does wait, or does not come back, is watched from outside: by `Calls`,
+through which the listener's task runs that loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aioinformer._tasks import USER_ERRORS
-from aioinformer.informer.handlers import first_step
 from aioinformer.informer.slowness import BLOCKING_SECONDS
+from aioinformer.informer.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
-    from aioinformer.informer.handlers import Outcome, RestOfCall
+    from aioinformer.budget import LoopBudget
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.reporting import Reporter
     from aioinformer.informer.slowness import Slowness
 
-__all__ = ["Caller"]
+__all__ = ["Calls"]
 
 
-class Caller:
-    """Calls the functions of one handler in its task; what they raise is reported.
+class Calls(Steps):
+    """The life of a task that calls a handler, watched from outside.
 
     Args:
-        name: The handler's.
-        reporter: Who is told of failures.
-        slowness: Who is told of calls that block the loop, or do not return.
+        life: Makes the coroutine, which calls the handler, and sets `event`.
+        slowness: Told of calls that block the loop, or do not return.
+        budget: Given back when a call begins to wait.
+
+    Attributes:
+        event: What the handler is being called with; None between calls.
+        waited: The call has waited for something: `finish()` is due behind it.
     """
 
-    def __init__(self, name: str, reporter: Reporter, slowness: Slowness) -> None:
-        self._name = name
-        self._reporter = reporter
-        self._slowness = slowness
+    __slots__ = ("_budget", "_slowness", "event", "waited")
 
-    def begin(
-        self, call: Callable[[Any], Outcome], event: Notification
-    ) -> RestOfCall | None:
-        """Call it; returns what is left of the call, if it waits for something."""
-        try:
-            outcome = call(event)
-            return None if outcome is None else first_step(outcome)
-        except USER_ERRORS as exc:
-            self.failed(event, exc)
-            return None
-
-    async def finish(
-        self, event: Notification, rest: RestOfCall | None, task: asyncio.Task[Any]
+    def __init__(
+        self,
+        life: Callable[[Calls], Coroutine[Any, Any, None]],
+        slowness: Slowness,
+        budget: LoopBudget,
     ) -> None:
-        """Finish a call that waits for something, or has cancelled its task.
+        super().__init__(life(self))
+        self._slowness = slowness
+        self._budget = budget
+        self.event: Notification | None = None
+        self.waited = False
 
-        Cancellation:
-            Passed on to the call, and raised when that has ended.
+    def is_cancelled_by(self, error: BaseException) -> bool:
+        """True if a call was cancelled together with its task, and not by itself."""
+        return (
+            isinstance(error, asyncio.CancelledError)
+            and self.task.cancelling() > self.own_cancels_so_far()
+        )
+
+    async def finish(self) -> None:
+        """Go on behind a call that has waited, or has cancelled its own task.
+
+        Raises:
+            CancelledError: If somebody else has cancelled the task too, and the call
+                kept that for itself.
         """
-        if rest is not None:
-            self._slowness.call_waits(event)
-            try:
-                await rest
-            except asyncio.CancelledError as exc:
-                if task.cancelling() > rest.own_cancels:
-                    raise  # we are being stopped; else the handler cancelled itself
+        task = self.task
+        self._budget.end()
+        self._slowness.call = None
+        self.waited = False
+        if not task.cancelling():
+            return
 
-                self.failed(event, exc)
-            except Exception as exc:  # noqa: BLE001 - the user's code, reported
-                self.failed(event, exc)
-            finally:
-                self._slowness.call = None
-
-            if rest.longest > BLOCKING_SECONDS:
-                self._slowness.blocked(rest.longest)
+        for _ in range(self.own_cancels_so_far()):
+            task.uncancel()
 
         if task.cancelling():
-            # Without a wait nobody but the handler can have done that.
-            own = task.cancelling() if rest is None else rest.own_cancels
-            await _undo_cancelling(task, own)
+            raise asyncio.CancelledError
 
-    def failed(self, event: Notification, cause: BaseException) -> None:
-        """A call has failed."""
-        self._reporter.failed("handler", self._name, event, cause)
+        try:
+            await asyncio.sleep(0)  # where its cancelling arrives, if it has not yet
+        except asyncio.CancelledError:
+            if task.cancelling():
+                raise
 
+    def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        self.longest = 0.0
+        try:
+            waits_for = super()._step(step, *arguments)
+        finally:
+            if self.longest > BLOCKING_SECONDS:
+                self._slowness.blocked(self.longest)
 
-async def _undo_cancelling(task: asyncio.Task[Any], own: int) -> None:
-    """Go on after a handler that has cancelled its task, `own` times by itself.
+        if self.event is not None and not self.waited:
+            self.waited = True
+            self._budget.end()
+            self._slowness.call_waits(self.event)
 
-    Raises:
-        CancelledError: If somebody else has cancelled it too, and the handler kept
-            that for itself.
-    """
-    for _ in range(own):
-        task.uncancel()
-
-    if task.cancelling():
-        raise asyncio.CancelledError
-
-    try:
-        await asyncio.sleep(0)  # where its cancelling arrives, if it has not yet
-    except asyncio.CancelledError:
-        if task.cancelling():
-            raise
+        return waits_for
