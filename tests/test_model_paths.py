@@ -106,6 +106,9 @@ fronts = st.sampled_from(
         {"pad": PADDING},
         {"pad": PADDING, "inner": {"a": 1, "spec": {"name": 1}, "status": {}}},
         {"pad": PADDING, "inner": [{"a": 1, "spec": 2}]},
+        {"pad": PADDING, "inner": {"spec": {"name": 1}, "status": {"name": 2}}},
+        {"pad": PADDING, "inner": [{"a": {}, "status": {"status": {}}}], "note": "},"},
+        {"pad": PADDING + '{},"status":{"name":1}}', "status": {"a": {}, "status": {}}},
         {"pad": PADDING + ',"spec":{"name":1}}'},
         {"pad": PADDING, "a": ',"spec":', ",": ":"},
     ]
