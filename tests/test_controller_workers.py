@@ -110,6 +110,37 @@ async def test_a_terminal_error_is_not_retried_until_a_change() -> None:
     assert [ctx.attempt for ctx in notes.contexts] == [1, 2, 1]
 
 
+class Broken:
+    """A rate limiter whose author has made a mistake."""
+
+    def when(self, item: ReconcileRequest) -> float:
+        raise KeyError(item)
+
+    def forget(self, item: ReconcileRequest) -> None:
+        raise asyncio.CancelledError
+
+    def num_requeues(self, item: ReconcileRequest) -> int:
+        raise ZeroDivisionError
+
+
+async def test_a_rate_limiter_that_fails_loses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    notes = Clocked(ValueError("boom"), ValueError("boom"), None, None)
+    queue = PriorityQueue[ReconcileRequest](rate_limiter=Broken())
+    async with controlled(notes, one(), queue=queue) as (source, _):
+        await asyncio.sleep(100)
+        source.modify(named("a", labels={"x": "y"}))
+        await asyncio.sleep(1)
+
+    assert notes.gaps == [10, 10, 80]
+    assert [ctx.attempt for ctx in notes.contexts] == [1, 1, 1, 1]
+    told = [it.message for it in caplog.records if it.name.endswith("workers")]
+    assert sum("is tried again in 10 s" in it for it in told) == 2
+    assert sum("did not forget" in it for it in told) == 2
+    assert sum("cannot tell the attempts" in it for it in told) == 4
+
+
 async def test_a_change_does_not_wait_for_the_delay() -> None:
     notes = Clocked(Result(requeue_after=1000))
     async with controlled(notes, one()) as (source, _):

@@ -34,6 +34,30 @@ async def test_waiting_for_what_nobody_has_started_says_so(
     assert warning == "waiting for the caches of a factory that is not started"
 
 
+async def test_waiting_long_for_an_informer_that_nobody_runs_is_warned_of(
+    factory: SharedInformerFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    pods = factory.informer("v1", "pods")
+
+    with pytest.raises(NotSynced):
+        await pods.wait_synced(timeout=9)
+
+    early = len(caplog.records)
+    with pytest.raises(NotSynced):
+        await pods.wait_synced(timeout=30)
+
+    async with factory:
+        with pytest.raises(NotSynced):
+            await pods.wait_synced(timeout=30)
+
+    assert early == 0
+    (warning,) = [it.getMessage() for it in caplog.records]
+    assert warning == (
+        "pods is waited for since 10 s, and nobody runs it: enter its factory, or await "
+        "its run()"
+    )
+
+
 class InTheMoment:
     """It is synced just when the time is over."""
 

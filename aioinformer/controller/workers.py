@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aioinformer._tasks import USER_ERRORS
 from aioinformer.controller.causes import Cause, Causes
 from aioinformer.controller.client import ReconcileClient
 from aioinformer.controller.context import Context
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10.0
 """So long the informers have to show what was written."""
+
+UNLIMITED_SECONDS = 10.0
+"""After so long a request is tried again if the rate limiter fails to say when."""
 
 LONG_SECONDS = 60.0
 """A reconcile that takes longer is warned of while it goes on, as it may never end."""
@@ -235,7 +239,7 @@ class Workers:
             request,
             self._informers[0].lister,
             causes=self._causes.take(request, now),
-            attempt=self._queue.num_requeues(request) + 1,
+            attempt=self._attempts(request) + 1,
             stale=unshown is not None,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
@@ -296,9 +300,9 @@ class Workers:
         now = asyncio.get_running_loop().time()
         if verdict.retry:
             self._causes.note(request, Cause("retry", "", request.key))
-            queue.add_rate_limited(request, run.priority)
+            self._retry(request, run.priority)
         else:
-            queue.forget(request)
+            self._forget(request)
             if verdict.after is not None:
                 self._causes.note_requeue(request, now + verdict.after)
                 queue.add_after(request, verdict.after, run.priority)
@@ -308,6 +312,41 @@ class Workers:
             self._measures.failed(
                 request, verdict, run.context.attempt, now, stopping=self._draining
             )
+
+    def _retry(self, request: ReconcileRequest, priority: int) -> None:
+        """Have it done again, when the rate limiter says; that may be a user's."""
+        try:
+            self._queue.add_rate_limited(request, priority)
+        except USER_ERRORS:  # logged, and the request is not lost
+            logger.exception(
+                "controller %s: the rate limiter failed; %s is tried again in %d s",
+                self._name,
+                request.key,
+                UNLIMITED_SECONDS,
+            )
+            self._queue.add_after(request, UNLIMITED_SECONDS, priority)
+
+    def _forget(self, request: ReconcileRequest) -> None:
+        try:
+            self._queue.forget(request)
+        except USER_ERRORS:  # logged, and that is all that was to be done
+            logger.exception(
+                "controller %s: the rate limiter did not forget %s",
+                self._name,
+                request.key,
+            )
+
+    def _attempts(self, request: ReconcileRequest) -> int:
+        """How often it has failed before, as far as the rate limiter says."""
+        try:
+            return self._queue.num_requeues(request)
+        except USER_ERRORS:  # logged; it is worked on all the same
+            logger.exception(
+                "controller %s: the rate limiter cannot tell the attempts of %s",
+                self._name,
+                request.key,
+            )
+            return 0
 
     # ------------------------------------------------------------ what it has written
 

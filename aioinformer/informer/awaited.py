@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 from typing import TYPE_CHECKING, overload
 
 from aioinformer.errors import HistoryReset, OptionsError
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["AwaitedCopy"]
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 10.0
+"""Who waits for so long for an informer that nobody runs has forgotten to, perhaps."""
 
 REFUSALS_TO_FAIL_FAST = 2
 """One refusal may be a role that is just being granted; two in a row are not."""
@@ -59,12 +65,26 @@ class AwaitedCopy(LiveCopy):
             Safe.
         """
         self._check_open()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_of(timeout)):
-                await self._listed(self._parts, fail_fast=fail_fast)
+        loop = asyncio.get_running_loop()
+        idle = loop.call_later(IDLE_SECONDS, self._warn_if_idle)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_of(timeout)):
+                    await self._listed(self._parts, fail_fast=fail_fast)
+        finally:
+            idle.cancel()
 
         if not self.has_synced:
             raise self._not_synced(self._parts)
+
+    def _warn_if_idle(self) -> None:
+        if self._life == "idle":
+            logger.warning(
+                "%s is waited for since %d s, and nobody runs it: enter its factory, or "
+                "await its run()",
+                self.name,
+                IDLE_SECONDS,
+            )
 
     async def wait_for_version(
         self,
