@@ -12,44 +12,24 @@ else, and other programs count less then.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import sys
 import time
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from bench.alone import alone
 from bench.figures import OURS, Figure, median
+from bench.queue_work import PlainSink, ReadSink, add_and_work, keys_of
 from bench.script import Options, run
 
-from aioinformer.metrics import NullSink
 from aioinformer.workqueue import PriorityQueue, RateLimitingQueue, WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from multiprocessing.connection import Connection
 
 QUESTION = "workqueue"
 ADDS_A_TURN = 1000
 PRIORITIES = 4
-
-
-# ---------------------------------------------------------------- the sinks
-
-
-class PlainSink(NullSink):
-    """Is told of each change, and does nothing with it."""
-
-    enabled = True
-
-
-class ReadSink(PlainSink):
-    """Is told when it is read, which nobody does here, and of many values at once."""
-
-    def register(self, tell: Callable[[], None], /) -> None:
-        """Read never."""
-
-    def observe(self, name: str, /, *values: float, **labels: str) -> None:
-        """Throw the measurements away."""
 
 
 def measured_for_prometheus() -> WorkQueue[str]:
@@ -63,24 +43,12 @@ def measured_for_prometheus() -> WorkQueue[str]:
 # ---------------------------------------------------------------- the work
 
 
-async def produce(add: Callable[[str], object], keys: list[str]) -> None:
-    for start in range(0, len(keys), ADDS_A_TURN):
-        for key in keys[start : start + ADDS_A_TURN]:
-            add(key)
-
-        await asyncio.sleep(0)
-
-
 async def timed(
     keys: list[str], add: Callable[[str], object], work: Callable[[], Awaitable[None]]
 ) -> float:
     """Keys a second."""
     started = time.process_time()
-    async with asyncio.TaskGroup() as group:
-        producer = group.create_task(produce(add, keys))
-        await work()
-        await producer
-
+    await add_and_work(keys, add, work, adds_a_turn=ADDS_A_TURN)
     return len(keys) / (time.process_time() - started)
 
 
@@ -138,25 +106,15 @@ KINDS: dict[str, Callable[[list[str]], Awaitable[float]]] = {
 # ---------------------------------------------------------------- the measurement
 
 
-def measure_one(kind: str, number: int, answer: Connection) -> None:
-    keys = [f"namespace-{n % 40}/pod-{n:06}" for n in range(number)]
+def rate_of(kind: str, number: int) -> float:
+    """Keys a second, in a process of its own."""
+    keys = keys_of(number)
 
     async def rate() -> float:
         return await KINDS[kind](keys)
 
     asyncio.run(rate())  # the interpreter adapts to what it runs often
-    answer.send(asyncio.run(rate()))
-
-
-def measure_alone(kind: str, number: int) -> float:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=measure_one, args=(kind, number, there))
-    process.start()
-    there.close()
-    rate: float = here.recv()
-    process.join()
-    return rate
+    return asyncio.run(rate())
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -165,7 +123,7 @@ def measure(options: Options) -> Iterator[Figure]:
     for number in range(options.rounds):
         print(f"workqueue: run {number + 1}", file=sys.stderr)
         for kind, measured in rates.items():
-            measured.append(measure_alone(kind, keys))
+            measured.append(alone(rate_of, kind, keys))
 
     case = f"{keys:,} keys"
     for kind, measured in rates.items():

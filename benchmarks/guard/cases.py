@@ -14,10 +14,11 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Protocol
 
+from bench.queue_work import ReadSink, add_and_work, keys_of
+
 from aioinformer.cache.index import index_by
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.metrics import NullSink
 from aioinformer.model.resources import PODS
 from aioinformer.workqueue.priority import PriorityQueue
 from aioinformer.workqueue.queue import WorkQueue
@@ -235,18 +236,6 @@ async def reads_by_index(
 # ---------------------------------------------------------------- queues
 
 
-class CollectedSink(NullSink):
-    """Is told of much at once, whenever it is read; which nobody does here."""
-
-    enabled = True
-
-    def register(self, tell: Callable[[], None], /) -> None:
-        """Read never."""
-
-    def observe(self, name: str, /, *values: float, **labels: str) -> None:
-        """Throw the measurements away."""
-
-
 async def a_queue(
     material: Material,
     size: int,
@@ -256,23 +245,14 @@ async def a_queue(
 ) -> None:
     """So many keys: added some in each turn of the loop, and taken by one worker."""
     queue, add = make()
-    keys = [f"namespace-{number % 40}/pod-{number:06}" for number in range(size)]
-
-    async def produce() -> None:
-        for start in range(0, size, ADDS_A_TURN):
-            for key in keys[start : start + ADDS_A_TURN]:
-                add(key)
-
-            await asyncio.sleep(0)
+    keys = keys_of(size)
 
     async def work() -> None:
         for _ in keys:
             queue.done(await queue.get())
 
     with counting:
-        producer = asyncio.create_task(produce())
-        await work()
-        await producer
+        await add_and_work(keys, add, work, adds_a_turn=ADDS_A_TURN)
 
     assert await queue.shut_down_with_drain() == frozenset()
 
@@ -287,7 +267,7 @@ def plain_queue() -> Adding:
 
 
 def measured_queue() -> Adding:
-    queue = WorkQueue[str]("guard", metrics=CollectedSink())
+    queue = WorkQueue[str]("guard", metrics=ReadSink())
     return queue, queue.add
 
 

@@ -1,0 +1,63 @@
+"""What is done to a queue where its work is timed, or counted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aioinformer.metrics import NullSink
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["PlainSink", "ReadSink", "add_and_work", "keys_of"]
+
+
+class PlainSink(NullSink):
+    """Is told of each change, and does nothing with it."""
+
+    enabled = True
+
+
+class ReadSink(PlainSink):
+    """Is told when it is read, which nobody does here, and of many values at once."""
+
+    def register(self, tell: Callable[[], None], /) -> None:
+        """Read never."""
+
+    def observe(self, name: str, /, *values: float, **labels: str) -> None:
+        """Throw the measurements away."""
+
+
+def keys_of(number: int) -> list[str]:
+    """So many distinct keys, of 40 namespaces."""
+    return [f"namespace-{it % 40}/pod-{it:06}" for it in range(number)]
+
+
+async def add_and_work(
+    keys: list[str],
+    add: Callable[[str], object],
+    work: Callable[[], Awaitable[None]],
+    *,
+    adds_a_turn: int,
+) -> None:
+    """Add all keys, some in each turn of the loop, while somebody works on them.
+
+    Args:
+        keys: What is added.
+        add: Adds one.
+        work: Returns when it has dealt with all.
+        adds_a_turn: How many are added in each turn.
+    """
+
+    async def produce() -> None:
+        for start in range(0, len(keys), adds_a_turn):
+            for key in keys[start : start + adds_a_turn]:
+                add(key)
+
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        producer = group.create_task(produce())
+        await work()
+        await producer
