@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -300,3 +301,114 @@ async def test_ends_that_are_ours_are_no_accidents(
         await settle()
 
     assert caplog.messages == []
+
+
+# ---------------------------------------------------------------- cancels that stay
+
+
+async def has_a_group_that_fails(_: Notification) -> None:
+    async def fails() -> None:
+        raise ValueError("in a task")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fails())
+
+
+async def cancels_itself_and_has_a_timeout(event: Notification) -> None:
+    cancel_own_task()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(1)
+
+    await has_a_timeout(event)
+
+
+@pytest.mark.parametrize(
+    "handler", [has_a_group_that_fails, cancels_itself_and_has_a_timeout]
+)
+async def test_what_a_call_leaves_of_cancelling_ends_no_handler(
+    processor: Stage, handler: Handler
+) -> None:
+    """Up to Python 3.12 a TaskGroup does not always take back what it has asked for."""
+    calls = 0
+
+    async def counted(event: Notification) -> None:
+        nonlocal calls
+        calls += 1
+        outcome = handler(event)
+        assert outcome is not None
+        await outcome
+
+    listener = processor.listen(counted)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b"))
+        processor.publish(events("c"))
+        await listener.wait_idle()
+        assert not listener.ended
+
+    assert calls == 3
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["plain", "waits"])
+async def test_a_call_is_judged_by_its_own_cancelling(
+    processor: Stage, waits: bool
+) -> None:
+    """And not by that of the call before it, which runs into it without a wait."""
+    calls = 0
+
+    async def handler(event: Notification) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await has_a_timeout(event)
+        elif calls == 2:
+            cancel_own_task()
+            if waits:
+                await asyncio.sleep(0)
+
+    listener = processor.listen(handler)
+
+    async with running(processor.run()):
+        processor.publish(events("a", "b", "c", "d"))
+        await listener.wait_idle()
+        assert not listener.ended
+
+    assert calls == 4
+
+
+async def test_ends_at_once_after_somebody_has_taken_back_its_cancelling(
+    processor: Stage,
+) -> None:
+    """What a call once asked for itself excuses no later end that it is asked for."""
+    handled = asyncio.Event()
+    ended = False
+
+    async def handler(event: Notification) -> None:
+        nonlocal ended
+        if name_of(event) == "a":
+            cancel_own_task()
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.uncancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+
+            await asyncio.sleep(1)
+            handled.set()
+        else:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended = True
+
+    processor.listen(handler)
+    task = asyncio.create_task(processor.run())
+    await settle()
+    processor.publish(events("a", "b"))
+    await handled.wait()
+    await settle()
+    task.cancel()
+    await settle()
+
+    assert task.done()
+    assert ended

@@ -33,8 +33,10 @@ class Calls(Steps):
         budget: Given back when a call begins to wait.
 
     Attributes:
-        event: What the handler is being called with; None between calls.
-        waited: The call has waited for something: `finish()` is due behind it.
+        event: What the handler is being called with: set while a call runs, or ends all
+            of this, and None in all our own waits.
+        waited: That call has waited for something, and its slice was given back:
+            `finish()` is due behind it.
     """
 
     __slots__ = ("_budget", "_slowness", "event", "waited")
@@ -51,38 +53,40 @@ class Calls(Steps):
         self.event: Notification | None = None
         self.waited = False
 
-    def is_cancelled_by(self, error: BaseException) -> bool:
-        """True if a call was cancelled together with its task, and not by itself."""
+    def is_from_outside(self, error: BaseException) -> bool:
+        """True if what a call raises is a cancellation of its task, and not its own."""
         return (
             isinstance(error, asyncio.CancelledError)
             and self.task.cancelling() > self.own_cancels_so_far()
         )
 
     async def finish(self) -> None:
-        """Go on behind a call that has waited, or has cancelled its own task.
+        """Go on behind a call that has waited, or has left its task asked to end.
 
-        Raises:
-            CancelledError: If somebody else has cancelled the task too, and the call
-                kept that for itself.
+        It may have asked for that itself; or a TaskGroup in it, which up to Python 3.12
+        does not always take that back; or somebody else, and the call has kept that for
+        itself. Whoever may end the listener has closed it as well.
+
+        Cancellation:
+            What arrives here is not the call's.
         """
-        task = self.task
         self._budget.end()
         self._slowness.call = None
         self.waited = False
-        if not task.cancelling():
-            return
-
-        for _ in range(self.own_cancels_so_far()):
-            task.uncancel()
-
+        task = self.task
         if task.cancelling():
-            raise asyncio.CancelledError
+            while task.uncancel():
+                pass
 
-        try:
-            await asyncio.sleep(0)  # where its cancelling arrives, if it has not yet
-        except asyncio.CancelledError:
-            if task.cancelling():
-                raise
+            try:
+                await asyncio.sleep(
+                    0
+                )  # where its cancelling arrives, if it has not yet
+            except asyncio.CancelledError:
+                if task.cancelling():
+                    raise
+
+        self.forget_cancels()
 
     def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
         self.longest = 0.0

@@ -87,7 +87,8 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         self._ended = False
         self.removed = False
-        """No further notification is to be delivered."""
+        """Nothing waits for it any more, and nothing is delivered."""
+        self._closed = False
         self._progress = Bell()
         self._followers = 0
 
@@ -125,11 +126,16 @@ class Listener:
     def remove(self) -> None:
         """Deliver nothing more: what waits is dropped. A running call finishes."""
         self.removed = True
+        self.close()
         self._inbox.clear()
         if self._resync is not None:
             self._resync.stop()
 
         self._tell()
+
+    def close(self) -> None:
+        """Call the handler no more, whatever becomes of the call that runs."""
+        self._closed = True
 
     # ------------------------------------------------------------ how it is doing
 
@@ -236,7 +242,7 @@ class Listener:
 
     async def _deliver(self, calls: Calls, budget: LoopBudget) -> None:
         inbox = self._inbox
-        while not self.removed:
+        while not self._closed:
             batch: Iterable[Any] | None = await inbox.take()
             await budget.start()
             while batch is not None:
@@ -258,7 +264,7 @@ class Listener:
         """
         inbox, functions, task = self._inbox, self._functions, calls.task
         for event in events:
-            if self.removed:
+            if self._closed:
                 break
 
             call = functions.get(type(event))
@@ -272,7 +278,7 @@ class Listener:
                     ):
                         await outcome
                 except USER_ERRORS as exc:
-                    if calls.is_cancelled_by(exc):
+                    if calls.is_from_outside(exc):
                         raise
 
                     self._failed(event, exc)

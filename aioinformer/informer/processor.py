@@ -97,6 +97,8 @@ class Processor:
                 finally:
                     self._group = None
                     self._ended = True
+                    for listener in self._listeners:
+                        listener.close()
         finally:
             self.end()
 

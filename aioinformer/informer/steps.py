@@ -25,7 +25,8 @@ class Steps:
         task: The one that awaits it.
         longest: Seconds of the longest time for which it kept the loop from turning.
         own_cancels: How often it has cancelled the task that it runs in, up to its last
-            wait: nobody else can while a step of it runs.
+            wait: nobody else can while a step of it runs. What it has taken back of
+            others' cancelling is taken off.
     """
 
     __slots__ = ("_cancels_before", "_coroutine", "longest", "own_cancels", "task")
@@ -59,6 +60,11 @@ class Steps:
     def close(self) -> None:
         """Give it up."""
         self._coroutine.close()
+
+    def forget_cancels(self) -> None:
+        """Count anew from here on; asked by itself, within a step."""
+        self.own_cancels = 0
+        self._cancels_before = self.task.cancelling()
 
     def own_cancels_so_far(self) -> int:
         """The same as `own_cancels`, asked by itself: the running step's are in it."""
