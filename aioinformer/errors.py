@@ -312,8 +312,8 @@ class QueueShutDown(AioInformerError):
 class HandlerError(AioInformerError):
     """A user's code failed; `__cause__` is its exception.
 
-    Never raised into the machinery: it is logged once, counted, and given to
-    `on_error`.
+    Never raised into the machinery: it is logged, counted, and given to `on_error`;
+    what repeats is logged in part.
 
     Attributes:
         where: Which code failed: `"handler"`, `"filter"`, `"transform"`, ...

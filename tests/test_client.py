@@ -399,3 +399,30 @@ async def test_what_is_no_object_is_not_shown(server: CannedServer) -> None:
             await client.get(SECRETS, "a", namespace="x")
 
     assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda it, given: it.get(given, "a"), id="get"),
+        pytest.param(lambda it, given: it.list(given), id="list"),
+        pytest.param(lambda it, given: it.create(given, POD), id="create"),
+        pytest.param(lambda it, given: it.update(given, POD), id="update"),
+        pytest.param(lambda it, given: it.patch(given, "a", {}), id="patch"),
+        pytest.param(lambda it, given: it.delete(given, "a"), id="delete"),
+    ],
+)
+@pytest.mark.parametrize("given", ["pods", ("v1", "pods"), None], ids=str)
+async def test_what_is_no_resource_is_refused(call: Any, given: Any) -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+
+    with pytest.raises(OptionsError, match="not a Resource: "):
+        await call(client, given)
+
+
+@pytest.mark.parametrize("verb", ["list_pages", "watch"])
+def test_what_is_no_resource_cannot_be_followed(verb: str) -> None:
+    client = Client.from_url("http://127.0.0.1:1")
+
+    with pytest.raises(OptionsError, match="not a Resource: 'pods'"):
+        getattr(client, verb)("pods")

@@ -219,6 +219,21 @@ async def test_says_what_is_not_ready(server: APIServer) -> None:
     assert repr(manager).startswith("<Manager stopped ")
 
 
+async def test_an_informer_that_nobody_runs_is_not_ready(server: APIServer) -> None:
+    notes = Notes()
+    async with server.client() as client:
+        forgotten = SharedInformerFactory(client).informer(CONFIG_MAPS)
+        manager = Manager(client)
+        manager.add(Controller("forgetful", notes, for_=forgotten))
+        async with manager:
+            await asyncio.sleep(10)
+            assert manager.not_ready() == {
+                "configmaps": "idle, not started yet",
+            }
+
+    assert notes.names == []
+
+
 async def test_who_waits_to_lead_is_ready(server: APIServer) -> None:
     lease, notes = MemoryLease(), Notes()
     async with elector_of(lease, "other").leading():

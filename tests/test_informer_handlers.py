@@ -13,6 +13,7 @@ from aioinformer.informer import Added, Deleted, Updated
 from aioinformer.informer.handlers import Handlers
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import AsyncIterator, Generator
 
     from aioinformer.model import KubeObject
@@ -97,6 +98,43 @@ def test_handlers_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
         Handlers(**handlers)
+
+
+def two(_old: object, _new: object) -> None:
+    """What an `on_update` takes."""
+
+
+@pytest.mark.parametrize(
+    ("handlers", "complaint"),
+    [
+        ({"on_add": lambda: 1}, r"called as on_add\(obj\): .* too many positional"),
+        ({"on_add": two}, r"called as on_add\(obj\): .* missing a required .* '_new'"),
+        ({"on_update": lambda new: 1}, r"called as on_update\(old, new\): "),
+        ({"on_delete": two}, r"called as on_delete\(obj\): "),
+        ({"on_event": two}, r"called as on_event\(event\): "),
+    ],
+)
+def test_handlers_that_take_something_else_are_refused(
+    handlers: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(OptionsError, match=complaint):
+        Handlers(**handlers)
+
+
+def test_what_tells_no_signature_is_taken() -> None:
+    class Unknown:
+        """Its signature cannot be read, as that of some functions of C."""
+
+        def __call__(self, _: object) -> None:
+            """A handler."""
+
+        @property
+        def __signature__(self) -> inspect.Signature:
+            raise ValueError("no signature found")
+
+    assert list(Handlers(on_add=Unknown()).calls()) == [Added]
+    record: list[object] = []
+    assert list(Handlers(on_event=record.append).calls()) == [Added, Updated, Deleted]
 
 
 class Greeter:

@@ -89,6 +89,45 @@ async def test_handlers_have_5_seconds_to_finish(looptime: float) -> None:
     assert (stuck.record, stuck.running) == ([], 0)
 
 
+async def test_what_is_dropped_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    pods = pods_of()
+    pods.add_event_handler(on_event=Slow(1000), name="stuck")
+    pods.add_event_handler(on_event=Slow(1), name="done")
+
+    async with running(pods.run()):
+        await asyncio.sleep(1)
+
+    (warning,) = [it.message for it in caplog.records if it.levelname == "WARNING"]
+    assert warning == (
+        "handler pods/stuck: 2 notifications are dropped, which 5 s after the informer "
+        "was stopped were not delivered"
+    )
+
+
+async def test_a_handler_that_does_not_end_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handler(_: Notification) -> None:
+        for _turn in range(3):
+            try:
+                await asyncio.sleep(15)
+            except asyncio.CancelledError:
+                continue
+
+    pods = pods_of()
+    pods.add_event_handler(on_event=handler, name="stubborn")
+    pods.add_event_handler(on_event=Recorder())
+
+    async with running(pods.run()):
+        await asyncio.sleep(1)
+
+    (warning,) = [it.message for it in caplog.records if "end" in it.message]
+    assert warning == (
+        "handler pods/stubborn does not end, 10 s after its call was cancelled: is the "
+        "CancelledError kept from getting through?"
+    )
+
+
 async def test_its_connection_is_closed_before_handlers_finish() -> None:
     source = FakeSource([Page([thing("a")], version=5)])
     pods = SharedInformer(source)

@@ -161,6 +161,7 @@ def test_reads_every_path_that_a_body_has(
         pytest.param("", id="empty"),
         pytest.param((), id="no-steps"),
         pytest.param("a..b", id="two-dots"),
+        pytest.param("spec.containers[0].name", id="brackets"),
         pytest.param(".a", id="dot-in-front"),
         pytest.param("a.", id="dot-behind"),
         pytest.param(("a", ""), id="empty-step"),

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import copy
+import json
 import operator
 import pickle
 from collections import OrderedDict
 from typing import Any
 
+import msgspec
+import orjson
 import pytest
+from fastapi.encoders import jsonable_encoder
 from json_helpers import nested
+from pydantic import TypeAdapter
 
 from aioinformer.errors import DecodeError
+from aioinformer.model import KubeObject
 from aioinformer.model.views import (
     DECODED_BODIES_KEPT,
     ObjectContext,
@@ -308,3 +314,126 @@ def test_keys_are_shown_without_their_values() -> None:
     assert repr(view.keys()) == "ReadOnlyDict.keys(['password'])"
     assert view.keys() == {"password"}
     assert view.keys() & {"password", "user"} == {"password"}
+
+
+# ---------------------------------------------------------------- nothing leaks
+
+
+def inside(value: Any) -> list[Any]:
+    """The objects and arrays in what something has handed out."""
+    values = value.values() if isinstance(value, dict) else value
+    return [it for it in values if isinstance(it, dict | list)]
+
+
+HELD = ReadOnlyDict({"object": {"x": 1}, "array": [1], "text": "a"})
+ROW = ReadOnlyList([{"x": 1}, [1], "a"])
+
+
+def keywords(**given: Any) -> dict[str, Any]:
+    return given
+
+
+def first_and_rest(values: list[Any]) -> list[Any]:
+    match values:
+        case [first, *rest]:
+            return [first, *rest]
+        case _:
+            raise AssertionError(values)
+
+
+def captured(value: dict[str, Any]) -> dict[str, Any]:
+    match value:
+        case {"object": taken, **rest}:
+            return {"object": taken, **rest}
+        case _:
+            raise AssertionError(value)
+
+
+def extended(values: list[Any], more: list[Any]) -> list[Any]:
+    values += more
+    return values
+
+
+@pytest.mark.parametrize(
+    "handed_out",
+    [
+        pytest.param(lambda: dict(HELD), id="dict"),
+        pytest.param(lambda: {**HELD}, id="unpacked"),
+        pytest.param(lambda: keywords(**HELD), id="keywords"),
+        pytest.param(lambda: HELD | {}, id="or"),
+        pytest.param(lambda: {} | HELD, id="or-from-the-right"),
+        pytest.param(HELD.copy, id="copy-of-a-dict"),
+        pytest.param(lambda: OrderedDict(HELD), id="ordered"),
+        pytest.param(lambda: {}.__class__(HELD.items()), id="items"),
+        pytest.param(lambda: list(HELD.values()), id="values"),
+        pytest.param(lambda: list(operator.itemgetter(*HELD)(HELD)), id="itemgetter"),
+        pytest.param(lambda: [HELD.get("object"), HELD.get("array")], id="get"),
+        pytest.param(lambda: captured(HELD), id="a-pattern"),
+        pytest.param(lambda: dict(ReadOnlyDict(HELD)), id="a-view-of-a-view"),
+        pytest.param(lambda: list(ROW), id="list"),
+        pytest.param(lambda: tuple(ROW), id="tuple"),
+        pytest.param(lambda: [*ROW], id="unpacked-list"),
+        pytest.param(lambda: operator.add(ROW, []), id="plus"),
+        pytest.param(lambda: operator.add([], ROW), id="plus-from-the-right"),
+        pytest.param(lambda: extended([], ROW), id="extended"),
+        pytest.param(lambda: ROW * 2, id="times"),
+        pytest.param(lambda: 2 * ROW, id="times-from-the-right"),
+        pytest.param(ROW.copy, id="copy-of-a-list"),
+        pytest.param(lambda: ROW[:], id="slice"),
+        pytest.param(lambda: list(reversed(ROW)), id="reversed"),
+        pytest.param(lambda: sorted(ROW, key=str), id="sorted"),
+        pytest.param(lambda: first_and_rest(ROW), id="a-list-pattern"),
+    ],
+)
+def test_what_a_view_hands_out_is_read_only_inside(handed_out: Any) -> None:
+    found = inside(handed_out())
+
+    assert len(found) >= 2
+    assert {type(it) for it in found} == {ReadOnlyDict, ReadOnlyList}
+
+
+@pytest.mark.parametrize("plain_type", [dict, list])
+def test_what_is_new_in_the_plain_type_is_looked_at_here(plain_type: type) -> None:
+    """Each method either stands in the view as well, or hands out nothing it holds."""
+    view = ReadOnlyDict if plain_type is dict else ReadOnlyList
+    harmless = {
+        *dir(object),
+        *("__class_getitem__", "__contains__", "__delitem__", "__len__"),
+        *("__ge__", "__gt__", "__le__", "__lt__", "__reversed__"),
+        *("fromkeys", "count", "index"),
+    }
+
+    assert set(vars(plain_type)) - set(vars(view)) - harmless == set()
+
+
+# ---------------------------------------------------------------- as JSON
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        pytest.param(lambda it: json.dumps(it), id="json"),
+        pytest.param(lambda it: orjson.dumps(it), id="orjson"),
+        pytest.param(lambda it: msgspec.json.encode(it), id="msgspec"),
+        pytest.param(lambda it: json.dumps(jsonable_encoder(it)), id="fastapi"),
+        pytest.param(
+            lambda it: TypeAdapter(dict[str, Any]).dump_json({"it": it})[6:-1],
+            id="pydantic",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    [DATA, [{"name": "web", "image": "shop"}], [["-v", "-x"], ["--all"]], {}, []],
+    ids=["object", "pairs", "texts", "empty-object", "empty-array"],
+)
+def test_views_are_written_as_what_they_show(encoded: Any, value: Any) -> None:
+    assert json.loads(encoded(read_only(value))) == value
+
+
+def test_an_object_is_what_a_route_of_fastapi_may_answer() -> None:
+    obj = KubeObject.of(
+        {"kind": "Pod", "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    )
+
+    assert jsonable_encoder(obj) == obj.to_dict()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from queue_helpers import error_in_thread, settle
 
-from aioinformer.errors import WrongLoop
+from aioinformer.errors import OptionsError, WrongLoop
 from aioinformer.workqueue import (
     ItemExponentialFailureRateLimiter,
     ItemFastSlowRateLimiter,
+    PriorityQueue,
     RateLimitingQueue,
 )
 
@@ -33,6 +34,13 @@ async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
         times.append(asyncio.get_running_loop().time())
 
     assert times == [1, 3, 7, 15]
+
+
+@pytest.mark.parametrize("given", [10, "slow", ("when", "forget")], ids=str)
+def test_what_is_no_rate_limiter_is_refused(given: Any) -> None:
+    for kind in (RateLimitingQueue, PriorityQueue):
+        with pytest.raises(OptionsError, match=r"not a rate limiter: .* has no when"):
+            kind("q", rate_limiter=given)
 
 
 async def test_items_are_limited_each_for_itself() -> None:

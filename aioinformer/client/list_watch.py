@@ -11,6 +11,7 @@ from aioinformer.budget import LoopBudget
 from aioinformer.client.verbs import selection
 from aioinformer.errors import DecodeError, NotFound
 from aioinformer.model.fields import FieldSelector
+from aioinformer.model.resource import check_resource
 from aioinformer.model.selectors import LabelSelector
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
 from aioinformer.watch.metadata import (
@@ -89,6 +90,7 @@ class ListWatch:
         gzip: bool | None = None,
         metadata_only: bool = False,
     ) -> None:
+        check_resource(resource)
         self._client = client
         self._resource = resource
         self._namespace = namespace or ""

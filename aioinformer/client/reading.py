@@ -49,7 +49,8 @@ class Reading(Endpoint):
         Cancellation:
             Safe.
         """
-        path = resource.path(namespace, verbs.named(resource, name))
+        name = verbs.named(resource, name)
+        path = resource.path(namespace, name)
         return await self._object(Request("GET", path))
 
     async def list(

@@ -13,6 +13,7 @@ import orjson
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.plain import plain
+from aioinformer.model.resource import check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def create(
     Raises:
         OptionsError: If the namespace is missing or the body cannot be sent.
     """
+    check_resource(resource)
     content = _typed(resource, encode(body))
     namespace = namespace or _identity(content).namespace or None
     if resource.namespaced and not namespace:
@@ -124,6 +126,7 @@ def update(
     Raises:
         OptionsError: If name or namespace are missing or the body cannot be sent.
     """
+    check_resource(resource)
     content = encode(body)
     if subresource in _WHOLE:
         content = _typed(resource, content)
@@ -217,6 +220,7 @@ def named(resource: Resource, name: str) -> str:
     Raises:
         OptionsError: If it is empty: the request would reach all objects.
     """
+    check_resource(resource)
     if not name:
         raise OptionsError(f"the name of one of {resource} cannot be empty")
 

@@ -13,6 +13,7 @@ from aioinformer.controller.controller import SYNC_PATIENCE_SECONDS, Controller
 from aioinformer.controller.crew import Crew, Part
 from aioinformer.controller.signals import ending_signals
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
+from aioinformer.informer.cache_sync import why_not_ready
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
@@ -213,11 +214,18 @@ class Manager(Hosted):
     def not_ready(self) -> dict[str, str]:
         """What is not ready, and why: for a readiness route; empty if all is.
 
-        The informers, as `SharedInformerFactory.not_ready` says, and `"manager"` itself.
+        The informers, as `SharedInformerFactory.not_ready` says, with those of its
+        controllers, whoever runs them; and `"manager"` itself.
         A replica that waits to lead is ready. May be called from any thread.
         """
         own = self.why_dead() or ("" if self.running else "not running")
-        return self.factory.not_ready() | ({"manager": own} if own else {})
+        theirs = {
+            it.name: why
+            for controller in tuple(self._controllers)
+            for it in controller.informers
+            if (why := why_not_ready(it))
+        }
+        return theirs | self.factory.not_ready() | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:
         """Why a restart of the process would help; empty if it would not.

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 SETTLE_SECONDS = 10.0
 """So long the informers have to show what was written."""
 
-UNLIMITED_SECONDS = 10.0
+FALLBACK_SECONDS = 10.0
 """After so long a request is tried again if the rate limiter fails to say when."""
 
 LONG_SECONDS = 60.0
@@ -239,7 +239,7 @@ class Workers:
             request,
             self._informers[0].lister,
             causes=self._causes.take(request, now),
-            attempt=self._attempts(request) + 1,
+            attempt=self._attempt(request),
             stale=unshown is not None,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
@@ -322,9 +322,9 @@ class Workers:
                 "controller %s: the rate limiter failed; %s is tried again in %d s",
                 self._name,
                 request.key,
-                UNLIMITED_SECONDS,
+                FALLBACK_SECONDS,
             )
-            self._queue.add_after(request, UNLIMITED_SECONDS, priority)
+            self._queue.add_after(request, FALLBACK_SECONDS, priority)
 
     def _forget(self, request: ReconcileRequest) -> None:
         try:
@@ -336,17 +336,17 @@ class Workers:
                 request.key,
             )
 
-    def _attempts(self, request: ReconcileRequest) -> int:
-        """How often it has failed before, as far as the rate limiter says."""
+    def _attempt(self, request: ReconcileRequest) -> int:
+        """The how manieth it is since the last success, as far as the limiter says."""
         try:
-            return self._queue.num_requeues(request)
+            return self._queue.num_requeues(request) + 1
         except USER_ERRORS:  # logged; it is worked on all the same
             logger.exception(
                 "controller %s: the rate limiter cannot tell the attempts of %s",
                 self._name,
                 request.key,
             )
-            return 0
+            return 1
 
     # ------------------------------------------------------------ what it has written
 

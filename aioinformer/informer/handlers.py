@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer.errors import OptionsError
@@ -49,6 +49,10 @@ class Handlers:
             if call is not None and _is_generator(call):
                 raise OptionsError(f"{call!r} is a generator: calling it does nothing")
 
+        for form, call in zip(_FORMS, (*specific, self.on_event), strict=True):
+            if call is not None:
+                _check_takes(call, form)
+
     def functions(self) -> list[Callable[..., Outcome]]:
         """Those that were given."""
         given = (self.on_add, self.on_update, self.on_delete, self.on_event)
@@ -80,7 +84,31 @@ class Handlers:
         return calls
 
 
+# How each is called: with what its parameters are usually called.
+_FORMS = ("on_add(obj)", "on_update(old, new)", "on_delete(obj)", "on_event(event)")
+
+
+def _check_takes(call: Callable[..., object], form: str) -> None:
+    """Refuse what would fail for each event, because of its parameters.
+
+    Raises:
+        OptionsError: If it cannot be called like that.
+    """
+    try:
+        signature = inspect.signature(call)
+    except ValueError:
+        return  # of some functions that are written in C, nobody knows
+
+    try:
+        signature.bind(*[None] * (form.count(",") + 1))
+    except TypeError as exc:
+        raise OptionsError(f"a handler is called as {form}: {call!r}: {exc}") from None
+
+
 def _is_generator(call: object) -> bool:
     """True if calling it runs nothing of it; of an object, its `__call__` counts."""
     functions = (call, getattr(call, "__call__", None))  # noqa: B004 - not a test
-    return any(isgeneratorfunction(it) or isasyncgenfunction(it) for it in functions)
+    return any(
+        inspect.isgeneratorfunction(it) or inspect.isasyncgenfunction(it)
+        for it in functions
+    )

@@ -23,6 +23,9 @@ __all__ = ["Processor"]
 
 logger = logging.getLogger(__name__)
 
+LATE_SECONDS = 10.0
+"""A handler that has not ended so long after it was asked to is warned of."""
+
 
 class Processor:
     """Distributes batches to listeners, and runs them.
@@ -85,6 +88,7 @@ class Processor:
         Cancellation:
             The way to stop it: every running call is cancelled, what waits is dropped.
         """
+        late: asyncio.TimerHandle | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -99,7 +103,13 @@ class Processor:
                     self._ended = True
                     for listener in self._listeners:
                         listener.close()
+
+                    loop = asyncio.get_running_loop()
+                    late = loop.call_later(LATE_SECONDS, self._tell_late)
         finally:
+            if late is not None:
+                late.cancel()
+
             self.end()
 
     def end(self) -> None:
@@ -117,6 +127,28 @@ class Processor:
         for listener in self.listeners:
             with contextlib.suppress(InformerStopped):
                 await listener.wait_idle()
+
+    def tell_undelivered(self, seconds: float) -> None:
+        """Write of whom something is dropped, which after so long still waits for it."""
+        for listener in self._listeners:
+            if listener.depth:
+                logger.warning(
+                    "handler %s: %d notifications are dropped, which %d s after the "
+                    "informer was stopped were not delivered",
+                    listener.name,
+                    listener.depth,
+                    seconds,
+                )
+
+    def _tell_late(self) -> None:
+        for listener in self._listeners:
+            if not listener.ended:
+                logger.warning(
+                    "handler %s does not end, %d s after its call was cancelled: is the "
+                    "CancelledError kept from getting through?",
+                    listener.name,
+                    LATE_SECONDS,
+                )
 
     async def _keep_tidy(self) -> NoReturn:
         while True:

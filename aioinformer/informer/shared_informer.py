@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aioinformer._tasks import leaf_of
@@ -54,8 +53,8 @@ class SharedInformer(HandledCopy):
         G9: When `run()` has ended, no task, timer or connection of its own is left; and
             nothing of a waiter or a reader of events who has gone.
         G12: An exception in a handler, filter, index function, transform or watch error
-            handler is logged once, counted, and stops nothing else; those of the first
-            four are passed to `on_error`. One in a predicate is raised to who waits. A
+            handler is logged (what repeats, in part) and counted, and stops nothing else;
+            those of the first four are passed to `on_error`. One in a predicate is raised to who waits. A
             `CancelledError` that such code raises by itself is one like any other.
 
     Several namespaces:
@@ -185,7 +184,8 @@ class SharedInformer(HandledCopy):
         """Keep the copy alive until cancelled.
 
         When it is stopped, the connection is closed first; then handlers may go on for
-        up to 5 s with what waits for them; a second cancellation ends them at once.
+        up to 5 s with what waits for them; what is left then is dropped, with a warning.
+        A second cancellation ends them at once.
 
         Raises:
             OptionsError: A second call.
@@ -251,9 +251,11 @@ class SharedInformer(HandledCopy):
             finally:
                 self._live.wind_down()
                 if not processor.done():
-                    with contextlib.suppress(TimeoutError):
+                    try:
                         async with asyncio.timeout(DRAIN_SECONDS):
                             await self._processor.drained()
+                    except TimeoutError:
+                        self._processor.tell_undelivered(DRAIN_SECONDS)
 
                 processor.cancel()
 

@@ -111,6 +111,11 @@ def steps_of(path: Path) -> tuple[str, ...]:
     if not steps or not all(map(_is_key, steps)):
         raise OptionsError(f"not a path: {path!r}")
 
+    if isinstance(path, str) and "[" in path:
+        raise OptionsError(
+            f"not a path: {path!r}; an index is a step as well: spec.containers.0.image"
+        )
+
     return steps
 
 

@@ -1,4 +1,4 @@
-"""What `orjson` does not write by itself: views, structs, and models of other packages."""
+"""What `orjson` does not write by itself: objects, structs, and models of other packages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-
-from aioinformer.model.views import ReadOnlyDict, ReadOnlyList
 
 __all__ = ["plain"]
 
@@ -22,10 +20,6 @@ def plain(value: object) -> Any:
         TypeError: If it is none of these.
     """
     match value:
-        case ReadOnlyDict():
-            return value.to_dict()
-        case ReadOnlyList():
-            return value.to_list()
         case Mapping():  # before structs: a `KubeObject` is both
             return dict(value)
         case msgspec.Struct():

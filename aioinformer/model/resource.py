@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from aioinformer.errors import OptionsError
 
-__all__ = ["Resource"]
+__all__ = ["Resource", "check_resource"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +91,16 @@ class Resource:
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def check_resource(given: object) -> None:
+    """Refuse what is no `Resource`, such as a name.
+
+    Raises:
+        OptionsError: If it is none.
+    """
+    if not isinstance(given, Resource):
+        raise OptionsError(
+            f"not a Resource: {given!r}; take one of aioinformer.model.resources, such "
+            'as PODS, or make one: Resource("apps", "v1", "deployments", "Deployment")'
+        )

@@ -1,23 +1,28 @@
 """Read-only views of decoded JSON, and the small cache that keeps a few decodes.
 
-A view wraps what `orjson` decoded and is made when somebody looks; looking deeper makes
-further views. Nothing is copied, and nothing can be changed through them: cached
-objects are shared by every reader.
+A view is made of what `orjson` decoded when somebody looks; looking deeper makes further
+views. Nothing that is shared can be changed through them: cached objects are shared by
+every reader.
+
+Views are a `dict` and a `list`, because that is what the encoders of JSON and of web
+frameworks know. Each has the values of one level; whatever hands out a value that is
+itself one of these, hands out a view of it. So every method of the two types that would
+hand out what it holds, as it is, stands here.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar, cast, overload
 
 import orjson
 
 from aioinformer.errors import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from aioinformer.model.compression import Codec
 
@@ -176,92 +181,125 @@ class _Keys(KeysView[str]):
         return f"ReadOnlyDict.keys({list(self)!r})"
 
 
-class ReadOnlyDict(Mapping[str, Any]):
+class ReadOnlyDict(dict[str, Any]):
     """A JSON object of a cached Kubernetes object. Assigning raises `TypeError`."""
 
-    __slots__ = ("_data",)
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
+    __slots__ = ()
 
     def __getitem__(self, key: str) -> Any:
-        return read_only(self._data[key])
+        return read_only(super().__getitem__(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or `default` if it is absent."""
+        return read_only(super().get(key, default))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
+        # One of its own makes dict(), | and ** ask for each value.
+        return super().__iter__()
 
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._data
-
-    def keys(self) -> KeysView[str]:
+    def keys(self) -> KeysView[str]:  # type: ignore[override]  # of any mapping
         """The keys, which are read-only, and shown without their values."""
         return _Keys(self)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, ReadOnlyDict):
-            return self._data == other._data
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """The values, views where they are objects and arrays."""
+        return ValuesView(self)
 
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        """The keys with the values."""
+        return ItemsView(self)
+
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, Mapping):
-            return self._data == dict(other)
+            return super().__eq__(other if isinstance(other, dict) else dict(other))
 
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __or__(self, other: Any) -> Any:
+        return {**self, **other} if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return {**other, **self} if isinstance(other, Mapping) else NotImplemented
+
+    def copy(self) -> dict[str, Any]:
+        """A dict of the same values; what is inside of them stays read-only."""
+        return dict(self)
+
+    def __reduce__(self) -> tuple[type[ReadOnlyDict], tuple[dict[str, Any]]]:
+        return ReadOnlyDict, (super().copy(),)
 
     def __repr__(self) -> str:
-        return f"ReadOnlyDict({self._data!r})"
+        return f"ReadOnlyDict({super().__repr__()})"
 
     def to_dict(self) -> dict[str, Any]:
         """A deep copy that may be changed."""
-        return _copied(self._data)
+        return _copied(super().copy())
 
     __setitem__ = __delitem__ = __ior__ = refuse
     clear = pop = popitem = setdefault = update = refuse
 
 
-class ReadOnlyList(Sequence[Any]):
+class ReadOnlyList(list[Any]):
     """A JSON array of a cached Kubernetes object. Assigning raises `TypeError`."""
 
-    __slots__ = ("_data",)
-
-    def __init__(self, data: list[Any]) -> None:
-        self._data = data
+    __slots__ = ()
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: SupportsIndex) -> Any: ...
 
     @overload
     def __getitem__(self, index: slice) -> ReadOnlyList: ...
 
-    def __getitem__(self, index: int | slice) -> Any:
-        return read_only(self._data[index])
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        return read_only(super().__getitem__(index))
 
-    def __len__(self) -> int:
-        return len(self._data)
+    def __iter__(self) -> Iterator[Any]:
+        return map(read_only, super().__iter__())
 
-    def __contains__(self, value: object) -> bool:
-        return value in self._data
+    def __reversed__(self) -> Iterator[Any]:
+        return map(read_only, super().__reversed__())
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, ReadOnlyList):
-            return self._data == other._data
-
         if isinstance(other, list | tuple):
-            return self._data == list(other)
+            return super().__eq__(other if isinstance(other, list) else list(other))
 
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __add__(self, other: Iterable[Any]) -> list[Any]:
+        return [*self, *other] if isinstance(other, list) else NotImplemented
+
+    def __radd__(self, other: Iterable[Any]) -> list[Any]:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+    def __mul__(self, times: SupportsIndex) -> list[Any]:
+        return [*self] * times
+
+    __rmul__ = __mul__
+
+    def copy(self) -> list[Any]:
+        """A list of the same values; what is inside of them stays read-only."""
+        return [*self]
+
+    def __reduce__(self) -> tuple[type[ReadOnlyList], tuple[list[Any]]]:
+        return ReadOnlyList, (super().copy(),)
 
     def __repr__(self) -> str:
-        return f"ReadOnlyList({self._data!r})"
+        return f"ReadOnlyList({super().__repr__()})"
 
     def to_list(self) -> list[Any]:
         """A deep copy that may be changed."""
-        return _copied(self._data)
+        return _copied(super().copy())
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = refuse
+    append = clear = extend = insert = refuse
+    pop = remove = reverse = sort = refuse

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from aioinformer.errors import OptionsError
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
-from aioinformer.model.views import ReadOnlyList
 
 __all__ = [
     "body_of",
@@ -264,7 +263,7 @@ def _json(value: object) -> Any:
             return value
         case dict() | Mapping():  # the first is known at once, and most are
             return _copied(value)
-        case list() | tuple() | ReadOnlyList():
+        case list() | tuple():
             return _listed(value)
         case _:
             raise _Unfit(value)

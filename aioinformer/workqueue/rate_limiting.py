@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
 from aioinformer.workqueue.delaying import DelayingQueue
 from aioinformer.workqueue.limiters import default_controller_rate_limiter
@@ -53,6 +54,14 @@ class RateLimitingQueue(DelayingQueue[T]):
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
         super().__init__(name, metrics=metrics)
+        for method in ("when", "forget", "num_requeues"):
+            if rate_limiter is not None and not callable(
+                getattr(rate_limiter, method, None)
+            ):
+                raise OptionsError(
+                    f"not a rate limiter: {rate_limiter!r} has no {method}()"
+                )
+
         self._limiter: RateLimiter[T] = (
             default_controller_rate_limiter() if rate_limiter is None else rate_limiter
         )

@@ -97,7 +97,8 @@ def missing(figures: list[Figure]) -> Iterator[str]:
     """One line for each goal that nothing was measured for."""
     for goal in unjudged(GOALS, figures):
         what = f"{goal.question}: {goal.case} ({goal.contestant})"
-        yield f"* Not measured: {what}, {goal}\n"
+        peer = "" if goal.peer is None else f" of {goal.peer}"
+        yield f"* Not measured: {what}, {goal}{peer}\n"
 
 
 def told(measurements: dict[str, Measurement]) -> Iterator[str]:

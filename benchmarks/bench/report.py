@@ -133,7 +133,7 @@ def shown(row: Row) -> tuple[str, ...]:
         number(row.theirs) if row.peer else "",
         "" if row.ratio is None else f"{number(row.ratio)}x",
         "" if row.goal is None else str(row.goal),
-        row.note or verdict,
+        "; ".join(filter(None, (verdict, row.note))),
     )
 
 
