@@ -161,8 +161,9 @@ def read(path: Path = BASELINE) -> dict[str, Baseline]:
 
 def write(path: Path, counts: Counts) -> None:
     """Keep what was counted with this Python; those of others stay."""
+    # Added to it, -0.0 is 0.0.
     rounded = {
-        case: {what: round(count, 1) for what, count in sorted(found.items())}
+        case: {what: round(count, 1) + 0.0 for what, count in sorted(found.items())}
         for case, found in counts.items()
     }
     baselines = read(path) | {this_minor(): Baseline(Maker.here(), rounded)}
