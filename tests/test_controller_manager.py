@@ -286,6 +286,9 @@ async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
     with pytest.raises(OptionsError, match="has the controller maps already"):
         manager.add(controller, leader_only=False)
 
+    with pytest.raises(OptionsError, match="has another controller named maps"):
+        manager.add(Controller("maps", Notes(), for_=maps))
+
 
 async def test_needs_a_client() -> None:
     with pytest.raises(OptionsError, match="a Client"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from fake_source import (
@@ -202,8 +203,8 @@ async def test_waiting_for_a_version_ends_with_the_informer() -> None:
         await waiter
 
 
-@pytest.mark.parametrize("version", ["", "abc", "-1", "1.5"])
-async def test_a_version_that_is_not_decimal_cannot_be_waited_for(version: str) -> None:
+@pytest.mark.parametrize("version", ["", "abc", "-1", "1.5", 5, None])
+async def test_a_version_that_is_not_decimal_cannot_be_waited_for(version: Any) -> None:
     with pytest.raises(OptionsError, match="not comparable"):
         await pods_of().wait_for_version(version)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,12 @@ def test_a_timedelta_is_turned_into_seconds() -> None:
 def test_no_duration_is_endless(endless: float) -> None:
     with pytest.raises(OptionsError):
         seconds_of(endless)
+
+
+@pytest.mark.parametrize("given", ["30s", "5", [1], {}], ids=repr)
+def test_what_is_no_number_is_refused(given: Any) -> None:
+    with pytest.raises(OptionsError, match="a number of seconds, or a timedelta, not"):
+        seconds_of(given)
 
 
 def test_no_timeout_stays_none() -> None:

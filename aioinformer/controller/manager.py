@@ -164,7 +164,7 @@ class Manager(Hosted):
 
         Raises:
             OptionsError: If it cannot be run, is a controller that was added already,
-                or the manager has ended.
+                or named like one, or the manager has ended.
             WrongLoop: The manager runs in another event loop.
         """
         self._check_loop()
@@ -179,6 +179,12 @@ class Manager(Hosted):
             if part in self._controllers:
                 raise OptionsError(
                     f"the manager has the controller {part.name} already"
+                )
+
+            if part.name in {it.name for it in self._controllers}:
+                raise OptionsError(
+                    f"the manager has another controller named {part.name}: log and "
+                    "metrics would not tell them apart"
                 )
 
             self._controllers.append(part)

@@ -305,8 +305,8 @@ def _resets_of(parts: Sequence[Part]) -> int:
     return sum(part.reflector.history_resets for part in parts)
 
 
-def _decimal(version: str) -> int:
-    number = version_number(version)
+def _decimal(version: object) -> int:
+    number = version_number(version) if isinstance(version, str) else -1
     if number < 0:
         raise OptionsError(f"versions are not comparable here: {version!r}")
 

@@ -19,12 +19,20 @@ def seconds_of(duration: Duration) -> float:
     """Turn a duration into seconds; negative ones stay negative.
 
     Raises:
-        OptionsError: If it is not finite: no timer can be set by it.
+        OptionsError: If it is not finite, so that no timer can be set by it; or no
+            number.
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
 
-    if not math.isfinite(duration):
+    try:
+        finite = math.isfinite(duration)
+    except TypeError:  # unlike float(), it takes no text
+        raise OptionsError(
+            f"a duration is a number of seconds, or a timedelta, not {duration!r}"
+        ) from None
+
+    if not finite:
         raise OptionsError(f"a duration cannot be {duration!r} seconds")
 
     return float(duration)
