@@ -79,9 +79,8 @@ class Calls(Steps):
                 pass
 
             try:
-                await asyncio.sleep(
-                    0
-                )  # where its cancelling arrives, if it has not yet
+                # Here its cancelling arrives, if it has not yet.
+                await asyncio.sleep(0)
             except asyncio.CancelledError:
                 if task.cancelling():
                     raise

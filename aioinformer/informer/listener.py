@@ -253,10 +253,7 @@ class Listener:
             budget.end()
 
     async def _tell_each(
-        self,
-        events: Iterable[Any],
-        calls: Calls,
-        budget: LoopBudget,
+        self, events: Iterable[Any], calls: Calls, budget: LoopBudget
     ) -> None:
         """Call the handler with each, as long as the slice lasts; then wait for one.
 
