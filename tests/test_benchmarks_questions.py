@@ -81,6 +81,7 @@ async def test_reads_of_an_indexer() -> None:
     reads = (
         "one object by key",
         "100 objects by index",
+        "the same 100 objects, again and again",
         "an application by its label, which has an index",
         "a namespace, for each object in it",
     )
