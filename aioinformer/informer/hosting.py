@@ -98,9 +98,9 @@ class Hosted(Entered):
         """
         try:
             timeout_of(timeout)
-        except TypeError:
+        except OptionsError as exc:
             raise OptionsError(
-                f"a timeout cannot be {timeout!r}; call it for the host: "
+                f"{exc}; call it for the host: "
                 "lifespan=factory.lifespan_synced(timeout=60)"
             ) from None
 
