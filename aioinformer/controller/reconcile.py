@@ -10,6 +10,7 @@ from aioinformer.controller.context import Context
 from aioinformer.controller.request import ReconcileRequest
 from aioinformer.controller.result import Result
 from aioinformer.errors import OptionsError
+from aioinformer.model.functions import check_takes
 
 __all__ = ["Reconcile", "check_reconcile"]
 
@@ -29,12 +30,7 @@ def check_reconcile(reconcile: object) -> None:
             f"a reconcile is a coroutine function, `async def`, not {reconcile!r}"
         )
 
-    try:
-        inspect.signature(reconcile).bind(None, None)
-    except TypeError as exc:
-        raise OptionsError(
-            f"a reconcile is called as reconcile(request, ctx): {reconcile!r}: {exc}"
-        ) from None
+    check_takes(reconcile, "a reconcile", "reconcile(request, ctx)")
 
 
 def _is_coroutine_function(function: Callable[..., object]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
+from aioinformer.model.functions import check_takes
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
@@ -51,7 +52,7 @@ class Handlers:
 
         for form, call in zip(_FORMS, (*specific, self.on_event), strict=True):
             if call is not None:
-                _check_takes(call, form)
+                check_takes(call, "a handler", form)
 
     def functions(self) -> list[Callable[..., Outcome]]:
         """Those that were given."""
@@ -86,23 +87,6 @@ class Handlers:
 
 # How each is called: with what its parameters are usually called.
 _FORMS = ("on_add(obj)", "on_update(old, new)", "on_delete(obj)", "on_event(event)")
-
-
-def _check_takes(call: Callable[..., object], form: str) -> None:
-    """Refuse what would fail for each event, because of its parameters.
-
-    Raises:
-        OptionsError: If it cannot be called like that.
-    """
-    try:
-        signature = inspect.signature(call)
-    except ValueError:
-        return  # of some functions that are written in C, nobody knows
-
-    try:
-        signature.bind(*[None] * (form.count(",") + 1))
-    except TypeError as exc:
-        raise OptionsError(f"a handler is called as {form}: {call!r}: {exc}") from None
 
 
 def _is_generator(call: object) -> bool:

@@ -1,12 +1,16 @@
-"""What a user hands in to be called: a plain function, which nobody waits for."""
+"""What a user hands in to be called: whether it can be, as it is going to be."""
 
 from __future__ import annotations
 
-from inspect import iscoroutinefunction
+import inspect
+from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
 
-__all__ = ["check_plain"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["check_plain", "check_takes"]
 
 
 def check_plain(function: object, what: str) -> None:
@@ -20,5 +24,30 @@ def check_plain(function: object, what: str) -> None:
         OptionsError: If it cannot be called, or is a coroutine function.
     """
     call = getattr(function, "__call__", None)  # noqa: B004 - of an object, its method
-    if not callable(function) or any(map(iscoroutinefunction, (function, call))):
+    if not callable(function) or any(
+        map(inspect.iscoroutinefunction, (function, call))
+    ):
         raise OptionsError(f"{what} must be a plain function, not {function!r}")
+
+
+def check_takes(function: Callable[..., object], what: str, form: str) -> None:
+    """Refuse what would fail at each call, because of its parameters.
+
+    Args:
+        function: What was given. If its signature cannot be read, as of some functions
+            that are written in C, it passes.
+        what: Names it in the error, such as `"a handler"`.
+        form: How it is called, such as `"on_update(old, new)"`.
+
+    Raises:
+        OptionsError: If it cannot be called like that.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return
+
+    try:
+        signature.bind(*[None] * (form.count(",") + 1))
+    except TypeError as exc:
+        raise OptionsError(f"{what} is called as {form}: {function!r}: {exc}") from None
