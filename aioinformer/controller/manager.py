@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioinformer._tasks import Supervisor
@@ -13,7 +14,7 @@ from aioinformer.controller.controller import SYNC_PATIENCE_SECONDS, Controller
 from aioinformer.controller.crew import Crew, Part
 from aioinformer.controller.signals import ending_signals
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cache_sync import why_not_ready
+from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
@@ -225,13 +226,9 @@ class Manager(Hosted):
         A replica that waits to lead is ready. May be called from any thread.
         """
         own = self.why_dead() or ("" if self.running else "not running")
-        theirs = {
-            it.name: why
-            for controller in tuple(self._controllers)
-            for it in controller.informers
-            if (why := why_not_ready(it))
-        }
-        return theirs | self.factory.not_ready() | ({"manager": own} if own else {})
+        theirs = (it.informers for it in tuple(self._controllers))
+        found = not_ready(chain(self.lasting, *theirs))
+        return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:
         """Why a restart of the process would help; empty if it would not.

@@ -8,12 +8,12 @@ from aioinformer._tasks import together
 from aioinformer.errors import NotSynced
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.durations import Duration
 
-__all__ = ["wait_for_cache_sync", "why_not_ready"]
+__all__ = ["not_ready", "wait_for_cache_sync", "why_not_ready"]
 
 
 async def wait_for_cache_sync(
@@ -49,6 +49,11 @@ async def wait_for_cache_sync(
             raise NotSynced(
                 f"not synced: {'; '.join(missing)}", results=results
             ) from exc.__cause__
+
+
+def not_ready(informers: Iterable[SharedInformer]) -> dict[str, str]:
+    """Of each whose lister refuses to answer, by its name: why."""
+    return {it.name: why for it in informers if (why := why_not_ready(it))}
 
 
 def why_not_ready(informer: SharedInformer) -> str:

@@ -14,7 +14,7 @@ from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.sharing import entered_together
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.asking import InformerOptions
-from aioinformer.informer.cache_sync import wait_for_cache_sync, why_not_ready
+from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
 from aioinformer.informer.defaults import Defaults
 from aioinformer.informer.entry import Entry
 from aioinformer.informer.fleet import Fleet
@@ -326,7 +326,7 @@ class SharedInformerFactory(Hosted):
         old that is. Those that are used for a time are left out. May be called from any
         thread.
         """
-        return {it.name: why for it in self.lasting if (why := why_not_ready(it))}
+        return not_ready(self.lasting)
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True

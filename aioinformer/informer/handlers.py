@@ -43,16 +43,17 @@ class Handlers:
                 "give either on_event, or some of on_add, on_update and on_delete"
             )
 
-        for call in (*specific, self.on_event):
-            if call is not None and not callable(call):
+        for form, call in zip(_FORMS, (*specific, self.on_event), strict=True):
+            if call is None:
+                continue
+
+            if not callable(call):
                 raise OptionsError(f"{call!r} cannot be called: not a handler")
 
-            if call is not None and _is_generator(call):
+            if _is_generator(call):
                 raise OptionsError(f"{call!r} is a generator: calling it does nothing")
 
-        for form, call in zip(_FORMS, (*specific, self.on_event), strict=True):
-            if call is not None:
-                check_takes(call, "a handler", form)
+            check_takes(call, "a handler", form)
 
     def functions(self) -> list[Callable[..., Outcome]]:
         """Those that were given."""

@@ -54,17 +54,14 @@ class RateLimitingQueue(DelayingQueue[T]):
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
         super().__init__(name, metrics=metrics)
-        for method in ("when", "forget", "num_requeues"):
-            if rate_limiter is not None and not callable(
-                getattr(rate_limiter, method, None)
-            ):
-                raise OptionsError(
-                    f"not a rate limiter: {rate_limiter!r} has no {method}()"
-                )
-
         self._limiter: RateLimiter[T] = (
             default_controller_rate_limiter() if rate_limiter is None else rate_limiter
         )
+        for method in ("when", "forget", "num_requeues"):
+            if not callable(getattr(self._limiter, method, None)):
+                raise OptionsError(
+                    f"not a rate limiter: {rate_limiter!r} has no {method}()"
+                )
 
     def add_rate_limited(self, item: T) -> None:
         """Add `item` after the delay that the rate limiter says.
