@@ -180,26 +180,55 @@ async def test_one_task_works_at_a_time_with_three_empty_turns_between(
 
 
 async def test_short_works_share_a_slice(clock: Clock, turns: Turns) -> None:
-    """In one turn, as long as nobody had to wait; then each in the next turn."""
-    budget = LoopBudget.current()
-    worked_in: list[int] = []
-
-    async def work() -> None:
-        await budget.start()
-        worked_in.append(turns.number)
-        clock.work(0.5)
-        budget.end()
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(10):
-            group.create_task(work())
+    """In one turn, as long as nobody had to wait; then twice as many in each turn."""
+    worked_in = await in_turns(clock, turns, [0.5] * 10)
 
     first = worked_in[0]
     assert worked_in[:4] == [first] * 4
     second = first + EMPTY_TURNS + 1
-    assert worked_in[4:8] == [second, second + 1, second + 2, second + 3]
-    third = second + 3 + EMPTY_TURNS + 1
+    assert worked_in[4:8] == [second, second + 1, second + 1, second + 2]
+    third = second + 2 + EMPTY_TURNS + 1
     assert worked_in[8:] == [third, third + 1]
+
+
+async def test_each_turn_of_a_slice_has_twice_as_many_works(
+    clock: Clock, turns: Turns
+) -> None:
+    worked_in = await in_turns(clock, turns, [3.0] + [0.1] * 18)
+
+    second = worked_in[0] + EMPTY_TURNS + 1
+    assert [turn - second for turn in worked_in[1:]] == (
+        [0] + [1] * 2 + [2] * 4 + [3] * 8 + [4] * 3
+    )
+
+
+async def test_who_was_called_and_found_no_time_keeps_its_place(
+    clock: Clock, turns: Turns
+) -> None:
+    """Of the four that are called together, the first leaves nothing to the others."""
+    worked_in = await in_turns(clock, turns, [3.0, 0.1, 0.1, 0.1, 2.5] + [0.9] * 4)
+
+    third = worked_in[4] + EMPTY_TURNS + 1
+    assert worked_in[5:] == [third, third + 1, third + 1, third + 2 + EMPTY_TURNS]
+    assert worked_in == sorted(worked_in)
+
+
+async def in_turns(clock: Clock, turns: Turns, works: list[float]) -> list[int]:
+    """In which turn each of these works was done, of so many milliseconds."""
+    budget = LoopBudget.current()
+    worked_in: list[int] = [0] * len(works)
+
+    async def work(number: int) -> None:
+        await budget.start()
+        worked_in[number] = turns.number
+        clock.work(works[number])
+        budget.end()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(len(works)):
+            group.create_task(work(number))
+
+    return worked_in
 
 
 async def test_one_who_never_ends_its_work_holds_nobody_up(

@@ -112,6 +112,38 @@ async def test_cancelling_every_waiter_leaves_the_budget_free(
     assert "".join(record) == "www|w"
 
 
+async def test_a_rest_is_kept_although_nobody_waits_for_it_any_more(
+    clock: Clock,
+) -> None:
+    """Who comes into it would have the rest of a slice, and a whole one behind it."""
+    budget = LoopBudget.current()
+    await budget.start()
+    clock.work(3)
+    budget.end()
+
+    async def hold() -> None:
+        await budget.start()
+        clock.work(1)
+        waiter.cancel()
+        late.append(asyncio.create_task(budget.start()))
+        await asyncio.Event().wait()
+
+    late: list[asyncio.Task[None]] = []
+    holder = asyncio.create_task(hold())
+    waiter = asyncio.create_task(budget.start())
+    while not late:
+        await asyncio.sleep(0)
+
+    await asyncio.sleep(0)
+    at_once = late[0].done()
+    await settle()
+
+    assert waiter.cancelled()
+    assert not at_once
+    assert late[0].done()
+    holder.cancel()
+
+
 async def test_a_waiter_cancelled_in_the_turn_of_the_wake_up_stays_cancelled(
     clock: Clock,
 ) -> None:
@@ -121,7 +153,7 @@ async def test_a_waiter_cancelled_in_the_turn_of_the_wake_up_stays_cancelled(
     budget = LoopBudget.current()
 
     tasks[0].cancel()
-    budget._wake()
+    budget._call(1)
     async with asyncio.timeout(1):
         await asyncio.wait(tasks)
 
