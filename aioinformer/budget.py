@@ -124,8 +124,8 @@ class LoopBudget:
             await self._wait_turn(place)
             now = perf_counter()
             self._close(now)  # of one called with it, that has not ended its work
-            if self._used < SLICE_SECONDS:
-                break
+            if self._used < SLICE_SECONDS or not self._used:
+                break  # the first behind a rest goes on in any case
 
             place = self._returned
             self._returned += 1
@@ -210,6 +210,8 @@ class LoopBudget:
         if turns:
             self._rest(turns)
         else:
+            # That of one that has not ended its work is over as well.
+            self._started = None
             self._used = 0.0
             self._call(1)
 

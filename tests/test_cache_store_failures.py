@@ -154,18 +154,23 @@ def test_objects_without_labels_can_come_change_and_go_beside_an_index_by_label(
     ]
 
 
-def test_objects_without_a_namespace_can_be_replaced_by_others_with_one(
+def test_the_index_by_namespace_asks_only_the_key(
     failures: list[HandlerError],
 ) -> None:
-    """The index by namespace takes it from the key, and asks nobody where it was."""
+    """So that it cannot fail, whatever the object is, nor miss one that goes."""
     indexer = Indexer[Any]({"namespace": by_namespace}, on_error=failures.append)
     indexer.add(Thing("shop/a"))
-
-    indexer.update(SimpleNamespace(key="shop/a", namespace="shop"))
+    indexer.add(Thing("a"))
+    indexer.update(SimpleNamespace(key="shop/a", namespace="other"))
     indexer.add(SimpleNamespace(key="shop/b", namespace="shop"))
 
-    assert [it.subject for it in failures] == [Thing("shop/a")]
     assert indexer.index_keys("namespace", "shop") == ["shop/a", "shop/b"]
+    assert indexer.index_keys("namespace", "") == ["a"]
+    for key in ("shop/a", "shop/b", "a"):
+        indexer.delete(key)
+
+    assert failures == []
+    assert indexer.list_index_func_values("namespace") == []
 
 
 def test_an_on_error_that_fails_stops_nothing(

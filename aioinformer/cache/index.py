@@ -175,9 +175,12 @@ class _ByNamespace:
     recomputable: ClassVar = True
     """Cheaper to call again than to remember its answer."""
 
-    of_key: ClassVar = True
-    """The answer is a part of the key, so it never changes while the key is there: only
-    for stores whose keys are `namespace/name`."""
+    @staticmethod
+    def of_key(key: str) -> str:
+        """The answer, which never changes while the key is there: only for stores whose
+        keys are `namespace/name`."""
+        slash = key.find("/")
+        return key[:slash] if slash > 0 else ""
 
     def __call__(self, obj: KubeObject) -> Iterable[str]:
         return (obj.namespace,)
@@ -219,7 +222,8 @@ class Index(Generic[T]):
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function
         self._recompute = getattr(function, "recomputable", False)
-        self._of_key = getattr(function, "of_key", False)
+        # Makes the one value of a key, where that is enough to know.
+        self._of_key: Callable[[str], str] | None = getattr(function, "of_key", None)
 
         # Invariant: key in buckets[v]  <=>  v is among the values of that object.
         # No bucket is empty.
@@ -247,9 +251,9 @@ class Index(Generic[T]):
             asked: What the index function is asked about: the same object, if that
                 costs less to read.
         """
-        if self._of_key:  # so that the old one has no other values
-            for value in self._function(obj):
-                self._enter(value, key, obj)
+        of_key = self._of_key
+        if of_key is not None:  # so that the old one has no other values
+            self._enter(of_key(key), key, obj)
         else:
             values = self._function(obj if asked is None else asked)
             self.put_values(key, obj, _pack(values), old)
@@ -280,6 +284,9 @@ class Index(Generic[T]):
 
     def values_of(self, key: str, obj: T) -> Packed:
         """The values of an object that was put in; None if its function failed then."""
+        if self._of_key is not None:
+            return self._of_key(key)
+
         if not self._recompute:
             return self._values.get(key)
 

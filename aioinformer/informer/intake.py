@@ -59,6 +59,11 @@ class _Staging:
         self.left_out.pop(key, None)
 
 
+def _as_a_number(version: str) -> tuple[int, str]:
+    """Compares as the number does, at a fifth of what it costs to read it."""
+    return len(version), version
+
+
 class Intake:
     """The reflector's side of a pipeline: it takes lists and changes.
 
@@ -139,14 +144,26 @@ class Intake:
             await self._compressing.renew(self._listed)
 
         current = self._indexer.contents
+        # Most often a first list: there is nothing to ask about any of it.
+        put = staged.contents.put if self._takes_all(current) else None
+        newest = staged.newest
         budget = LoopBudget.current()
         await budget.start()
         for obj in objects:
-            self._stage(obj, staged, current, anew=anew)
+            version = obj.resource_version
+            if version > newest or len(version) != len(newest):
+                newest = max(newest, version, key=_as_a_number)
+
+            if put is not None:
+                put(obj.key, obj)
+            else:
+                self._stage(obj, staged, current, anew=anew)
+
             if budget.over():
                 await budget.start()
 
         budget.end()
+        staged.newest = newest
         if len(staged.uncompressed) >= SAMPLES:
             await self._compress(staged)
 
@@ -267,6 +284,12 @@ class Intake:
 
         return self._staged
 
+    def _takes_all(self, current: Contents[KubeObject]) -> bool:
+        """True if what is listed is stored as it comes, whatever it is."""
+        known = current.objects or self._left_out
+        changing = self._transforming.function or self._compressing.compression
+        return not (known or changing)
+
     def _stage(
         self,
         obj: KubeObject,
@@ -276,12 +299,6 @@ class Intake:
         anew: bool,
     ) -> None:
         key = obj.key
-        version, newest = obj.resource_version, staged.newest
-        longer = len(version) - len(newest)
-        # As numbers are compared, at a fifth of what it costs to read them.
-        if longer > 0 or (longer == 0 and version > newest):
-            staged.newest = version
-
         old = current.objects.get(key)
         same = old is not None and same_state(old, obj)
         if old is not None and same and not anew:

@@ -27,22 +27,45 @@ class Head(msgspec.Struct, gc=False, rename="camel"):
     labels: msgspec.Raw = msgspec.Raw()
 
 
+class _Complete(Head, kw_only=True):
+    """One that lacks nothing, but for the namespace."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: msgspec.Raw
+
+
+class _Namespaced(_Complete, kw_only=True):
+    namespace: str
+
+
 class _Object(msgspec.Struct, gc=False):
     metadata: Head | None = None
 
 
+class _Front(msgspec.Struct, gc=False):
+    metadata: _Complete
+
+
+class _NamespacedFront(msgspec.Struct, gc=False):
+    metadata: _Namespaced
+
+
 _decode: Final = msgspec.json.Decoder(_Object).decode
+_decode_front: Final = msgspec.json.Decoder(_Front).decode
+_decode_namespaced: Final = msgspec.json.Decoder(_NamespacedFront).decode
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str | None] | None).decode
 
-# Why a cut is exact: inside a JSON string a quote is written \", so a quote behind a
-# comma and before a letter can only open a key. And the front decodes with exactly
-# these closing braces only if the cut was made at that depth.
-_CUTS: Final = (
-    (b',"managedFields":[', b"}}"),  # inside metadata: close it and the object
-    (b'},"spec":', b"}}"),  # behind metadata, cut before its brace: the same two
-    (b'},"data":', b"}}"),
-)
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+# Where bodies are cut, to be closed again. Why a cut is exact: inside a JSON string a
+# quote is written \", so a quote behind a comma and before a letter can only open a key.
+# And the front decodes with exactly these closing braces only if the cut was made at
+# that depth: within an object's metadata, or before the brace that ends them.
+_WITHIN: Final = b',"managedFields":['
+_BEHIND: Final = (b'},"spec":', b'},"data":')
+_CLOSING: Final = b"}}"
 
 # Metadata may hold 256 KiB of annotations. Where a mark stands further behind, it is not
 # that of the metadata, and copying what stands before it is no gain.
@@ -62,30 +85,28 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
         DecodeError: If it is not JSON, its metadata has the wrong shape, or it nests
             too deeply to be read.
     """
-    for mark, closing in _CUTS:
+    cut = body.find(_WITHIN, 0, _FRONT_LIMIT)
+    if cut > 0:
+        decode = _decode_namespaced if namespaced else _decode_front
+        try:
+            return decode(body[:cut] + _CLOSING).metadata
+        except _UNREADABLE:
+            pass  # or something is missing: it may stand behind the managed fields
+
+    for mark in _BEHIND:
         cut = body.find(mark, 0, _FRONT_LIMIT)
         if cut > 0:
             try:
-                head = _decode(body[:cut] + closing).metadata
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # not cut at the depth that it was taken for
+                head = _decode(body[:cut] + _CLOSING).metadata
+            except _UNREADABLE:
+                continue
 
-            # Labels are the last of the needed fields, both in the order of the built-in
-            # types and (name aside) in alphabetical order; where they or another one are
-            # missing, they may stand behind the cut.
-            if (
-                head is not None
-                and head.labels
-                and head.name
-                and head.uid
-                and head.resource_version
-                and (head.namespace or not namespaced)
-            ):
-                return head
+            if head is not None:
+                return head  # whatever is missing there is nowhere
 
     try:
         return _decode(body).metadata or Head()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+    except _UNREADABLE as exc:
         raise DecodeError(f"an object that cannot be read: {exc}") from exc
 
 

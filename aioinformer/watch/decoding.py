@@ -46,6 +46,7 @@ class ObjectDecoder:
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
         self.kinds = KindCheck(resource)
+        self._namespaced = resource.namespaced
         self._labels = LabelTable()
         self._context = ObjectContext()
 
@@ -57,11 +58,11 @@ class ObjectDecoder:
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
         """
-        head = read_head(body, namespaced=self.resource.namespaced)
-        name = head.name or ""
+        head = read_head(body, namespaced=self._namespaced)
+        name, namespace = head.name or "", head.namespace
         return KubeObject(
             body,
-            f"{head.namespace}/{name}" if head.namespace and name else name,
+            f"{namespace}/{name}" if namespace and name else name,
             head.uid or "",
             head.resource_version or "",
             self._labels.get(head.labels),
