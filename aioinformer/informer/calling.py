@@ -33,8 +33,8 @@ class Calls(Steps):
         budget: Given back when a call begins to wait.
 
     Attributes:
-        event: What the handler is being called with: set while a call runs, or ends all
-            of this, and None in all our own waits.
+        event: What the handler is, or was last, called with: set while a call runs, or
+            ends all of this, and None in all our own waits.
         waited: That call has waited for something, and its slice was given back:
             `finish()` is due behind it.
     """

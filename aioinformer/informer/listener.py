@@ -259,12 +259,13 @@ class Listener:
 
         The hottest loop of all: once for each event and handler.
         """
-        inbox, functions, task = self._inbox, self._functions, calls.task
+        inbox, function_for = self._inbox, self._functions.get
+        cancelling = calls.task.cancelling
         for event in events:
             if self._closed:
                 break
 
-            call = functions.get(type(event))
+            call = function_for(type(event))
             if call is not None:
                 calls.event = event
                 try:
@@ -280,14 +281,17 @@ class Listener:
 
                     self._failed(event, exc)
 
-                calls.event = None
-                if calls.waited or task.cancelling():
+                if calls.waited or cancelling():
+                    calls.event = None
                     await calls.finish()
                     await budget.start()
 
             inbox.delivered += 1
             if perf_counter() > budget.deadline:
+                calls.event = None
                 await budget.start()
+
+        calls.event = None
 
     def _passing(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
         """What is left of a batch behind the stages; None for what is not to be told."""
