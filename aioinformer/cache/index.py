@@ -177,8 +177,10 @@ class _ByNamespace:
 
     @staticmethod
     def of_key(key: str) -> str:
-        """The answer, which never changes while the key is there: only for stores whose
-        keys are `namespace/name`."""
+        """The answer, which never changes while the key is there.
+
+        Only for stores whose keys are `namespace/name`.
+        """
         slash = key.find("/")
         return key[:slash] if slash > 0 else ""
 
