@@ -2,7 +2,7 @@
 
 An index function is called once for each object, when it arrives. What it answered is
 kept, so that it is never called for an old object again. (Nothing is kept for those by
-namespace and by label, which ask the object at no cost.)
+namespace and by label: they find it in the key, and in the object, at no cost.)
 """
 
 from __future__ import annotations
