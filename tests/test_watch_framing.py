@@ -16,7 +16,6 @@ from aioinformer.watch.framing import ItemFramer, LineFramer, split_deep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import msgspec
 
 KIB = 1024
 CUTS = st.lists(st.integers(0, 100_000), max_size=8)
@@ -94,8 +93,8 @@ class CountingFramer(ItemFramer):
     decoded = 0
 
     def _take(
-        self, comma: int, split: Callable[[bytes], list[msgspec.Raw]]
-    ) -> list[msgspec.Raw]:
+        self, comma: int, split: Callable[[bytes], list[memoryview]]
+    ) -> list[memoryview]:
         self.decoded += comma
         return super()._take(comma, split)
 

@@ -17,10 +17,12 @@ from aioinformer.model.objects import KubeObject
 from aioinformer.model.paths import path_reader
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.framing import ItemFramer, LineFramer, split_deep
-from aioinformer.watch.kinds import KindCheck
+from aioinformer.watch.framing import ItemFramer, LineFramer, prove, split_deep
+from aioinformer.watch.kinds import KindCheck, has_sure_borders
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aioinformer.model.resource import Resource
 
 __all__ = ["Decoder", "ListSplitter", "ObjectDecoder", "StreamDecoder"]
@@ -313,7 +315,7 @@ class ListSplitter:
             envelope = _decode_rest(self._items.rest())
 
         self._note(envelope)
-        return self._objects(envelope.items or [])
+        return self._objects(map(memoryview, envelope.items or ()))
 
     def _read_head(self, head: bytearray, chunk: bytes) -> bytes:
         """Look for the beginning of the items; return what stands behind it."""
@@ -328,6 +330,8 @@ class ListSplitter:
             if cut > looked_at and (envelope := _closed_at(head, cut)) is not None:
                 self._note(envelope)
                 self._head = None
+                sure = has_sure_borders(self._api_version, self._kind)
+                self._items = ItemFramer(sure=sure)
                 return bytes(memoryview(head)[cut:])
 
         return b""
@@ -356,12 +360,13 @@ class ListSplitter:
             self.resource_version = envelope.metadata.resource_version or ""
             self.continue_token = envelope.metadata.continue_token or ""
 
-    def _objects(self, items: list[msgspec.Raw]) -> list[KubeObject]:
+    def _objects(self, items: Iterable[memoryview]) -> list[KubeObject]:
         objects: list[KubeObject] = []
         for item in items:
             try:
                 found = self._decode(item)
             except DecodeError:
+                prove(item)
                 self.skipped += 1
                 self._note_unreadable(bytes(item))
                 continue
@@ -384,13 +389,13 @@ class ListSplitter:
             inside = namespace and isinstance(namespace, str)
             self.unreadable.append(f"{namespace}/{name}" if inside else name)
 
-    def _decode(self, item: msgspec.Raw) -> KubeObject | None:
+    def _decode(self, item: memoryview) -> KubeObject | None:
         """The object, or None if it is not of the right type.
 
         Of a copy of the item, with `apiVersion` and `kind` in front if it has none.
         """
         if not _TYPED.match(item):
-            body = b"".join((self._prefix, memoryview(item)[1:]))
+            body = b"".join((self._prefix, item[1:]))
         elif not self._decoder.kinds.passes(body := bytes(item)):
             return None
 
@@ -418,7 +423,7 @@ def _decode_rest(rest: bytes) -> _Envelope:
     except RecursionError:
         items, behind = split_deep(rest)
         envelope = _decode_body(b'{"items":[]' + behind)
-        envelope.items = items
+        envelope.items = [msgspec.Raw(it) for it in items]
         return envelope
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"a list that cannot be read: {exc}") from exc

@@ -18,7 +18,7 @@ from aioinformer.errors import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ItemFramer", "LineFramer", "split_deep"]
+__all__ = ["ItemFramer", "LineFramer", "prove", "split_deep"]
 
 
 class LineFramer:
@@ -71,7 +71,17 @@ _BEGINNING: Final = re.compile(
     re.VERBOSE,
 )
 
-_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+# How servers write the items of built-in kinds, which do not name their type in lists.
+_SURE_BORDER: Final = b'},{"metadata":'
+_METADATA: Final = b'"metadata":{'
+_BEFORE_NEXT: Final = b"},{"
+_BEFORE_INNER: Final = b":{"
+
+# How much of a list is proved in any case. What writes lists otherwise does so from the
+# beginning; and a list that is shorter is done with soon enough.
+_PROVED_BYTES: Final = 64 * 1024
+
+_decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_item: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -84,23 +94,33 @@ class ItemFramer:
     only a border between items leaves all brackets closed. Where a guess fails, or none
     is found for long, the rest of the list is scanned for brackets instead.
 
+    Proving looks at every byte, which is half of the work for a list. For kinds in which
+    nothing but a border can look like one (see `has_sure_borders`) it is done only until
+    the list is known to be written as expected.
+
     An item that nests too deeply to be decoded is handed out unproved: who decodes it
     will refuse it, and it costs no other item.
 
-    The raw items that are returned refer to a buffer of all of them: copy what is kept.
+    The items that are returned refer to a buffer of all of them: copy what is kept.
+
+    Args:
+        sure: True for a list of a kind whose borders need no proof. What is between
+            them may then be no JSON; who cannot read one asks `prove`.
     """
 
-    __slots__ = ("_border", "_parts", "_recent", "_scan", "_size")
+    __slots__ = ("_border", "_parts", "_proved", "_recent", "_scan", "_size", "_sure")
 
-    def __init__(self) -> None:
+    def __init__(self, *, sure: bool = False) -> None:
         # Invariant: the parts begin at an item, or at white space before one.
         self._parts: list[bytes] = []
         self._size = 0
         self._recent = b""
         self._border = b""
         self._scan: _BracketScan | None = None
+        self._sure = sure
+        self._proved = 0
 
-    def feed(self, chunk: bytes) -> list[msgspec.Raw]:
+    def feed(self, chunk: bytes) -> list[memoryview]:
         """Take the next bytes; return the items that are complete, in order.
 
         Raises:
@@ -118,7 +138,7 @@ class ItemFramer:
         self._recent = (self._recent + chunk[-_BORDER_REACH:])[-_BORDER_REACH:]
         if comma > 0:
             try:
-                return self._take(comma, _decode_items)
+                return self._take(comma, self._choose(comma))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return self._start_scanning()
 
@@ -155,14 +175,25 @@ class ItemFramer:
             return False
 
         self._border = b"}," + first.group(1)
+        self._sure &= self._border == _SURE_BORDER
         return True
 
-    def _start_scanning(self) -> list[msgspec.Raw]:
+    def _choose(self, size: int) -> Callable[[bytes], list[memoryview]]:
+        """How to split the next so many bytes."""
+        if self._proved > _PROVED_BYTES:
+            return _cut_items
+
+        if self._sure:
+            self._proved += size
+
+        return _prove_items
+
+    def _start_scanning(self) -> list[memoryview]:
         self._scan = _BracketScan()
         self._parts = [b"".join(self._parts)]
         return self._scanned(self._scan, self._parts[0])
 
-    def _scanned(self, scan: _BracketScan, chunk: bytes) -> list[msgspec.Raw]:
+    def _scanned(self, scan: _BracketScan, chunk: bytes) -> list[memoryview]:
         commas = scan.commas(chunk)
         if not commas:
             return []
@@ -173,8 +204,8 @@ class ItemFramer:
             raise DecodeError(f"list items that cannot be read: {exc}") from exc
 
     def _take(
-        self, comma: int, split: Callable[[bytes], list[msgspec.Raw]]
-    ) -> list[msgspec.Raw]:
+        self, comma: int, split: Callable[[bytes], list[memoryview]]
+    ) -> list[memoryview]:
         """Split what stands before the comma; keep what stands behind it.
 
         Nothing has changed when it raises.
@@ -195,7 +226,32 @@ class ItemFramer:
         return items
 
 
-def split_deep(text: bytes) -> tuple[list[msgspec.Raw], bytes]:
+def _prove_items(array: bytes) -> list[memoryview]:
+    return [memoryview(it) for it in _decode_array(array)]
+
+
+def _cut_items(array: bytes) -> list[memoryview]:
+    """Split an array of objects that begin with their metadata, without a proof.
+
+    Inside a JSON string a quote is written \\", so what is found is a key, and what is
+    behind a brace and a comma is an item of an array. Where objects of a kind hold
+    other metadata, those are not in arrays, but the value of a key.
+    """
+    items = []
+    view = memoryview(array)
+    start, found = 1, 2
+    while (found := array.find(_METADATA, found + 1)) > 0:
+        if array.startswith(_BEFORE_NEXT, found - 3):
+            items.append(view[start : found - 2])
+            start = found - 1
+        elif not array.startswith(_BEFORE_INNER, found - 2):
+            return _prove_items(array)  # not written as expected: that takes a proof
+
+    items.append(view[start:-1])
+    return items
+
+
+def split_deep(text: bytes) -> tuple[list[bytes], bytes]:
     """Split the items of a list of which some nest too deeply to be decoded.
 
     Args:
@@ -215,25 +271,32 @@ def split_deep(text: bytes) -> tuple[list[msgspec.Raw], bytes]:
 
     edges = pairwise((-1, *commas, scan.end))
     pieces = [text[start + 1 : end].strip() for start, end in edges]
-    behind = text[scan.end + 1 :]
+    items = [] if pieces == [b""] else pieces
+    for item in items:
+        prove(item)
+
+    return items, text[scan.end + 1 :]
+
+
+def _split(array: bytes) -> list[memoryview]:
     try:
-        return [] if pieces == [b""] else [_proved(it) for it in pieces], behind
+        return _prove_items(array)
+    except RecursionError:
+        return [memoryview(it) for it in split_deep(array[1:])[0]]
+
+
+def prove(item: bytes | memoryview) -> None:
+    """Make sure that an item is JSON, unless it nests too deeply for that.
+
+    Raises:
+        DecodeError: If it is not.
+    """
+    try:
+        _decode_item(item)
+    except RecursionError:
+        pass  # who decodes it will refuse it
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"list items that cannot be read: {exc}") from exc
-
-
-def _split(array: bytes) -> list[msgspec.Raw]:
-    try:
-        return _decode_items(array)
-    except RecursionError:
-        return split_deep(array[1:])[0]
-
-
-def _proved(item: bytes) -> msgspec.Raw:
-    try:
-        return _decode_item(item)
-    except RecursionError:
-        return msgspec.Raw(item)
 
 
 class _BracketScan:

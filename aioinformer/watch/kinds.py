@@ -17,7 +17,7 @@ from aioinformer.errors import DecodeError
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
-__all__ = ["KindCheck", "type_of"]
+__all__ = ["KindCheck", "has_sure_borders", "type_of"]
 
 
 class _TypeMeta(msgspec.Struct, gc=False, rename="camel"):
@@ -57,6 +57,43 @@ def type_of(body: bytes) -> tuple[str, str]:
         return _decode_text(kind), _decode_text(api_version)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"an object whose kind cannot be read: {exc}") from exc
+
+
+# Of each group the kinds that a list can be cut of without looking at every byte. In
+# none of them an array holds objects with metadata of their own (that of a StatefulSet's
+# claims does), and nobody can write JSON of their own into them, as into a custom object
+# or a ControllerRevision. Tests compare this with what servers say of their types.
+_SURE_BORDERS: Final = frozenset(
+    (api_version, kind)
+    for api_version, kinds in (
+        ("v1", "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume"),
+        ("v1", "PersistentVolumeClaim Pod PodTemplate ReplicationController"),
+        ("v1", "ResourceQuota Secret Service ServiceAccount"),
+        ("apps/v1", "DaemonSet Deployment ReplicaSet"),
+        ("autoscaling/v1", "HorizontalPodAutoscaler"),
+        ("autoscaling/v2", "HorizontalPodAutoscaler"),
+        ("batch/v1", "CronJob Job"),
+        ("coordination.k8s.io/v1", "Lease"),
+        ("discovery.k8s.io/v1", "EndpointSlice"),
+        ("events.k8s.io/v1", "Event"),
+        ("networking.k8s.io/v1", "Ingress IngressClass NetworkPolicy"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole ClusterRoleBinding"),
+        ("rbac.authorization.k8s.io/v1", "Role RoleBinding"),
+        ("scheduling.k8s.io/v1", "PriorityClass"),
+        ("storage.k8s.io/v1", "StorageClass"),
+    )
+    for kind in kinds.split()
+)
+
+
+def has_sure_borders(api_version: str, kind: str) -> bool:
+    """Whether `},{"metadata":{` in a list of this kind can only be between two items.
+
+    True for built-in kinds that have no place for an object which looks like an item;
+    in the JSON of others who writes an object could make it look like two.
+    """
+    return (api_version, kind) in _SURE_BORDERS
 
 
 class KindCheck:
