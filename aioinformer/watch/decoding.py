@@ -361,10 +361,18 @@ class ListSplitter:
             self.continue_token = envelope.metadata.continue_token or ""
 
     def _objects(self, items: Iterable[memoryview]) -> list[KubeObject]:
+        """Make objects of copies of the items; they get a type if they have none."""
         objects: list[KubeObject] = []
+        decode, prefix, is_typed = self._decoder.decode, self._prefix, _TYPED.match
         for item in items:
             try:
-                found = self._decode(item)
+                if not is_typed(item):
+                    found = decode(b"".join((prefix, item[1:])))
+                elif self._decoder.kinds.passes(body := bytes(item)):
+                    found = decode(body)
+                else:
+                    found = None  # another kind
+
             except DecodeError:
                 prove(item)
                 self.skipped += 1
@@ -388,18 +396,6 @@ class ListSplitter:
         if name and isinstance(name, str):
             inside = namespace and isinstance(namespace, str)
             self.unreadable.append(f"{namespace}/{name}" if inside else name)
-
-    def _decode(self, item: memoryview) -> KubeObject | None:
-        """The object, or None if it is not of the right type.
-
-        Of a copy of the item, with `apiVersion` and `kind` in front if it has none.
-        """
-        if not _TYPED.match(item):
-            body = b"".join((self._prefix, item[1:]))
-        elif not self._decoder.kinds.passes(body := bytes(item)):
-            return None
-
-        return self._decoder.decode(body)
 
 
 def _closed_at(head: bytearray, cut: int) -> _Envelope | None:
