@@ -6,7 +6,7 @@ and imports only from those below it:
     cli/          the `aioinformer` command
     testing/      an API server for tests, with faults
     web/          what a web app mounts: health, metrics, a live stream
-    controller/   Controller, Manager, LeaderElector; requests, results, predicates
+    controller/   Controller, Manager, LeaderElector, EventRecorder; requests, results
     informer/     SharedInformer, its factory, Lister; reflector, pipeline, processor
     client/       Client: HTTP, configuration, credentials, discovery
     cache/        Store, Indexer, DeltaFIFO, OrderedFIFO
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aioinformer.controller import (
         Context,
         Controller,
+        EventRecorder,
         LeaderElector,
         Manager,
         ReconcileRequest,
@@ -101,6 +102,7 @@ __all__ = [
     "DelayingQueue",
     "Deleted",
     "DeltaFIFO",
+    "EventRecorder",
     "EventType",
     "FieldSelector",
     "Forbidden",

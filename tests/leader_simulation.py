@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from aioinformer import KubeObject
-from aioinformer.controller.lease_record import micro_time
 from aioinformer.errors import AlreadyExists, Conflict, NotFound, ServerError
+from aioinformer.model.moments import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

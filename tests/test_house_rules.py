@@ -32,6 +32,7 @@ PUBLIC_NAMES: list[str] = [
     "DelayingQueue",
     "Deleted",
     "DeltaFIFO",
+    "EventRecorder",
     "EventType",
     "FieldSelector",
     "Forbidden",

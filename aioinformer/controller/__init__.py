@@ -8,6 +8,7 @@ from aioinformer.controller.causes import Cause
 from aioinformer.controller.client import Elector, ReconcileClient
 from aioinformer.controller.context import Context, with_object
 from aioinformer.controller.controller import Controller
+from aioinformer.controller.event_recorder import EventRecorder
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
 from aioinformer.controller.lease_lock import LeaseLock
 from aioinformer.controller.lease_record import LeaseRecord
@@ -30,6 +31,7 @@ __all__ = [
     "Context",
     "Controller",
     "Elector",
+    "EventRecorder",
     "LeaderElector",
     "LeaderLock",
     "LeaseLock",

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioinformer.errors import DecodeError
+from aioinformer.model.moments import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 __all__ = [
     "LeaseRecord",
     "Sighting",
     "Step",
     "claimed",
-    "micro_time",
     "next_step",
     "released",
     "seen",
@@ -170,14 +170,3 @@ def released(before: LeaseRecord, wall: datetime) -> LeaseRecord:
     now = micro_time(wall)
     # The server wants a duration of at least one second.
     return LeaseRecord("", 1, now, now, before.transitions)
-
-
-def micro_time(moment: datetime) -> str:
-    """Write a time with a zone as Kubernetes writes a MicroTime.
-
-    Example:
-        >>> micro_time(datetime(2026, 8, 1, 12, 30, tzinfo=UTC))
-        '2026-08-01T12:30:00.000000Z'
-    """
-    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
-    return text.replace("+00:00", "Z")

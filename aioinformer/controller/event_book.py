@@ -1,0 +1,288 @@
+"""What a recorder knows of events: which are the same, what is due. Pure.
+
+As in client-go's recorder for events.k8s.io, events are the same if all but their note
+is. The first one is created; the second makes a series of it; those that follow are
+counted here, and their number is written from time to time, and when no more come. Times are handed in.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.moments import micro_time
+from aioinformer.model.objects import KubeObject
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["EventBook", "Happening", "Reference", "Series", "short_note"]
+
+REFRESH_SECONDS: Final = 300.0
+"""How often the number of a series that goes on is written. (client-go: 30 minutes.)"""
+
+QUIET_SECONDS: Final = 360.0
+"""A series of which nothing came for so long is over, as in client-go."""
+
+MOST_KNOWN: Final = 4096
+"""Of more events than these the oldest are taken for new ones when they come again."""
+
+# The server's limits.
+_NOTE_BYTES: Final = 1024
+_WORD_LENGTH: Final = 128
+_NAME_LENGTH: Final = 253
+
+_ELLIPSIS: Final = "..."
+_PLAIN_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Which object an event is about; versions of one object are the same."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str = field(compare=False)
+
+    @classmethod
+    def to(cls, obj: KubeObject | Mapping[str, Any]) -> Reference:
+        """Refer to an object.
+
+        Args:
+            obj: The object, its body, or a reference: with `apiVersion`, `kind`, `name`,
+                and where there are such, `namespace` and `uid`.
+
+        Raises:
+            OptionsError: If it does not say its type and name.
+        """
+        if isinstance(obj, KubeObject):
+            found = cls(
+                obj.api_version,
+                obj.kind,
+                obj.name,
+                obj.namespace or "",
+                obj.uid,
+                obj.resource_version,
+            )
+        elif not isinstance(obj, Mapping):
+            raise OptionsError(
+                f"an event is about a KubeObject or a mapping, not a {type(obj).__name__}"
+            )
+        else:
+            identity = obj.get("metadata", obj)
+            found = cls(
+                obj.get("apiVersion") or "",
+                obj.get("kind") or "",
+                identity.get("name") or "",
+                identity.get("namespace") or "",
+                identity.get("uid") or "",
+                identity.get("resourceVersion") or "",
+            )
+
+        if not (found.api_version and found.kind and found.name):
+            raise OptionsError(
+                f"an event is about an object that says its type and name, not {obj!r}"
+            )
+
+        return found
+
+    def body(self) -> dict[str, str]:
+        """As Kubernetes writes an ObjectReference."""
+        fields = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+        }
+        return {name: text for name, text in fields.items() if text}
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What is told by an event, but for its note; two that are equal are one series."""
+
+    regarding: Reference
+    type: str
+    reason: str
+    action: str
+    related: Reference | None = None
+
+    def __post_init__(self) -> None:
+        """Check what the server would refuse.
+
+        Raises:
+            OptionsError: If it would.
+        """
+        if self.type not in {"Normal", "Warning"}:
+            raise OptionsError(
+                f"an event is of type 'Normal' or 'Warning', not {self.type!r}"
+            )
+
+        for what, text in {"reason": self.reason, "action": self.action}.items():
+            if not 0 < len(text) <= _WORD_LENGTH:
+                raise OptionsError(
+                    f"the {what} of an event has 1 to {_WORD_LENGTH} characters, and is "
+                    f"not {text!r}"
+                )
+
+
+class Series:
+    """One event on the server: what happened, and how often.
+
+    Attributes:
+        happening: What.
+        note: For people to read; that of the first time.
+        name: Of the event.
+        namespace: Where it is: beside its object, or `default`.
+        count: How often it has happened.
+        written: How often by what the server has; 0 before it has the event.
+    """
+
+    __slots__ = (
+        "count",
+        "first",
+        "happening",
+        "last",
+        "name",
+        "namespace",
+        "note",
+        "seen",
+        "tried",
+        "written",
+    )
+
+    def __init__(
+        self, happening: Happening, note: str, moment: datetime, now: float
+    ) -> None:
+        self.happening = happening
+        self.note = note
+        self.name = _name_for(happening.regarding.name)
+        self.namespace = happening.regarding.namespace or "default"
+        self.count = 1
+        self.written = 0
+        self.first = self.last = moment
+        # When it happened last, and when it was last written; on the loop's clock.
+        self.seen = self.tried = now
+
+    def __repr__(self) -> str:
+        what, which = self.happening, self.happening.regarding
+        where = f"{which.namespace}/{which.name}" if which.namespace else which.name
+        return f"{what.type} {what.reason} of {which.kind} {where}"
+
+    def again(self, moment: datetime, now: float) -> None:
+        """It has happened once more."""
+        self.count += 1
+        self.last, self.seen = moment, now
+
+    def body(self, controller: str, instance: str) -> dict[str, Any]:
+        """The event to be created."""
+        what = self.happening
+        related = {"related": what.related.body()} if what.related else {}
+        return {
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "eventTime": micro_time(self.first),
+            "type": what.type,
+            "reason": what.reason,
+            "action": what.action,
+            "note": self.note,
+            "regarding": what.regarding.body(),
+            **related,
+            "reportingController": controller,
+            "reportingInstance": instance,
+            **(self.change() if self.count > 1 else {}),
+        }
+
+    def change(self) -> dict[str, Any]:
+        """What a series changes of the event that was created; count is 2 or more."""
+        times = {"count": self.count, "lastObservedTime": micro_time(self.last)}
+        return {"series": times}
+
+
+class EventBook:
+    """All series that are not over."""
+
+    def __init__(self) -> None:
+        # The one that has happened last comes last.
+        self._series: dict[Happening, Series] = {}
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def note(
+        self, happening: Happening, note: str, moment: datetime, now: float
+    ) -> list[Series]:
+        """It has happened.
+
+        Args:
+            happening: What.
+            note: For people.
+            moment: When, with a zone.
+            now: The same in seconds of a clock that does not go back.
+
+        Returns:
+            What is to be written now.
+        """
+        series = self._series.pop(happening, None)
+        if series is not None:
+            series.again(moment, now)
+            self._series[happening] = series
+            return [series] if series.count == 2 else []
+
+        series = Series(happening, short_note(note), moment, now)
+        self._series[happening] = series
+        written = [series]
+        if len(self._series) > MOST_KNOWN:
+            oldest = self._series.pop(next(iter(self._series)))
+            if oldest.count > oldest.written:
+                written.append(oldest)
+
+        return written
+
+    def due(self, now: float) -> list[Series]:
+        """What is to be written now. What is over is known no more."""
+        over = [it for it in self._series.values() if now - it.seen >= QUIET_SECONDS]
+        for series in over:
+            del self._series[series.happening]
+
+        refreshed = (
+            it for it in self._series.values() if now - it.tried >= REFRESH_SECONDS
+        )
+        return [it for it in (*over, *refreshed) if it.count > it.written]
+
+    def forget(self, series: Series) -> None:
+        """It cannot be written: what comes is a new event."""
+        if self._series.get(series.happening) is series:
+            del self._series[series.happening]
+
+    def unwritten(self) -> list[Series]:
+        """All of which the server does not know the last number."""
+        return [it for it in self._series.values() if it.count > it.written]
+
+
+def short_note(note: str) -> str:
+    """Cut a note to what a server takes: 1024 bytes."""
+    text = note.encode()
+    if len(text) <= _NOTE_BYTES:
+        return note
+
+    kept = text[: _NOTE_BYTES - len(_ELLIPSIS)]
+    return kept.decode(errors="ignore") + _ELLIPSIS
+
+
+def _name_for(regarding: str) -> str:
+    """A name that no other event has; after the object, where its own is as plain."""
+    unique = secrets.token_hex(8)
+    name = f"{regarding}.{unique}"
+    if len(name) <= _NAME_LENGTH and _PLAIN_NAME.fullmatch(name):
+        return name
+
+    return f"event.{unique}"

@@ -1,0 +1,386 @@
+"""`EventRecorder`: tells the users of a cluster what a controller did, and why not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from aioinformer._tasks import Supervisor, finish
+from aioinformer.backoff import Backoff
+from aioinformer.controller.event_book import EventBook, Happening, Reference
+from aioinformer.errors import (
+    AioInformerError,
+    AlreadyExists,
+    NotFound,
+    OptionsError,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    WrongLoop,
+)
+from aioinformer.informer.hosting import Entered
+from aioinformer.informer.liveness import running_loop
+from aioinformer.informer.log_limit import LogLimit
+from aioinformer.model.resource import Resource
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping
+
+    from aioinformer.controller.event_book import Series
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["EventClient", "EventRecorder"]
+
+logger = logging.getLogger(__name__)
+
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+
+MOST_WAITING: Final = 1000
+"""Events that wait to be written; more are dropped. The number is client-go's."""
+
+ATTEMPTS: Final = 12
+"""How often one is tried while the server cannot be reached, as in client-go: that takes
+4 to 6 minutes."""
+
+LOOK_SECONDS: Final = 30.0
+"""How often series are looked through for what is due."""
+
+FINISH_SECONDS: Final = 5.0
+"""How long the end waits for what is not written yet."""
+
+_INSTANCE_LENGTH: Final = 128
+_CONTROLLER: Final = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?",
+    re.ASCII,
+)
+
+# What passes: the server cannot be reached, or has too much to do.
+_PASSING: Final = (TransportError, ServerError, TooManyRequests)
+
+
+class EventClient(Protocol):
+    """What a recorder needs of a `Client`; for the meanings see there."""
+
+    async def create(
+        self, resource: Resource, body: Any, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Create an object."""
+
+    async def patch(
+        self, resource: Resource, name: str, body: Any, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Change parts of an object."""
+
+
+class EventRecorder(Entered):
+    """Tells the users of a cluster what a controller did, and why not.
+
+    They see it by `kubectl describe` and `kubectl events`::
+
+        recorder = EventRecorder(client, "site-operator")
+        manager.add(recorder, leader_only=False)
+
+        recorder.event(site, "Normal", "Deployed", "made the deployment blog")
+
+    Telling never waits, and nothing comes back of it: a controller works the same
+    whether its events are written or not. A task writes them, one after the other. An
+    event that comes again makes a series: it is written at its second time, every 5
+    minutes while it goes on, and when it has been away for 6. As in client-go's recorder
+    for events.k8s.io (`tools/events`), but for that client-go refreshes after half an
+    hour, and takes each version of an object for another one.
+
+    Not guaranteed:
+        That an event is written. Given up is what the server refuses, which is logged,
+        and what could not be sent in 12 attempts; dropped is what comes while 1000 are
+        waiting, or while it does not run after it has ended.
+
+    Lifetime:
+        Add it to a `Manager` with `leader_only=False`, so that it outlives the
+        controllers; or enter it (`async with recorder:`), or `start()` and `shutdown()`
+        it. It may run again. What is told before is written when it begins, and what
+        waits when it ends is given 5 s. It needs a client that is entered, and the
+        verbs create and patch of `events` in `events.k8s.io`.
+
+    Args:
+        client: Sends the requests; entered by whom it belongs to.
+        controller: Who tells: a name such as `"site-operator"`, or with a domain,
+            `"example.com/site-operator"`.
+        instance: Which of its replicas; None for the controller with the name of the
+            host, which in a cluster is that of the pod.
+        rng: Where the jitter between attempts comes from.
+
+    Attributes:
+        dropped: Events that were not written, for whichever reason; one that repeats
+            what waits is not counted.
+
+    Raises:
+        OptionsError: If the server would refuse the controller or the instance.
+    """
+
+    def __init__(
+        self,
+        client: EventClient,
+        controller: str,
+        *,
+        instance: str | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if not _CONTROLLER.fullmatch(controller):
+            raise OptionsError(
+                "a controller is named such as 'site-operator' or "
+                f"'example.com/site-operator', not {controller!r}"
+            )
+
+        if instance is None:
+            instance = f"{controller}-{socket.gethostname()}"[:_INSTANCE_LENGTH]
+
+        if not 0 < len(instance) <= _INSTANCE_LENGTH:
+            raise OptionsError(
+                f"an instance has 1 to {_INSTANCE_LENGTH} characters, not {instance!r}"
+            )
+
+        self.controller = controller
+        self.instance = instance
+        self.dropped = 0
+        self._client = client
+        self._rng = rng
+        self._book = EventBook()
+        # In the order in which they are written; each once.
+        self._waiting: dict[Series, None] = {}
+        self._more = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
+        self._ended = False
+        self._next_look = 0.0  # on the loop's clock
+        self._limit = LogLimit()
+        self._supervisor = Supervisor(self._live, "event recorder")
+
+    def __repr__(self) -> str:
+        return (
+            f"<EventRecorder {self.controller} waiting={self.waiting} "
+            f"dropped={self.dropped}>"
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be written."""
+        return len(self._waiting)
+
+    def event(
+        self,
+        regarding: KubeObject | Mapping[str, Any],
+        type: Literal["Normal", "Warning"],  # noqa: A002 - the API's own word
+        reason: str,
+        note: str,
+        *,
+        action: str | None = None,
+        related: KubeObject | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Tell of something that has happened; returns at once.
+
+        Args:
+            regarding: What it has happened to: an object, its body, or a reference
+                (`apiVersion`, `kind`, `name`, `namespace`, `uid`). The event is written
+                in its namespace; in `default` if it has none.
+            type: `"Warning"` if somebody should look at it.
+            reason: Why it has happened, in one word for programs: `"FailedMount"`.
+            note: The same for people. More than 1024 bytes are cut off.
+            action: What was done or failed, in one word: `"MountVolume"`; the reason if
+                left out.
+            related: Another object that has to do with it.
+
+        Raises:
+            OptionsError: If the server would refuse it.
+            WrongLoop: Called outside of the event loop that it runs in.
+        """
+        happening = Happening(
+            Reference.to(regarding),
+            type,
+            reason,
+            reason if action is None else action,
+            None if related is None else Reference.to(related),
+        )
+        loop = running_loop()
+        if loop is None or self._loop not in {None, loop}:
+            raise WrongLoop("tell of events from the event loop of their recorder")
+
+        if self._ended:
+            self._drop(f"{type} {reason}", "the recorder has ended")
+            return
+
+        now = datetime.now(UTC)
+        for series in self._book.note(happening, note, now, loop.time()):
+            self._put(series)
+
+    # ------------------------------------------------------------ its life
+
+    async def start(self) -> None:
+        """Begin to write.
+
+        Raises:
+            OptionsError: It runs already.
+
+        Cancellation:
+            Ends it again.
+        """
+        await self._supervisor.start()
+
+    async def shutdown(self) -> None:
+        """Write what waits, for 5 s at most, and end; idempotent.
+
+        Cancellation:
+            Deferred until it has ended.
+        """
+        await self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Write events until cancelled: for a `Manager`, or a task of your own.
+
+        Raises:
+            OptionsError: It runs already.
+
+        Cancellation:
+            Ends it, when what waits is written, or 5 s later.
+        """
+        await self._live(lambda: None)
+
+    async def _live(self, ready: Callable[[], None]) -> None:
+        if self._loop is not None:
+            raise OptionsError("the event recorder runs already")
+
+        self._loop = asyncio.get_running_loop()
+        self._ended = False
+        try:
+            ready()
+            while True:
+                self._look()
+                if self._waiting:
+                    await self._write_next()
+                else:
+                    await self._wait_for_more()
+        finally:
+            try:
+                await self._finish()
+            finally:
+                self._loop, self._ended = None, True
+
+    def _look(self) -> None:
+        """Let series be written that are due."""
+        now = self._now()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            for series in self._book.due(now):
+                self._put(series)
+
+    async def _wait_for_more(self) -> None:
+        self._more.clear()
+        try:
+            async with asyncio.timeout_at(self._next_look if len(self._book) else None):
+                await self._more.wait()
+        except TimeoutError:
+            pass  # time to look
+
+    async def _finish(self) -> None:
+        for series in self._book.unwritten():
+            self._waiting.setdefault(series)
+
+        try:
+            await finish(self._write_waiting(), within_seconds=FINISH_SECONDS)
+        except TimeoutError:
+            pass  # each of them is told
+        finally:
+            for series in list(self._waiting):
+                self._give_up(series, "the recorder has ended")
+
+    # ------------------------------------------------------------ writing
+
+    def _put(self, series: Series) -> None:
+        if series not in self._waiting and len(self._waiting) >= MOST_WAITING:
+            self._give_up(series, f"{MOST_WAITING} are waiting")
+            return
+
+        self._waiting.setdefault(series)
+        self._more.set()
+
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            await self._write_next()
+
+    async def _write_next(self) -> None:
+        # It stays there while it is tried: what is broken off is not forgotten.
+        series = next(iter(self._waiting))
+        problem = await self._try(series)
+        if problem is not None:
+            self._give_up(series, problem)
+        elif not series.written < 2 <= series.count:
+            del self._waiting[series]
+
+    async def _try(self, series: Series) -> object:
+        """Write it, in several attempts if need be; what is wrong if it cannot be."""
+        backoff = Backoff(self._rng)
+        problem: object = None
+        for _ in range(ATTEMPTS):
+            backoff.begin(self._now())
+            try:
+                await self._write(series)
+            except _PASSING as exc:
+                problem = exc
+                wait = backoff.end(
+                    self._now(),
+                    failed=True,
+                    retry_after=getattr(exc, "retry_after", None),
+                )
+                await asyncio.sleep(wait)
+            except AioInformerError as exc:
+                return exc
+            else:
+                return None
+
+        return problem
+
+    async def _write(self, series: Series) -> None:
+        count = series.count
+        series.tried = self._now()
+        if series.written:
+            try:
+                await self._client.patch(
+                    EVENTS, series.name, series.change(), namespace=series.namespace
+                )
+            except NotFound:
+                pass  # servers keep them for an hour
+            else:
+                series.written = count
+                return
+
+        body = series.body(self.controller, self.instance)
+        try:
+            await self._client.create(EVENTS, body, namespace=series.namespace)
+        except AlreadyExists:
+            # By us: an attempt of which the answer was lost. It has another number.
+            if count > 1:
+                await self._client.patch(
+                    EVENTS, series.name, series.change(), namespace=series.namespace
+                )
+
+        series.written = count
+
+    def _give_up(self, series: Series, why: object) -> None:
+        self._waiting.pop(series, None)
+        self._book.forget(series)
+        self._drop(series, why)
+
+    def _drop(self, what: object, why: object) -> None:
+        self.dropped += 1
+        verdict = self._limit.note(asyncio.get_running_loop().time())
+        if verdict.each:
+            logger.warning("event %s was not recorded: %s", what, why)
+
+        for count in verdict.sums:
+            logger.warning("%d events were not recorded within a minute", count)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

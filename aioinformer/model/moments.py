@@ -1,0 +1,18 @@
+"""Moments: times of the day, as Kubernetes writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+__all__ = ["micro_time"]
+
+
+def micro_time(moment: datetime) -> str:
+    """Write a time with a zone as Kubernetes writes a MicroTime.
+
+    Example:
+        >>> micro_time(datetime(2026, 8, 1, 12, 30, tzinfo=UTC))
+        '2026-08-01T12:30:00.000000Z'
+    """
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,122 @@
+"""Events that `EventRecorder` writes, on ours and on a real kube-apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aioinformer import Client, EventRecorder
+from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.model.resources import EVENTS as CORE_EVENTS
+from aioinformer.model.resources import NODES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from contract_servers import ServerUnderTest
+
+    from aioinformer import KubeObject
+
+
+@asynccontextmanager
+async def recording(
+    target: ServerUnderTest, controller: str = "example.com/mounter"
+) -> AsyncIterator[tuple[Client, EventRecorder]]:
+    options: dict[str, Any] = {"ca_file": target.ca} if target.ca else {}
+    client = Client.from_url(target.url, token=target.token, **options)
+    async with client, EventRecorder(client, controller, instance="m-0") as recorder:
+        yield client, recorder
+
+
+async def written(recorder: EventRecorder) -> None:
+    while recorder.waiting:
+        await asyncio.sleep(0.01)
+
+    assert recorder.dropped == 0
+
+
+async def only(client: Client, namespace: str) -> KubeObject:
+    (found,) = await client.list(EVENTS, namespace=namespace)
+    return found
+
+
+def pod_in(namespace: str) -> dict[str, Any]:
+    metadata = {"name": "web-0", "namespace": namespace, "uid": "u-1"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+async def test_an_event_and_its_series_are_taken(target: ServerUnderTest) -> None:
+    about = pod_in(target.namespace)
+    async with recording(target) as (client, recorder):
+        recorder.event(
+            about, "Warning", "FailedMount", "é" * 2000, action="Mount", related=about
+        )
+        await written(recorder)
+
+        event = await only(client, target.namespace)
+        assert event.at("regarding.name") == "web-0"
+        assert event.at("reportingController") == "example.com/mounter"
+        assert event.at("series") is None
+        first = event.at("eventTime")
+
+        recorder.event(
+            about, "Warning", "FailedMount", "?", action="Mount", related=about
+        )
+        await written(recorder)
+
+        event = await only(client, target.namespace)
+        assert event.at("series.count") == 2
+        assert event.at("eventTime") == first
+        assert event.at("series.lastObservedTime") > first
+        assert event.at("note") == "é" * 510 + "..."
+
+
+async def test_it_is_there_for_those_who_read_the_older_version(
+    target: ServerUnderTest,
+) -> None:
+    """As `kubectl describe` does."""
+    about = pod_in(target.namespace)
+    async with recording(target, "mounter") as (client, recorder):
+        recorder.event(about, "Normal", "Mounted", "the volume is there")
+        await written(recorder)
+
+        selector = "involvedObject.name=web-0,involvedObject.uid=u-1"
+        (event,) = await client.list(
+            CORE_EVENTS, namespace=target.namespace, field_selector=selector
+        )
+
+    assert event.at("message") == "the volume is there"
+    assert event.at("reportingComponent") == "mounter"
+    assert event.at("type") == "Normal"
+
+
+async def test_of_what_is_in_no_namespace_it_is_in_default(
+    target: ServerUnderTest,
+) -> None:
+    name = f"node-of-{target.namespace}"
+    about = {"apiVersion": "v1", "kind": NODES.kind, "metadata": {"name": name}}
+    async with recording(target) as (client, recorder):
+        recorder.event(about, "Normal", "Cordoned", "no more pods")
+        await written(recorder)
+
+        found = await client.list(
+            EVENTS, namespace="default", field_selector=f"regarding.name={name}"
+        )
+
+    assert [it.at("reason") for it in found] == ["Cordoned"]
+
+
+async def test_what_is_gone_is_created_again(target: ServerUnderTest) -> None:
+    about = pod_in(target.namespace)
+    async with recording(target) as (client, recorder):
+        recorder.event(about, "Normal", "Mounted", "")
+        await written(recorder)
+        event = await only(client, target.namespace)
+        await client.delete(EVENTS, event.name, namespace=target.namespace)
+
+        recorder.event(about, "Normal", "Mounted", "")
+        await written(recorder)
+
+        event = await only(client, target.namespace)
+        assert event.at("series.count") == 2

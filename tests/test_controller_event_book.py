@@ -1,0 +1,288 @@
+"""What a recorder knows of events, as a table: which are the same, and what is due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from conftest import pod
+
+from aioinformer import KubeObject
+from aioinformer.controller.event_book import (
+    MOST_KNOWN,
+    QUIET_SECONDS,
+    REFRESH_SECONDS,
+    EventBook,
+    Happening,
+    Reference,
+    Series,
+    short_note,
+)
+from aioinformer.errors import OptionsError
+
+NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
+POD = Reference("v1", "Pod", "web-0", "shop", "u-1", "7")
+REFERENCE = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "namespace": "shop",
+    "name": "web-0",
+    "uid": "u-1",
+    "resourceVersion": "7",
+}
+
+
+def failed(**other: Any) -> Happening:
+    fields: dict[str, Any] = {
+        "regarding": POD,
+        "type": "Warning",
+        "reason": "FailedMount",
+        "action": "MountVolume",
+    }
+    return Happening(**{**fields, **other})
+
+
+def noted(book: EventBook, now: float, **other: Any) -> list[Series]:
+    moment = NOON + timedelta(seconds=now)
+    return book.note(failed(**other), f"at {now}", moment, now)
+
+
+def write(*written: Series) -> None:
+    for series in written:
+        series.written = series.count
+
+
+# ---------------------------------------------------------------- what it is about
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(KubeObject.of, id="object"),
+        pytest.param(lambda body: body, id="body"),
+        pytest.param(lambda _: REFERENCE, id="reference"),
+    ],
+)
+def test_refers_to_an_object(obj: Any) -> None:
+    body = pod("web-0", "shop", metadata={"uid": "u-1", "resourceVersion": "7"})
+
+    reference = Reference.to(obj(body))
+
+    assert reference == POD
+    assert reference.body() == REFERENCE
+
+
+def test_of_an_object_without_a_namespace_no_namespace_is_named() -> None:
+    reference = Reference.to({"apiVersion": "v1", "kind": "Node", "name": "node-1"})
+
+    assert reference.body() == {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+
+
+@pytest.mark.parametrize("missing", ["apiVersion", "kind", "name"])
+@pytest.mark.parametrize("null", [False, True])
+def test_what_does_not_say_what_it_is_is_refused(missing: str, null: bool) -> None:
+    instead = [missing] if null else []
+    rest = {key: it for key, it in REFERENCE.items() if key != missing}
+
+    with pytest.raises(OptionsError, match="says its type and name"):
+        Reference.to(rest | dict.fromkeys(instead, None))
+
+
+def test_what_is_no_object_is_refused() -> None:
+    with pytest.raises(OptionsError, match="not a str"):
+        Reference.to("web-0")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"type": "Error"}, "'Normal' or 'Warning', not 'Error'"),
+        ({"reason": ""}, "the reason of an event"),
+        ({"reason": "x" * 129}, "the reason of an event"),
+        ({"action": ""}, "the action of an event"),
+    ],
+)
+def test_what_the_server_would_refuse_is_refused(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(OptionsError, match=message):
+        failed(**fields)
+
+
+# ---------------------------------------------------------------- which are the same
+
+
+def test_the_first_is_written_the_second_too_and_then_they_are_counted() -> None:
+    book = EventBook()
+    (series,) = noted(book, 0)
+    write(series)
+
+    assert noted(book, 1) == [series]
+    write(series)
+    assert [noted(book, now) for now in range(2, 9)] == [[]] * 7
+    assert (series.count, series.written) == (9, 2)
+    assert book.unwritten() == [series]
+
+
+def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
+    book = EventBook()
+    (series,) = noted(book, 0)
+    newer = Reference("v1", "Pod", "web-0", "shop", "u-1", "8")
+
+    assert noted(book, 1, regarding=newer) == [series]
+    assert series.note == "at 0"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"regarding": Reference("v1", "Pod", "web-1", "shop", "u-1", "7")},
+        {"regarding": Reference("v1", "Pod", "web-0", "shop", "u-2", "7")},
+        {"regarding": Reference("v1", "Pod", "web-0", "other", "u-1", "7")},
+        {"type": "Normal"},
+        {"reason": "Unhealthy"},
+        {"action": "Probe"},
+        {"related": POD},
+    ],
+    ids=lambda other: "-".join(other),
+)
+def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
+    book = EventBook()
+    (series,) = noted(book, 0)
+
+    (second,) = noted(book, 0, **other)
+
+    assert second is not series
+    assert second.name != series.name
+
+
+# ---------------------------------------------------------------- what is due
+
+
+def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
+    book = EventBook()
+    (series,) = noted(book, 0)
+    written = []
+    for now in range(0, 1800, 10):
+        if now:
+            noted(book, now)
+
+        if book.due(now) or series.count == 2:
+            assert series.count > series.written
+            written.append(now)
+            write(series)
+            series.tried = now
+
+    gaps = [later - now for now, later in pairwise(written[1:])]
+    assert written[:2] == [10, 310]
+    assert set(gaps) == {REFRESH_SECONDS}
+
+
+def test_of_a_series_that_is_over_the_last_number_is_written() -> None:
+    book = EventBook()
+    (series,) = noted(book, 0)
+    noted(book, 1)
+    write(series)
+    noted(book, 2)
+
+    assert book.due(2 + QUIET_SECONDS - 1) == [series]  # it goes on, and is refreshed
+    assert book.due(2 + QUIET_SECONDS) == [series]
+    assert len(book) == 0
+    assert book.due(2 + QUIET_SECONDS) == []
+    (another,) = noted(book, 3 + QUIET_SECONDS)
+    assert another is not series
+
+
+def test_what_has_happened_once_is_forgotten_when_nothing_follows() -> None:
+    book = EventBook()
+    write(*noted(book, 0))
+
+    assert book.due(QUIET_SECONDS) == []
+    assert len(book) == 0
+
+
+def test_what_cannot_be_written_is_a_new_event_when_it_comes_again() -> None:
+    book = EventBook()
+    (series,) = noted(book, 0)
+
+    book.forget(series)
+    (another,) = noted(book, 1)
+    book.forget(series)
+
+    assert another.count == 1
+    assert noted(book, 2) == [another]
+
+
+def test_of_too_many_the_one_that_was_away_longest_is_forgotten_and_written() -> None:
+    book = EventBook()
+    for number in range(MOST_KNOWN):
+        noted(book, number, reason=f"R{number}")
+
+    write(*noted(book, MOST_KNOWN, reason="R0"))
+
+    _, oldest = noted(book, MOST_KNOWN, reason="more")
+    assert oldest.happening.reason == "R1"
+    assert len(book) == MOST_KNOWN
+
+    write(*book.unwritten())
+    assert len(noted(book, MOST_KNOWN, reason="more still")) == 1  # R2 needs nothing
+    assert noted(book, MOST_KNOWN, reason="R2")[0].count == 1
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def test_an_event_says_what_happened_to_what() -> None:
+    related = Reference("v1", "Secret", "key", "shop", "", "")
+    series = Series(failed(related=related), "no such volume", NOON, 0)
+
+    body = series.body("example.com/mounter", "mounter-1")
+
+    name = body["metadata"].pop("name")
+    assert body == {
+        "metadata": {"namespace": "shop"},
+        "eventTime": "2026-08-01T12:00:00.000000Z",
+        "type": "Warning",
+        "reason": "FailedMount",
+        "action": "MountVolume",
+        "note": "no such volume",
+        "regarding": REFERENCE,
+        "related": {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "namespace": "shop",
+            "name": "key",
+        },
+        "reportingController": "example.com/mounter",
+        "reportingInstance": "mounter-1",
+    }
+    prefix, _, unique = name.rpartition(".")
+    assert prefix == "web-0"
+    assert len(unique) == 16
+
+
+def test_what_has_happened_before_it_is_created_makes_a_series_at_once() -> None:
+    series = Series(failed(), "", NOON, 0)
+    series.again(NOON + timedelta(seconds=1.5), 1.5)
+
+    change = {"series": {"count": 2, "lastObservedTime": "2026-08-01T12:00:01.500000Z"}}
+    assert series.change() == change
+    assert series.body("a", "b")["series"] == change["series"]
+    assert series.body("a", "b")["eventTime"] == "2026-08-01T12:00:00.000000Z"
+
+
+@pytest.mark.parametrize("name", ["system:node", "A", "x" * 250, "-a"])
+def test_no_name_is_made_of_one_that_an_event_cannot_have(name: str) -> None:
+    regarding = Reference("rbac/v1", "ClusterRole", name, "", "", "")
+    series = Series(failed(regarding=regarding), "", NOON, 0)
+
+    assert series.name.startswith("event.")
+    assert series.namespace == "default"
+
+
+def test_a_long_note_is_cut_between_two_characters() -> None:
+    assert short_note("é" * 512) == "é" * 512
+    assert short_note("é" * 513) == "é" * 510 + "..."
+    assert len(short_note("x" * 5000)) == 1024

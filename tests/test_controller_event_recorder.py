@@ -1,0 +1,247 @@
+"""`EventRecorder`: told at once, written in time; and what becomes of what is not."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from event_helpers import Events, failing, now, recorder_of, recording, tell
+
+from aioinformer.controller.event_recorder import ATTEMPTS, MOST_WAITING
+from aioinformer.errors import Forbidden, ServerError, TooManyRequests, TransportError
+
+# ---------------------------------------------------------------- what is written
+
+
+async def test_an_event_is_written_soon_and_telling_does_not_wait() -> None:
+    async with recording() as (events, recorder):
+        tell(recorder)
+        assert (recorder.waiting, events.sent) == (1, [])
+
+        await asyncio.sleep(0.01)
+
+        assert recorder.waiting == 0
+        (body,) = events.bodies.values()
+        assert body["reportingController"] == "mounter"
+        assert body["reportingInstance"].startswith("mounter-")
+        assert (body["type"], body["reason"]) == ("Warning", "FailedMount")
+        assert body["action"] == "FailedMount"
+        assert "series" not in body
+
+
+async def test_what_is_told_before_it_runs_is_written_when_it_does() -> None:
+    events = Events()
+    recorder = recorder_of(events)
+    tell(recorder, "A")
+    await asyncio.sleep(100)
+    assert events.sent == []
+
+    async with recorder:
+        await asyncio.sleep(1)
+        assert events.counts == {"A": 1}
+
+
+async def test_repeats_are_a_series_written_at_its_second_time_then_every_5_minutes() -> (
+    None
+):
+    async with recording() as (events, recorder):
+        start = now()
+        for _ in range(1000):
+            tell(recorder)
+            await asyncio.sleep(1)
+
+        times = [round(at - start) for at, _ in events.sent]
+        assert events.verbs == ["create", "patch", "patch", "patch", "patch"]
+        assert times[:2] == [0, 1]
+        assert all(300 <= later - at <= 330 for at, later in pairwise(times[1:]))
+
+        await asyncio.sleep(400)
+        assert events.counts == {"FailedMount": 1000}
+        assert len(events.sent) == 6
+
+        tell(recorder)
+        await asyncio.sleep(1)
+        assert len(events.bodies) == 2  # the other one was over
+
+
+async def test_a_thousand_times_at_once_are_two_requests_at_most() -> None:
+    async with recording() as (events, recorder):
+        events.delay = 1
+        for _ in range(500):
+            tell(recorder)
+
+        await asyncio.sleep(0.5)  # it is being created as a series of 500
+        for _ in range(500):
+            tell(recorder)
+
+        await asyncio.sleep(10)
+        assert events.counts == {"FailedMount": 500}
+        await asyncio.sleep(400)
+        assert events.counts == {"FailedMount": 1000}
+        assert events.verbs == ["create", "patch"]
+
+
+async def test_what_repeats_while_it_is_created_becomes_a_series() -> None:
+    async with recording() as (events, recorder):
+        events.delay = 1
+        tell(recorder)
+        await asyncio.sleep(0.5)
+        tell(recorder)
+        tell(recorder)
+
+        await asyncio.sleep(10)
+        assert events.verbs == ["create", "patch"]
+        assert events.counts == {"FailedMount": 3}
+
+
+async def test_what_repeats_while_a_series_is_written_is_in_its_last_number() -> None:
+    async with recording() as (events, recorder):
+        events.delay = 1
+        tell(recorder)
+        await asyncio.sleep(2)
+        tell(recorder)
+        await asyncio.sleep(0.5)
+        tell(recorder)
+
+        await asyncio.sleep(400)
+        assert events.verbs == ["create", "patch", "patch"]
+        assert events.counts == {"FailedMount": 3}
+
+
+async def test_a_series_is_looked_after_while_others_never_cease() -> None:
+    async with recording() as (events, recorder):
+        for number in range(500):
+            tell(recorder)
+            tell(recorder, f"R{number}")
+            await asyncio.sleep(1)
+
+        assert events.counts["FailedMount"] > 300
+
+
+async def test_what_the_server_has_forgotten_is_created_again() -> None:
+    async with recording() as (events, recorder):
+        tell(recorder)
+        await asyncio.sleep(1)
+        events.bodies.clear()
+
+        tell(recorder)
+        await asyncio.sleep(1)
+
+        assert events.verbs == ["create", "patch", "create"]
+        assert events.counts == {"FailedMount": 2}
+
+
+# ---------------------------------------------------------------- what is not
+
+
+@pytest.mark.parametrize(
+    "failure", [TransportError("cut"), ServerError("away", status=503)], ids=repr
+)
+async def test_what_passes_is_tried_again(failure: Exception) -> None:
+    async with recording() as (events, recorder):
+        events.fault = failing(3, failure)
+        tell(recorder, "A")
+        tell(recorder, "B")
+
+        await asyncio.sleep(60)
+
+        assert events.counts == {"A": 1, "B": 1}
+        assert events.verbs == ["create"] * 5
+        times = [at for at, _ in events.sent]
+        assert times[1] - times[0] >= 0.8
+        assert times[2] - times[1] >= 1.6
+        assert recorder.dropped == 0
+
+
+async def test_the_server_says_how_long_it_wants_to_be_left_alone() -> None:
+    async with recording() as (events, recorder):
+        events.fault = failing(1, TooManyRequests("busy", status=429, retry_after=40))
+        tell(recorder)
+
+        await asyncio.sleep(39)
+        assert len(events.sent) == 1
+        await asyncio.sleep(2)
+        assert events.counts == {"FailedMount": 1}
+
+
+async def test_of_a_server_that_stays_away_one_event_is_given_up_after_the_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with recording() as (events, recorder):
+        events.fault = lambda _: TransportError("refused")
+        tell(recorder, "A")
+        await asyncio.sleep(600)
+
+        assert len(events.sent) == ATTEMPTS
+        assert 200 < events.sent[-1][0] - events.sent[0][0] < 400
+        assert (recorder.dropped, recorder.waiting) == (1, 0)
+        assert "event Warning A of Pod shop/web-0 was not recorded: " in caplog.text
+
+        events.fault = lambda _: None
+        tell(recorder, "A")
+        await asyncio.sleep(1)
+        assert events.counts == {"A": 1}
+
+
+async def test_an_answer_that_was_lost_makes_no_second_event() -> None:
+    async with recording() as (events, recorder):
+        events.lost = failing(1, TransportError("cut"))
+        tell(recorder)
+        await asyncio.sleep(0.5)
+        tell(recorder)
+        await asyncio.sleep(60)
+
+        assert events.verbs == ["create", "create", "patch"]
+        assert events.counts == {"FailedMount": 2}
+        assert len(events.bodies) == 1
+
+
+async def test_what_the_server_refuses_is_given_up_and_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with recording() as (events, recorder):
+        events.fault = failing(1, Forbidden("events is forbidden", status=403))
+        tell(recorder, "A")
+        tell(recorder, "B")
+        await asyncio.sleep(1)
+
+        assert events.counts == {"B": 1}
+        assert recorder.dropped == 1
+        assert "A of Pod shop/web-0 was not recorded: " in caplog.text
+        assert "events is forbidden" in caplog.text
+
+        tell(recorder, "A")
+        await asyncio.sleep(1)
+        assert events.counts == {"A": 1, "B": 1}
+
+
+async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with recording() as (events, recorder):
+        events.delay = 0.001
+        for number in range(MOST_WAITING + 500):
+            tell(recorder, f"R{number}")
+
+        for number in range(MOST_WAITING):
+            tell(recorder, f"R{number}")  # again, of what waits: nothing is dropped
+
+        assert (recorder.waiting, recorder.dropped) == (MOST_WAITING, 500)
+        assert len(caplog.records) < 20
+
+        await asyncio.sleep(10)
+        assert set(events.counts) == {f"R{number}" for number in range(MOST_WAITING)}
+        assert set(events.counts.values()) == {2}
+
+
+async def test_a_bug_of_the_client_ends_it_and_is_raised() -> None:
+    events = Events()
+    events.fault = lambda _: ZeroDivisionError("bug")
+    recorder = recorder_of(events)
+    await recorder.start()
+    tell(recorder)
+    await asyncio.sleep(1)
+
+    with pytest.raises(ZeroDivisionError):
+        await recorder.shutdown()

@@ -1,0 +1,177 @@
+"""`EventRecorder`: how it begins and ends, alone and in a manager."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from event_helpers import Events, now, recorder_of, recording, tell
+
+from aioinformer import Client, EventRecorder, Manager
+from aioinformer.controller.event_recorder import FINISH_SECONDS
+from aioinformer.errors import OptionsError, WrongLoop
+
+# ---------------------------------------------------------------- its life
+
+
+async def test_the_end_waits_for_what_is_not_written() -> None:
+    events = Events()
+    async with recorder_of(events) as recorder:
+        events.delay = 0.01
+        for _ in range(5):
+            tell(recorder, "A")
+            await asyncio.sleep(1)
+
+        for number in range(100):
+            tell(recorder, f"R{number}")
+
+    assert len(events.bodies) == 101
+    assert events.counts["A"] == 5
+
+
+async def test_the_end_waits_for_5_seconds_at_most(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events = Events()
+    async with recorder_of(events) as recorder:
+        events.delay = 3
+        tell(recorder, "A")
+        tell(recorder, "B")
+        start = now()
+
+    assert now() - start == pytest.approx(FINISH_SECONDS)
+    assert events.counts == {"A": 1}
+    assert recorder.dropped == 1
+    assert "B of Pod shop/web-0 was not recorded: the recorder has ended" in caplog.text
+
+
+async def test_an_end_in_the_middle_of_an_attempt_writes_it_once() -> None:
+    events = Events()
+    async with recorder_of(events) as recorder:
+        events.delay = 1
+        tell(recorder, "A")
+        await asyncio.sleep(0.5)
+
+    assert events.counts == {"A": 1}
+    assert recorder.dropped == 0
+
+
+async def test_what_is_told_after_its_end_is_dropped_and_it_may_run_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events = Events()
+    recorder = recorder_of(events)
+    async with recorder:
+        tell(recorder, "A")
+
+    tell(recorder, "B")
+    assert "event Warning B was not recorded: the recorder has ended" in caplog.text
+    assert recorder.dropped == 1
+
+    async with recorder:
+        tell(recorder, "C")
+
+    assert set(events.counts) == {"A", "C"}
+
+
+async def test_it_runs_in_a_task_of_its_users_own() -> None:
+    events = Events()
+    recorder = recorder_of(events)
+    task = asyncio.create_task(recorder.run())
+    tell(recorder, "A")
+    await asyncio.sleep(1)
+    tell(recorder, "B")
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert events.counts == {"A": 1, "B": 1}
+
+
+async def test_it_runs_once_at_a_time() -> None:
+    async with recording() as (_, recorder):
+        with pytest.raises(OptionsError, match="runs already"):
+            await recorder.run()
+
+        with pytest.raises(OptionsError, match="runs already"):
+            await recorder.start()
+
+
+async def test_it_leaves_no_task_and_no_timer() -> None:
+    async with recording() as (_, recorder):
+        tell(recorder)
+        await asyncio.sleep(1)
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_another_loop_or_thread_is_refused() -> None:
+    async with recording() as (_, recorder):
+        with pytest.raises(WrongLoop):
+            await asyncio.to_thread(tell, recorder)
+
+        async def elsewhere() -> None:
+            tell(recorder)
+
+        with pytest.raises(WrongLoop):
+            await asyncio.to_thread(asyncio.run, elsewhere())
+
+
+@pytest.mark.parametrize(
+    ("controller", "options"),
+    [
+        ("", {}),
+        ("a b", {}),
+        ("a/b/c", {}),
+        ("Example.com/b", {}),
+        ("x" * 64, {}),
+        ("mounter", {"instance": ""}),
+        ("mounter", {"instance": "x" * 129}),
+    ],
+)
+def test_names_that_the_server_would_refuse_are_refused(
+    controller: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(OptionsError):
+        EventRecorder(Events(), controller, **options)
+
+
+def test_repr_says_how_it_is_doing() -> None:
+    assert repr(recorder_of(Events())) == "<EventRecorder mounter waiting=0 dropped=0>"
+
+
+async def test_a_client_that_nobody_entered_costs_the_event_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with EventRecorder(Client.from_url("http://127.0.0.1:1"), "a") as recorder:
+        tell(recorder)
+        await asyncio.sleep(1)
+        assert recorder.dropped == 1
+
+    assert "was not recorded: " in caplog.text
+
+
+async def test_a_manager_writes_what_its_last_reconciles_tell() -> None:
+    """Added for every replica, it outlives what is only for the leader."""
+    events = Events()
+    recorder = recorder_of(events)
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(1)
+            tell(recorder, "Ended")
+
+    manager = Manager(Client.from_url("http://127.0.0.1:1"))
+    manager.add(recorder, leader_only=False)
+    manager.add(work)
+    async with manager:
+        tell(recorder, "Begun")
+        await asyncio.sleep(5)
+
+    assert events.counts == {"Begun": 1, "Ended": 1}
