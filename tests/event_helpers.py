@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer import EventRecorder, KubeObject
 from aioinformer.controller.event_recorder import EVENTS
-from aioinformer.errors import AlreadyExists, NotFound
+from aioinformer.errors import AlreadyExists, NotFound, ServerError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,6 +30,8 @@ class Events:
         self.bodies: dict[str, Any] = {}
         self.sent: list[tuple[float, str]] = []
         self.delay = 0.0
+        self.broken: set[str] = set()
+        """Reasons of events that the server fails to create."""
         self.fault: Callable[[str], BaseException | None] = lambda _: None
         self.lost: Callable[[str], BaseException | None] = lambda _: None
         """Raised when it is done already."""
@@ -38,6 +40,9 @@ class Events:
         self, resource: Resource, body: Any, *, namespace: str | None = None
     ) -> KubeObject:
         await self._asked(resource, "create", namespace)
+        if body["reason"] in self.broken:
+            raise ServerError("a webhook failed", status=500)
+
         name = body["metadata"]["name"]
         if name in self.bodies:
             raise AlreadyExists(name, status=409)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from aioinformer.controller.event_book import (
     MOST_KNOWN,
     QUIET_SECONDS,
     REFRESH_SECONDS,
+    BookFull,
     EventBook,
     Happening,
     Reference,
@@ -44,14 +46,20 @@ def failed(**other: Any) -> Happening:
     return Happening(**{**fields, **other})
 
 
-def noted(book: EventBook, now: float, **other: Any) -> list[Series]:
+def noted(book: EventBook, now: float, **other: Any) -> Series | None:
     moment = NOON + timedelta(seconds=now)
     return book.note(failed(**other), f"at {now}", moment, now)
 
 
-def write(*written: Series) -> None:
-    for series in written:
-        series.written = series.count
+def first(book: EventBook, now: float = 0, **other: Any) -> Series:
+    series = noted(book, now, **other)
+    assert series is not None
+    assert series.count == 1
+    return series
+
+
+def write(series: Series) -> None:
+    series.written = series.dealt = series.count
 
 
 # ---------------------------------------------------------------- what it is about
@@ -86,8 +94,30 @@ def test_what_does_not_say_what_it_is_is_refused(missing: str, null: bool) -> No
     instead = [missing] if null else []
     rest = {key: it for key, it in REFERENCE.items() if key != missing}
 
-    with pytest.raises(OptionsError, match="says its type and name"):
+    with pytest.raises(OptionsError, match=f"this one does not: {missing}$"):
         Reference.to(rest | dict.fromkeys(instead, None))
+
+
+def test_a_part_of_an_object_is_referred_to() -> None:
+    part = {**REFERENCE, "fieldPath": "spec.containers{a}"}
+
+    assert Reference.to(part).body() == part
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "Secret", "metadata": {"name": "key"}, "data": {"a": "c2VjcmV0"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": None, "data": "c2VjcmV0"},
+        {"apiVersion": "v1", "kind": "Secret", "name": 7, "data": "c2VjcmV0"},
+        {**REFERENCE, "uid": 7},
+    ],
+)
+def test_an_error_shows_nothing_of_the_object(body: dict[str, Any]) -> None:
+    with pytest.raises(OptionsError, match="this one does not: ") as caught:
+        Reference.to(body)
+
+    assert "c2VjcmV0" not in str(caught.value)
 
 
 def test_what_is_no_object_is_refused() -> None:
@@ -101,6 +131,7 @@ def test_what_is_no_object_is_refused() -> None:
         ({"type": "Error"}, "'Normal' or 'Warning', not 'Error'"),
         ({"reason": ""}, "the reason of an event"),
         ({"reason": "x" * 129}, "the reason of an event"),
+        ({"reason": "é" * 65}, "the reason of an event has 1 to 128 bytes"),
         ({"action": ""}, "the action of an event"),
     ],
 )
@@ -116,22 +147,22 @@ def test_what_the_server_would_refuse_is_refused(
 
 def test_the_first_is_written_the_second_too_and_then_they_are_counted() -> None:
     book = EventBook()
-    (series,) = noted(book, 0)
+    series = first(book)
     write(series)
 
-    assert noted(book, 1) == [series]
+    assert noted(book, 1) is series
     write(series)
-    assert [noted(book, now) for now in range(2, 9)] == [[]] * 7
+    assert [noted(book, now) for now in range(2, 9)] == [None] * 7
     assert (series.count, series.written) == (9, 2)
-    assert book.unwritten() == [series]
+    assert book.left() == [series]
 
 
 def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
     book = EventBook()
-    (series,) = noted(book, 0)
+    series = first(book)
     newer = Reference("v1", "Pod", "web-0", "shop", "u-1", "8")
 
-    assert noted(book, 1, regarding=newer) == [series]
+    assert noted(book, 1, regarding=newer) is series
     assert series.note == "at 0"
 
 
@@ -141,6 +172,7 @@ def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
         {"regarding": Reference("v1", "Pod", "web-1", "shop", "u-1", "7")},
         {"regarding": Reference("v1", "Pod", "web-0", "shop", "u-2", "7")},
         {"regarding": Reference("v1", "Pod", "web-0", "other", "u-1", "7")},
+        {"regarding": replace(POD, field_path="spec.containers{a}")},
         {"type": "Normal"},
         {"reason": "Unhealthy"},
         {"action": "Probe"},
@@ -150,9 +182,9 @@ def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
 )
 def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
     book = EventBook()
-    (series,) = noted(book, 0)
+    series = first(book)
 
-    (second,) = noted(book, 0, **other)
+    second = first(book, **other)
 
     assert second is not series
     assert second.name != series.name
@@ -163,7 +195,7 @@ def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
 
 def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
     book = EventBook()
-    (series,) = noted(book, 0)
+    series = first(book)
     written = []
     for now in range(0, 1800, 10):
         if now:
@@ -182,7 +214,7 @@ def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
 
 def test_of_a_series_that_is_over_the_last_number_is_written() -> None:
     book = EventBook()
-    (series,) = noted(book, 0)
+    series = first(book)
     noted(book, 1)
     write(series)
     noted(book, 2)
@@ -191,44 +223,43 @@ def test_of_a_series_that_is_over_the_last_number_is_written() -> None:
     assert book.due(2 + QUIET_SECONDS) == [series]
     assert len(book) == 0
     assert book.due(2 + QUIET_SECONDS) == []
-    (another,) = noted(book, 3 + QUIET_SECONDS)
-    assert another is not series
+    assert first(book, 3 + QUIET_SECONDS) is not series
 
 
 def test_what_has_happened_once_is_forgotten_when_nothing_follows() -> None:
     book = EventBook()
-    write(*noted(book, 0))
+    write(first(book))
 
     assert book.due(QUIET_SECONDS) == []
     assert len(book) == 0
 
 
-def test_what_cannot_be_written_is_a_new_event_when_it_comes_again() -> None:
+def test_what_was_given_up_is_due_again_only_if_it_comes_again() -> None:
     book = EventBook()
-    (series,) = noted(book, 0)
+    series = first(book)
+    series.dealt = series.count
 
-    book.forget(series)
-    (another,) = noted(book, 1)
-    book.forget(series)
+    assert book.due(REFRESH_SECONDS) == []
+    assert noted(book, REFRESH_SECONDS) is series
+    series.dealt, series.tried = series.count, REFRESH_SECONDS
 
-    assert another.count == 1
-    assert noted(book, 2) == [another]
+    noted(book, REFRESH_SECONDS + 1)
+    assert book.due(2 * REFRESH_SECONDS - 1) == []
+    assert book.due(2 * REFRESH_SECONDS) == [series]
 
 
-def test_of_too_many_the_one_that_was_away_longest_is_forgotten_and_written() -> None:
+def test_of_too_many_no_more_are_taken_until_some_are_over() -> None:
     book = EventBook()
     for number in range(MOST_KNOWN):
-        noted(book, number, reason=f"R{number}")
+        first(book, reason=f"R{number}")
 
-    write(*noted(book, MOST_KNOWN, reason="R0"))
+    with pytest.raises(BookFull):
+        noted(book, 1, reason="more")
 
-    _, oldest = noted(book, MOST_KNOWN, reason="more")
-    assert oldest.happening.reason == "R1"
-    assert len(book) == MOST_KNOWN
-
-    write(*book.unwritten())
-    assert len(noted(book, MOST_KNOWN, reason="more still")) == 1  # R2 needs nothing
-    assert noted(book, MOST_KNOWN, reason="R2")[0].count == 1
+    assert noted(book, 1, reason="R0") is not None
+    assert len(book.due(QUIET_SECONDS)) == MOST_KNOWN
+    first(book, QUIET_SECONDS, reason="more")
+    assert len(book) == 2
 
 
 # ---------------------------------------------------------------- what is written
@@ -273,7 +304,9 @@ def test_what_has_happened_before_it_is_created_makes_a_series_at_once() -> None
     assert series.body("a", "b")["eventTime"] == "2026-08-01T12:00:00.000000Z"
 
 
-@pytest.mark.parametrize("name", ["system:node", "A", "x" * 250, "-a"])
+@pytest.mark.parametrize(
+    "name", ["system:node", "A", "x" * 250, "-a", "a..b", "a.-b", "a-.b"]
+)
 def test_no_name_is_made_of_one_that_an_event_cannot_have(name: str) -> None:
     regarding = Reference("rbac/v1", "ClusterRole", name, "", "", "")
     series = Series(failed(regarding=regarding), "", NOON, 0)
@@ -286,3 +319,8 @@ def test_a_long_note_is_cut_between_two_characters() -> None:
     assert short_note("é" * 512) == "é" * 512
     assert short_note("é" * 513) == "é" * 510 + "..."
     assert len(short_note("x" * 5000)) == 1024
+
+
+def test_a_note_of_what_is_no_text_is_readable() -> None:
+    """Such as the name of a file."""
+    assert short_note("no \udcff here") == "no ? here"

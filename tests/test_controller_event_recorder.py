@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from event_helpers import Events, failing, now, recorder_of, recording, tell
+from event_helpers import POD, Events, failing, now, recorder_of, recording, tell
 
+from aioinformer.controller import event_book
 from aioinformer.controller.event_recorder import ATTEMPTS, MOST_WAITING
-from aioinformer.errors import Forbidden, ServerError, TooManyRequests, TransportError
+from aioinformer.errors import (
+    Forbidden,
+    OptionsError,
+    TooManyRequests,
+    TransportError,
+)
 
 # ---------------------------------------------------------------- what is written
+
+
+@pytest.mark.parametrize("note", [None, ValueError("no such volume")])
+async def test_a_note_that_is_no_text_is_refused(note: Any) -> None:
+    recorder = recorder_of(Events())
+
+    with pytest.raises(OptionsError, match="the note of an event is a text"):
+        recorder.event(POD, "Normal", "Mounted", note)
 
 
 async def test_an_event_is_written_soon_and_telling_does_not_wait() -> None:
@@ -135,12 +150,9 @@ async def test_what_the_server_has_forgotten_is_created_again() -> None:
 # ---------------------------------------------------------------- what is not
 
 
-@pytest.mark.parametrize(
-    "failure", [TransportError("cut"), ServerError("away", status=503)], ids=repr
-)
-async def test_what_passes_is_tried_again(failure: Exception) -> None:
+async def test_a_connection_that_breaks_is_tried_again_and_all_wait_for_it() -> None:
     async with recording() as (events, recorder):
-        events.fault = failing(3, failure)
+        events.fault = failing(3, TransportError("cut"))
         tell(recorder, "A")
         tell(recorder, "B")
 
@@ -152,6 +164,34 @@ async def test_what_passes_is_tried_again(failure: Exception) -> None:
         assert times[1] - times[0] >= 0.8
         assert times[2] - times[1] >= 1.6
         assert recorder.dropped == 0
+
+
+async def test_what_the_server_fails_at_is_tried_again_while_others_go_on() -> None:
+    async with recording() as (events, recorder):
+        events.broken = {f"R{number}" for number in range(20)}
+        for reason in (*sorted(events.broken), "A"):
+            tell(recorder, reason)
+
+        await asyncio.sleep(0.5)
+        assert events.counts == {"A": 1}
+        assert recorder.waiting == 20
+
+        await asyncio.sleep(10)
+        assert len(events.sent) <= 21 + 4 * 20
+        events.broken.clear()
+        await asyncio.sleep(30)
+        assert len(events.counts) == 21
+        assert recorder.dropped == 0
+
+
+async def test_what_the_server_always_fails_at_is_given_up() -> None:
+    async with recording() as (events, recorder):
+        events.broken = {"A"}
+        tell(recorder, "A")
+        await asyncio.sleep(1000)
+
+        assert events.verbs == ["create"] * ATTEMPTS
+        assert (recorder.waiting, recorder.dropped) == (0, 1)
 
 
 async def test_the_server_says_how_long_it_wants_to_be_left_alone() -> None:
@@ -213,7 +253,39 @@ async def test_what_the_server_refuses_is_given_up_and_told(
 
         tell(recorder, "A")
         await asyncio.sleep(1)
-        assert events.counts == {"A": 1, "B": 1}
+        assert events.counts == {"A": 2, "B": 1}
+
+
+@pytest.mark.parametrize("allowed", [set(), {"create"}], ids=["nothing", "create"])
+async def test_what_the_server_refuses_is_not_asked_for_again_and_again(
+    allowed: set[str],
+) -> None:
+    async with recording() as (events, recorder):
+        refused = Forbidden("forbidden", status=403)
+        events.fault = lambda verb: None if verb in allowed else refused
+        for _ in range(1000):
+            tell(recorder)
+            await asyncio.sleep(1)
+
+        assert len(events.sent) == 5  # two, and each 5 minutes one
+        assert len(events.bodies) == len(allowed)
+
+
+async def test_more_than_twenty_thousand_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(event_book, "MOST_KNOWN", 3)
+    async with recording() as (events, recorder):
+        for reason in "ABCD":
+            tell(recorder, reason)
+
+        await asyncio.sleep(400)
+        tell(recorder, "E")
+        await asyncio.sleep(1)
+
+    assert set(events.counts) == set("ABCE")
+    assert recorder.dropped == 1
+    assert "event Warning D was not recorded: " in caplog.text
 
 
 async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(

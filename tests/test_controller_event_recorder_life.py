@@ -11,7 +11,7 @@ from event_helpers import Events, now, recorder_of, recording, tell
 
 from aioinformer import Client, EventRecorder, Manager
 from aioinformer.controller.event_recorder import FINISH_SECONDS
-from aioinformer.errors import OptionsError, WrongLoop
+from aioinformer.errors import OptionsError, TransportError, WrongLoop
 
 # ---------------------------------------------------------------- its life
 
@@ -74,6 +74,56 @@ async def test_what_is_told_after_its_end_is_dropped_and_it_may_run_again(
         tell(recorder, "C")
 
     assert set(events.counts) == {"A", "C"}
+
+
+async def test_what_repeats_during_the_end_is_written_too() -> None:
+    events = Events()
+    recorder = recorder_of(events)
+    await recorder.start()
+    events.delay = 1
+    tell(recorder)
+    ending = asyncio.create_task(recorder.shutdown())
+    for _ in range(3):
+        await asyncio.sleep(0.4)
+        tell(recorder)
+
+    await ending
+
+    assert events.counts == {"FailedMount": 4}
+    assert recorder.dropped == 0
+
+
+async def test_an_end_while_nothing_can_be_sent_takes_5_seconds() -> None:
+    """And no busy loop, for which time would stand still here."""
+    events = Events()
+    async with recorder_of(events) as recorder:
+        events.fault = lambda _: TransportError("cut")
+        for _ in range(20):
+            tell(recorder)
+            await asyncio.sleep(29)
+
+        start = now()
+
+    assert now() - start <= FINISH_SECONDS
+    assert recorder.waiting == 0
+    assert recorder.dropped > 0
+
+
+@pytest.mark.looptime(False)
+def test_it_may_run_again_in_another_loop() -> None:
+    events = Events()
+    recorder = recorder_of(events)
+
+    async def tell_of(reason: str) -> None:
+        async with recorder:
+            await asyncio.sleep(0.01)
+            tell(recorder, reason)
+            await asyncio.sleep(0.01)
+
+    asyncio.run(tell_of("A"))
+    asyncio.run(tell_of("B"))
+
+    assert events.counts == {"A": 1, "B": 1}
 
 
 async def test_it_runs_in_a_task_of_its_users_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 from conftest import pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_helpers import HARD_TEXTS, pieces_of, texts, written
+from json_helpers import HARD_TEXTS, STYLES, pieces_of, texts, written
 
 from aioinformer.errors import DecodeError
 from aioinformer.model.resource import Resource
@@ -29,7 +29,7 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 # ---------------------------------------------------------------- which kinds
 
 FIELDS = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
-"""The one free object of all kinds. A server writes it anew, as an object of objects."""
+"""The one free object of all kinds. Of users a server writes it anew, with no arrays."""
 
 
 def look_alikes(schema: Any, path: str, *, within: frozenset[str]) -> Iterator[str]:
@@ -222,6 +222,16 @@ def test_templates_and_claims_are_no_items(resource: Resource) -> None:
     found = objects_in(body, resource=resource)
 
     assert [it.to_dict() for it in found] == whole(body, resource)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("colon", [":", ": ", " :"])
+def test_lists_that_are_written_otherwise_are_proved(style: str, colon: str) -> None:
+    found = json.loads(list_of([*long_start(), *map(confusing, range(10))]))
+    options = STYLES[style] | {"separators": (",", colon)}
+    body = json.dumps(found, **options).encode()
+
+    assert [it.to_dict() for it in objects_in(body)] == whole(body)
 
 
 def test_an_item_that_begins_otherwise_is_found() -> None:

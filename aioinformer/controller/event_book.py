@@ -2,7 +2,8 @@
 
 As in client-go's recorder for events.k8s.io, events are the same if all but their note
 is. The first one is created; the second makes a series of it; those that follow are
-counted here, and their number is written from time to time, and when no more come. Times are handed in.
+counted here, and their number is written from time to time, and when no more come. Times
+are handed in.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from aioinformer.model.objects import KubeObject
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["EventBook", "Happening", "Reference", "Series", "short_note"]
+__all__ = ["BookFull", "EventBook", "Happening", "Reference", "Series", "short_note"]
 
 REFRESH_SECONDS: Final = 300.0
 """How often the number of a series that goes on is written. (client-go: 30 minutes.)"""
@@ -28,16 +29,17 @@ REFRESH_SECONDS: Final = 300.0
 QUIET_SECONDS: Final = 360.0
 """A series of which nothing came for so long is over, as in client-go."""
 
-MOST_KNOWN: Final = 4096
-"""Of more events than these the oldest are taken for new ones when they come again."""
+MOST_KNOWN: Final = 20_000
+"""So many different events of the last minutes are known; no more are taken."""
 
-# The server's limits.
+# The server's limits, in bytes.
 _NOTE_BYTES: Final = 1024
-_WORD_LENGTH: Final = 128
-_NAME_LENGTH: Final = 253
+_WORD_BYTES: Final = 128
+_NAME_BYTES: Final = 253
 
-_ELLIPSIS: Final = "..."
-_PLAIN_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_ELLIPSIS: Final = b"..."
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,10 @@ class Reference:
     api_version: str
     kind: str
     name: str
-    namespace: str
-    uid: str
-    resource_version: str = field(compare=False)
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = field(default="", compare=False)
+    field_path: str = ""
 
     @classmethod
     def to(cls, obj: KubeObject | Mapping[str, Any]) -> Reference:
@@ -57,53 +60,61 @@ class Reference:
 
         Args:
             obj: The object, its body, or a reference: with `apiVersion`, `kind`, `name`,
-                and where there are such, `namespace` and `uid`.
+                and where there are such, `namespace`, `uid` and `fieldPath`.
 
         Raises:
             OptionsError: If it does not say its type and name.
         """
+        fields: dict[str, Any]
         if isinstance(obj, KubeObject):
-            found = cls(
-                obj.api_version,
-                obj.kind,
-                obj.name,
-                obj.namespace or "",
-                obj.uid,
-                obj.resource_version,
-            )
-        elif not isinstance(obj, Mapping):
+            fields = {
+                "apiVersion": obj.api_version,
+                "kind": obj.kind,
+                "name": obj.name,
+                "namespace": obj.namespace,
+                "uid": obj.uid,
+                "resourceVersion": obj.resource_version,
+            }
+        elif isinstance(obj, Mapping):
+            identity = obj.get("metadata", obj) or {}
+            types = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
+            fields = {name: identity.get(name) for name in _REFERRED} | types
+        else:
             raise OptionsError(
                 f"an event is about a KubeObject or a mapping, not a {type(obj).__name__}"
             )
-        else:
-            identity = obj.get("metadata", obj)
-            found = cls(
-                obj.get("apiVersion") or "",
-                obj.get("kind") or "",
-                identity.get("name") or "",
-                identity.get("namespace") or "",
-                identity.get("uid") or "",
-                identity.get("resourceVersion") or "",
-            )
 
-        if not (found.api_version and found.kind and found.name):
+        # Not the object itself: errors are logged, and it may be a Secret.
+        wrong = [
+            name
+            for name, text in fields.items()
+            if not (isinstance(text, str) if text else name not in _NEEDED)
+        ]
+        if wrong:
             raise OptionsError(
-                f"an event is about an object that says its type and name, not {obj!r}"
+                f"an event is about an object that says what it is, by texts; this one "
+                f"does not: {', '.join(wrong)}"
             )
 
-        return found
+        return cls(**{_REFERRED[name]: text or "" for name, text in fields.items()})
 
     def body(self) -> dict[str, str]:
         """As Kubernetes writes an ObjectReference."""
-        fields = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-            "resourceVersion": self.resource_version,
-        }
-        return {name: text for name, text in fields.items() if text}
+        texts = ((name, getattr(self, ours)) for name, ours in _REFERRED.items())
+        return {name: text for name, text in texts if text}
+
+
+# How Kubernetes calls the fields of a reference, and how they are called here.
+_REFERRED: Final = {
+    "apiVersion": "api_version",
+    "kind": "kind",
+    "namespace": "namespace",
+    "name": "name",
+    "uid": "uid",
+    "resourceVersion": "resource_version",
+    "fieldPath": "field_path",
+}
+_NEEDED: Final = {"apiVersion", "kind", "name"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +139,10 @@ class Happening:
             )
 
         for what, text in {"reason": self.reason, "action": self.action}.items():
-            if not 0 < len(text) <= _WORD_LENGTH:
+            if not 0 < len(text.encode(errors="replace")) <= _WORD_BYTES:
                 raise OptionsError(
-                    f"the {what} of an event has 1 to {_WORD_LENGTH} characters, and is "
-                    f"not {text!r}"
+                    f"the {what} of an event has 1 to {_WORD_BYTES} bytes, and is not "
+                    f"{text!r}"
                 )
 
 
@@ -145,10 +156,12 @@ class Series:
         namespace: Where it is: beside its object, or `default`.
         count: How often it has happened.
         written: How often by what the server has; 0 before it has the event.
+        dealt: The number that was dealt with last: written, or given up.
     """
 
     __slots__ = (
         "count",
+        "dealt",
         "first",
         "happening",
         "last",
@@ -168,9 +181,9 @@ class Series:
         self.name = _name_for(happening.regarding.name)
         self.namespace = happening.regarding.namespace or "default"
         self.count = 1
-        self.written = 0
+        self.written = self.dealt = 0
         self.first = self.last = moment
-        # When it happened last, and when it was last written; on the loop's clock.
+        # When it happened last, and when it was last tried; on the loop's clock.
         self.seen = self.tried = now
 
     def __repr__(self) -> str:
@@ -207,11 +220,14 @@ class Series:
         return {"series": times}
 
 
+class BookFull(Exception):
+    """There is no place for another event."""
+
+
 class EventBook:
     """All series that are not over."""
 
     def __init__(self) -> None:
-        # The one that has happened last comes last.
         self._series: dict[Happening, Series] = {}
 
     def __len__(self) -> int:
@@ -219,7 +235,7 @@ class EventBook:
 
     def note(
         self, happening: Happening, note: str, moment: datetime, now: float
-    ) -> list[Series]:
+    ) -> Series | None:
         """It has happened.
 
         Args:
@@ -229,23 +245,22 @@ class EventBook:
             now: The same in seconds of a clock that does not go back.
 
         Returns:
-            What is to be written now.
+            The series if it is to be written now.
+
+        Raises:
+            BookFull: It is another one, and there are too many.
         """
-        series = self._series.pop(happening, None)
+        series = self._series.get(happening)
         if series is not None:
             series.again(moment, now)
-            self._series[happening] = series
-            return [series] if series.count == 2 else []
+            return series if series.count == 2 else None
+
+        if len(self._series) >= MOST_KNOWN:
+            raise BookFull
 
         series = Series(happening, short_note(note), moment, now)
         self._series[happening] = series
-        written = [series]
-        if len(self._series) > MOST_KNOWN:
-            oldest = self._series.pop(next(iter(self._series)))
-            if oldest.count > oldest.written:
-                written.append(oldest)
-
-        return written
+        return series
 
     def due(self, now: float) -> list[Series]:
         """What is to be written now. What is over is known no more."""
@@ -256,33 +271,27 @@ class EventBook:
         refreshed = (
             it for it in self._series.values() if now - it.tried >= REFRESH_SECONDS
         )
-        return [it for it in (*over, *refreshed) if it.count > it.written]
+        return [it for it in (*over, *refreshed) if it.count > it.dealt]
 
-    def forget(self, series: Series) -> None:
-        """It cannot be written: what comes is a new event."""
-        if self._series.get(series.happening) is series:
-            del self._series[series.happening]
-
-    def unwritten(self) -> list[Series]:
-        """All of which the server does not know the last number."""
-        return [it for it in self._series.values() if it.count > it.written]
+    def left(self) -> list[Series]:
+        """All of which the last number was not dealt with."""
+        return [it for it in self._series.values() if it.count > it.dealt]
 
 
 def short_note(note: str) -> str:
-    """Cut a note to what a server takes: 1024 bytes."""
-    text = note.encode()
-    if len(text) <= _NOTE_BYTES:
-        return note
+    """Cut a note to what a server takes: 1024 bytes of UTF-8."""
+    text = note.encode(errors="replace")
+    if len(text) > _NOTE_BYTES:
+        text = text[: _NOTE_BYTES - len(_ELLIPSIS)] + _ELLIPSIS
 
-    kept = text[: _NOTE_BYTES - len(_ELLIPSIS)]
-    return kept.decode(errors="ignore") + _ELLIPSIS
+    return text.decode(errors="ignore")
 
 
 def _name_for(regarding: str) -> str:
     """A name that no other event has; after the object, where its own is as plain."""
     unique = secrets.token_hex(8)
     name = f"{regarding}.{unique}"
-    if len(name) <= _NAME_LENGTH and _PLAIN_NAME.fullmatch(name):
+    if len(name) <= _NAME_BYTES and _SUBDOMAIN.fullmatch(name):
         return name
 
     return f"event.{unique}"

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from aioinformer._tasks import Supervisor, finish
 from aioinformer.backoff import Backoff
-from aioinformer.controller.event_book import EventBook, Happening, Reference
+from aioinformer.controller.event_book import (
+    MOST_KNOWN,
+    BookFull,
+    EventBook,
+    Happening,
+    Reference,
+)
 from aioinformer.errors import (
     AioInformerError,
     AlreadyExists,
@@ -44,8 +50,7 @@ MOST_WAITING: Final = 1000
 """Events that wait to be written; more are dropped. The number is client-go's."""
 
 ATTEMPTS: Final = 12
-"""How often one is tried while the server cannot be reached, as in client-go: that takes
-4 to 6 minutes."""
+"""How often one is tried, as in client-go; of a server that is away, 3 to 7 minutes."""
 
 LOOK_SECONDS: Final = 30.0
 """How often series are looked through for what is due."""
@@ -53,14 +58,13 @@ LOOK_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 5.0
 """How long the end waits for what is not written yet."""
 
-_INSTANCE_LENGTH: Final = 128
-_CONTROLLER: Final = re.compile(
-    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?",
-    re.ASCII,
-)
+# The server's limit, in bytes.
+_INSTANCE_BYTES: Final = 128
 
-# What passes: the server cannot be reached, or has too much to do.
-_PASSING: Final = (TransportError, ServerError, TooManyRequests)
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_CONTROLLER: Final = re.compile(
+    rf"({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
+)
 
 
 class EventClient(Protocol):
@@ -75,6 +79,17 @@ class EventClient(Protocol):
         self, resource: Resource, name: str, body: Any, *, namespace: str | None = None
     ) -> KubeObject:
         """Change parts of an object."""
+
+
+class _Retry:
+    """How often something was tried, and when it is tried next, on the loop's clock."""
+
+    __slots__ = ("attempts", "backoff", "when")
+
+    def __init__(self, rng: random.Random | None) -> None:
+        self.attempts = 0
+        self.backoff = Backoff(rng)
+        self.when = 0.0
 
 
 class EventRecorder(Entered):
@@ -97,14 +112,15 @@ class EventRecorder(Entered):
     Not guaranteed:
         That an event is written. Given up is what the server refuses, which is logged,
         and what could not be sent in 12 attempts; dropped is what comes while 1000 are
-        waiting, or while it does not run after it has ended.
+        waiting, beyond 20,000 different ones within 6 minutes, or when it has ended.
+        What comes again is tried again, when its series is due.
 
     Lifetime:
         Add it to a `Manager` with `leader_only=False`, so that it outlives the
         controllers; or enter it (`async with recorder:`), or `start()` and `shutdown()`
-        it. It may run again. What is told before is written when it begins, and what
-        waits when it ends is given 5 s. It needs a client that is entered, and the
-        verbs create and patch of `events` in `events.k8s.io`.
+        it. It may run again, in the same loop or another. What is told before is written
+        when it begins, and what waits when it ends is given 5 s. It needs a client that
+        is entered, and the verbs create and patch of `events` in `events.k8s.io`.
 
     Args:
         client: Sends the requests; entered by whom it belongs to.
@@ -115,8 +131,8 @@ class EventRecorder(Entered):
         rng: Where the jitter between attempts comes from.
 
     Attributes:
-        dropped: Events that were not written, for whichever reason; one that repeats
-            what waits is not counted.
+        dropped: How often something was not written, for whichever reason: each of them
+            is logged, with a bound. A repeat that is counted in a series is none.
 
     Raises:
         OptionsError: If the server would refuse the controller or the instance.
@@ -137,11 +153,12 @@ class EventRecorder(Entered):
             )
 
         if instance is None:
-            instance = f"{controller}-{socket.gethostname()}"[:_INSTANCE_LENGTH]
+            host = f"-{socket.gethostname()}"
+            instance = controller[: _INSTANCE_BYTES - len(host)] + host
 
-        if not 0 < len(instance) <= _INSTANCE_LENGTH:
+        if not 0 < len(instance.encode()) <= _INSTANCE_BYTES:
             raise OptionsError(
-                f"an instance has 1 to {_INSTANCE_LENGTH} characters, not {instance!r}"
+                f"an instance has 1 to {_INSTANCE_BYTES} bytes, and is not {instance!r}"
             )
 
         self.controller = controller
@@ -151,7 +168,10 @@ class EventRecorder(Entered):
         self._rng = rng
         self._book = EventBook()
         # In the order in which they are written; each once.
-        self._waiting: dict[Series, None] = {}
+        self._waiting: dict[Series, _Retry] = {}
+        # How long to leave the server alone, and until when; on the loop's clock.
+        self._patience = Backoff(rng)
+        self._pause_until = 0.0
         self._more = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._ended = False
@@ -184,11 +204,13 @@ class EventRecorder(Entered):
 
         Args:
             regarding: What it has happened to: an object, its body, or a reference
-                (`apiVersion`, `kind`, `name`, `namespace`, `uid`). The event is written
-                in its namespace; in `default` if it has none.
+                (`apiVersion`, `kind`, `name`, `namespace`, `uid`, `fieldPath`). The
+                event is written in its namespace; in `default` if it has none. Without
+                the uid, `kubectl describe` does not show it.
             type: `"Warning"` if somebody should look at it.
             reason: Why it has happened, in one word for programs: `"FailedMount"`.
-            note: The same for people. More than 1024 bytes are cut off.
+            note: The same for people. More than 1024 bytes are cut off. A series has
+                the note of its first event.
             action: What was done or failed, in one word: `"MountVolume"`; the reason if
                 left out.
             related: Another object that has to do with it.
@@ -205,6 +227,9 @@ class EventRecorder(Entered):
             None if related is None else Reference.to(related),
         )
         loop = running_loop()
+        if not isinstance(note, str):
+            raise OptionsError(f"the note of an event is a text, not {note!r}")
+
         if loop is None or self._loop not in {None, loop}:
             raise WrongLoop("tell of events from the event loop of their recorder")
 
@@ -213,7 +238,13 @@ class EventRecorder(Entered):
             return
 
         now = datetime.now(UTC)
-        for series in self._book.note(happening, note, now, loop.time()):
+        try:
+            series = self._book.note(happening, note, now, loop.time())
+        except BookFull:
+            self._drop(f"{type} {reason}", f"{MOST_KNOWN} others are known")
+            return
+
+        if series is not None:
             self._put(series)
 
     # ------------------------------------------------------------ its life
@@ -230,7 +261,7 @@ class EventRecorder(Entered):
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Write what waits, for 5 s at most, and end; idempotent.
+        """Write what waits, for 5 s at most, and end what `start()` began; idempotent.
 
         Cancellation:
             Deferred until it has ended.
@@ -254,14 +285,13 @@ class EventRecorder(Entered):
 
         self._loop = asyncio.get_running_loop()
         self._ended = False
+        # Of this loop, and by its clock.
+        self._more = asyncio.Event()
+        self._next_look = self._pause_until = 0.0
         try:
             ready()
             while True:
-                self._look()
-                if self._waiting:
-                    await self._write_next()
-                else:
-                    await self._wait_for_more()
+                await self._write_next()
         finally:
             try:
                 await self._finish()
@@ -276,25 +306,22 @@ class EventRecorder(Entered):
             for series in self._book.due(now):
                 self._put(series)
 
-    async def _wait_for_more(self) -> None:
-        self._more.clear()
-        try:
-            async with asyncio.timeout_at(self._next_look if len(self._book) else None):
-                await self._more.wait()
-        except TimeoutError:
-            pass  # time to look
-
     async def _finish(self) -> None:
-        for series in self._book.unwritten():
-            self._waiting.setdefault(series)
-
         try:
-            await finish(self._write_waiting(), within_seconds=FINISH_SECONDS)
+            await finish(self._write_rest(), within_seconds=FINISH_SECONDS)
         except TimeoutError:
             pass  # each of them is told
         finally:
-            for series in list(self._waiting):
+            for series in (*self._waiting, *self._book.left()):
                 self._give_up(series, "the recorder has ended")
+
+    async def _write_rest(self) -> None:
+        while left := self._book.left():
+            for series in left:
+                self._waiting.setdefault(series, _Retry(self._rng))
+
+            while self._waiting:
+                await self._write_next()
 
     # ------------------------------------------------------------ writing
 
@@ -303,75 +330,102 @@ class EventRecorder(Entered):
             self._give_up(series, f"{MOST_WAITING} are waiting")
             return
 
-        self._waiting.setdefault(series)
+        self._waiting.setdefault(series, _Retry(self._rng))
         self._more.set()
 
-    async def _write_waiting(self) -> None:
-        while self._waiting:
-            await self._write_next()
-
     async def _write_next(self) -> None:
-        # It stays there while it is tried: what is broken off is not forgotten.
-        series = next(iter(self._waiting))
-        problem = await self._try(series)
-        if problem is not None:
-            self._give_up(series, problem)
-        elif not series.written < 2 <= series.count:
-            del self._waiting[series]
-
-    async def _try(self, series: Series) -> object:
-        """Write it, in several attempts if need be; what is wrong if it cannot be."""
-        backoff = Backoff(self._rng)
-        problem: object = None
-        for _ in range(ATTEMPTS):
-            backoff.begin(self._now())
+        """Try what comes next, once; or wait until it is time for that."""
+        self._look()
+        series, when = self._next()
+        if series is None:
+            self._more.clear()
             try:
-                await self._write(series)
-            except _PASSING as exc:
-                problem = exc
-                wait = backoff.end(
-                    self._now(),
-                    failed=True,
-                    retry_after=getattr(exc, "retry_after", None),
-                )
-                await asyncio.sleep(wait)
-            except AioInformerError as exc:
-                return exc
-            else:
-                return None
+                async with asyncio.timeout_at(when):
+                    await self._more.wait()
+            except TimeoutError:
+                pass
 
-        return problem
+            return
+
+        problem, wait = await self._try(series)
+        if problem is None and not series.written < 2 <= series.count:
+            del self._waiting[series]
+        elif problem is not None and wait is None:
+            self._give_up(series, problem)
+
+    def _next(self) -> tuple[Series | None, float | None]:
+        """What is to be tried now; if nothing is, when there is something to do."""
+        now = self._now()
+        times = [self._next_look] if len(self._book) else []
+        if self._pause_until > now:
+            # New events change nothing about that: they wait, too.
+            return None, min([self._pause_until, *times])
+
+        for series, retry in self._waiting.items():
+            if retry.when <= now:
+                return series, None
+
+            times.append(retry.when)
+
+        return None, min(times, default=None)
+
+    async def _try(self, series: Series) -> tuple[object, float | None]:
+        """Write it; what is wrong, and after how long to try it again, if ever."""
+        retry = self._waiting[series]
+        retry.attempts += 1
+        now = series.tried = self._now()
+        self._patience.begin(now)
+        retry.backoff.begin(now)
+        try:
+            await self._write(series)
+        except (TransportError, TooManyRequests) as exc:
+            # It would be the same for all others: they wait.
+            after = getattr(exc, "retry_after", None)
+            wait = self._patience.end(self._now(), failed=True, retry_after=after)
+            self._pause_until = self._now() + wait
+            return exc, wait if retry.attempts < ATTEMPTS else None
+        except ServerError as exc:
+            # It may be a webhook for one namespace: others may go on.
+            wait = retry.backoff.end(self._now(), failed=True)
+            retry.when = self._now() + wait
+            return exc, wait if retry.attempts < ATTEMPTS else None
+        except AioInformerError as exc:
+            return exc, None
+
+        self._patience = Backoff(self._rng)
+        self._waiting[series] = _Retry(self._rng)
+        return None, None
 
     async def _write(self, series: Series) -> None:
         count = series.count
-        series.tried = self._now()
-        if series.written:
+        create = not series.written
+        if not create:
             try:
-                await self._client.patch(
-                    EVENTS, series.name, series.change(), namespace=series.namespace
-                )
+                await self._change(series)
             except NotFound:
-                pass  # servers keep them for an hour
-            else:
-                series.written = count
-                return
+                create = True  # servers keep them for an hour
 
-        body = series.body(self.controller, self.instance)
-        try:
-            await self._client.create(EVENTS, body, namespace=series.namespace)
-        except AlreadyExists:
-            # By us: an attempt of which the answer was lost. It has another number.
-            if count > 1:
-                await self._client.patch(
-                    EVENTS, series.name, series.change(), namespace=series.namespace
-                )
+        if create:
+            body = series.body(self.controller, self.instance)
+            try:
+                await self._client.create(EVENTS, body, namespace=series.namespace)
+            except AlreadyExists:
+                # By us: an attempt of which the answer was lost, of another number.
+                if count > 1:
+                    await self._change(series)
 
-        series.written = count
+        series.written = series.dealt = count
+
+    async def _change(self, series: Series) -> None:
+        await self._client.patch(
+            EVENTS, series.name, series.change(), namespace=series.namespace
+        )
 
     def _give_up(self, series: Series, why: object) -> None:
         self._waiting.pop(series, None)
-        self._book.forget(series)
-        self._drop(series, why)
+        if series.dealt < series.count:
+            series.dealt = series.count
+            self._drop(series, why)
 
     def _drop(self, what: object, why: object) -> None:
         self.dropped += 1

@@ -72,7 +72,7 @@ _BEGINNING: Final = re.compile(
 )
 
 # How servers write the items of built-in kinds, which do not name their type in lists.
-_SURE_BORDER: Final = b'},{"metadata":'
+_SURE_BEGINNING: Final = b'{"metadata":{'
 _METADATA: Final = b'"metadata":{'
 _BEFORE_NEXT: Final = b"},{"
 _BEFORE_INNER: Final = b":{"
@@ -96,7 +96,9 @@ class ItemFramer:
 
     Proving looks at every byte, which is half of the work for a list. For kinds in which
     nothing but a border can look like one (see `has_sure_borders`) it is done only until
-    the list is known to be written as expected.
+    the list is known to be written as expected. A server that writes an item without
+    metadata, or with other white space, behind that is trusted too far: such an item
+    would be taken for the end of the one before.
 
     An item that nests too deeply to be decoded is handed out unproved: who decodes it
     will refuse it, and it costs no other item.
@@ -170,12 +172,13 @@ class ItemFramer:
         if self._size > 2 * _BORDER_REACH and len(self._parts) > 1:
             return False  # what is not at the very beginning will not come later
 
-        first = _BEGINNING.match(b"".join(self._parts))
+        start = b"".join(self._parts)
+        first = _BEGINNING.match(start)
         if first is None:
             return False
 
         self._border = b"}," + first.group(1)
-        self._sure &= self._border == _SURE_BORDER
+        self._sure &= start.startswith(_SURE_BEGINNING, first.start(1))
         return True
 
     def _choose(self, size: int) -> Callable[[bytes], list[memoryview]]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from aioinformer import Client, EventRecorder
+import pytest
+
+from aioinformer import Client, EventRecorder, Invalid
+from aioinformer.controller.event_book import Happening, Reference, Series
 from aioinformer.controller.event_recorder import EVENTS
 from aioinformer.model.resources import EVENTS as CORE_EVENTS
 from aioinformer.model.resources import NODES
@@ -89,6 +93,34 @@ async def test_it_is_there_for_those_who_read_the_older_version(
     assert event.at("message") == "the volume is there"
     assert event.at("reportingComponent") == "mounter"
     assert event.at("type") == "Normal"
+
+
+@pytest.mark.parametrize(
+    ("field", "most", "called"),
+    [
+        ("reportingInstance", 128, "reportingInstance"),
+        ("action", 128, "action"),
+        ("reason", 128, "reason"),
+        ("note", 1024, "message"),
+    ],
+)
+async def test_texts_are_as_long_as_the_server_takes_in_bytes(
+    target: ServerUnderTest, field: str, most: int, called: str
+) -> None:
+    regarding = Reference.to(pod_in(target.namespace))
+    series = Series(Happening(regarding, "Normal", "A", "B"), "", datetime.now(UTC), 0)
+    body = series.body("mounter", "m-0")
+    async with recording(target) as (client, _):
+        with pytest.raises(Invalid, match=f"{called}: .* at most {most} characters"):
+            await client.create(
+                EVENTS,
+                {**body, field: "é" * (most // 2) + "x"},
+                namespace=target.namespace,
+            )
+
+        await client.create(
+            EVENTS, {**body, field: "é" * (most // 2)}, namespace=target.namespace
+        )
 
 
 async def test_of_what_is_in_no_namespace_it_is_in_default(

@@ -35,6 +35,8 @@ __all__ = [
 Object = dict[str, Any]
 
 _LARGEST_DATA = 1024 * 1024
+# In bytes, whatever the message says.
+_EVENT_TEXTS = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _HIGHEST_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = {"system-cluster-critical", "system-node-critical"}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -136,6 +138,11 @@ def event_problems(body: Object) -> Iterator[Problem]:
     for field in ("reportingInstance", "action", "reason"):
         if not body.get(field):
             yield findings.required(field)
+
+    for field, most in _EVENT_TEXTS.items():
+        if len((body.get(field) or "").encode()) > most:
+            why = f"can have at most {most} characters"
+            yield findings.invalid(field, "", why)
 
 
 def lease_problems(body: Object) -> Iterator[Problem]:
