@@ -347,10 +347,8 @@ class EventRecorder(Entered):
 
             return
 
-        problem, wait = await self._try(series)
-        if problem is None and not series.written < 2 <= series.count:
-            del self._waiting[series]
-        elif problem is not None and wait is None:
+        problem = await self._try(series)
+        if problem is not None:
             self._give_up(series, problem)
 
     def _next(self) -> tuple[Series | None, float | None]:
@@ -369,8 +367,8 @@ class EventRecorder(Entered):
 
         return None, min(times, default=None)
 
-    async def _try(self, series: Series) -> tuple[object, float | None]:
-        """Write it; what is wrong, and after how long to try it again, if ever."""
+    async def _try(self, series: Series) -> AioInformerError | None:
+        """Write it, now or in a later attempt; what is wrong if there is to be none."""
         retry = self._waiting[series]
         retry.attempts += 1
         now = series.tried = self._now()
@@ -383,18 +381,22 @@ class EventRecorder(Entered):
             after = getattr(exc, "retry_after", None)
             wait = self._patience.end(self._now(), failed=True, retry_after=after)
             self._pause_until = self._now() + wait
-            return exc, wait if retry.attempts < ATTEMPTS else None
+            return exc if retry.attempts >= ATTEMPTS else None
         except ServerError as exc:
             # It may be a webhook for one namespace: others may go on.
             wait = retry.backoff.end(self._now(), failed=True)
             retry.when = self._now() + wait
-            return exc, wait if retry.attempts < ATTEMPTS else None
+            return exc if retry.attempts >= ATTEMPTS else None
         except AioInformerError as exc:
-            return exc, None
+            return exc
 
         self._patience = Backoff(self._rng)
-        self._waiting[series] = _Retry(self._rng)
-        return None, None
+        if series.written < 2 <= series.count:
+            self._waiting[series] = _Retry(self._rng)  # a series since then
+        else:
+            del self._waiting[series]
+
+        return None
 
     async def _write(self, series: Series) -> None:
         count = series.count
