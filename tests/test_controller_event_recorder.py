@@ -166,6 +166,19 @@ async def test_a_connection_that_breaks_is_tried_again_and_all_wait_for_it() -> 
         assert recorder.dropped == 0
 
 
+async def test_an_outage_that_is_over_does_not_make_the_next_one_longer() -> None:
+    async with recording() as (events, recorder):
+        events.fault = failing(6, TransportError("cut"))
+        tell(recorder, "A")
+        await asyncio.sleep(120)
+        assert events.counts == {"A": 1}
+
+        events.fault = failing(1, TransportError("cut"))
+        tell(recorder, "B")
+        await asyncio.sleep(2)
+        assert events.counts == {"A": 1, "B": 1}
+
+
 async def test_what_the_server_fails_at_is_tried_again_while_others_go_on() -> None:
     async with recording() as (events, recorder):
         events.broken = {f"R{number}" for number in range(20)}
