@@ -177,6 +177,7 @@ async def test_another_loop_or_thread_is_refused() -> None:
         ("a b", {}),
         ("a/b/c", {}),
         ("Example.com/b", {}),
+        ("a..b/c", {}),
         ("x" * 64, {}),
         ("mounter", {"instance": ""}),
         ("mounter", {"instance": "x" * 129}),

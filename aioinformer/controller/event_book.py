@@ -39,7 +39,8 @@ _NAME_BYTES: Final = 253
 
 _ELLIPSIS: Final = b"..."
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+"""What the names of events are made of, and the domains of controllers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +292,7 @@ def _name_for(regarding: str) -> str:
     """A name that no other event has; after the object, where its own is as plain."""
     unique = secrets.token_hex(8)
     name = f"{regarding}.{unique}"
-    if len(name) <= _NAME_BYTES and _SUBDOMAIN.fullmatch(name):
+    if len(name) <= _NAME_BYTES and SUBDOMAIN.fullmatch(name):
         return name
 
     return f"event.{unique}"

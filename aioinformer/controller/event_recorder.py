@@ -13,6 +13,7 @@ from aioinformer._tasks import Supervisor, finish
 from aioinformer.backoff import Backoff
 from aioinformer.controller.event_book import (
     MOST_KNOWN,
+    SUBDOMAIN,
     BookFull,
     EventBook,
     Happening,
@@ -61,9 +62,8 @@ FINISH_SECONDS: Final = 5.0
 # The server's limit, in bytes.
 _INSTANCE_BYTES: Final = 128
 
-_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _CONTROLLER: Final = re.compile(
-    rf"({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
+    rf"({SUBDOMAIN.pattern}/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
 )
 
 
