@@ -93,6 +93,22 @@ async def test_what_repeats_during_the_end_is_written_too() -> None:
     assert recorder.dropped == 0
 
 
+async def test_the_end_writes_also_what_waits_since_long_ago() -> None:
+    """Its series is over then, and known no more."""
+    events = Events()
+    async with recorder_of(events) as recorder:
+        events.delay = 1
+        for number in range(500):
+            tell(recorder, f"R{number}")
+
+        await asyncio.sleep(450)
+        assert recorder.waiting > 40
+        events.delay = 0.001
+
+    assert len(events.bodies) == 500
+    assert recorder.dropped == 0
+
+
 async def test_an_end_while_nothing_can_be_sent_takes_5_seconds() -> None:
     """And no busy loop, for which time would stand still here."""
     events = Events()

@@ -316,7 +316,8 @@ class EventRecorder(Entered):
                 self._give_up(series, "the recorder has ended")
 
     async def _write_rest(self) -> None:
-        while left := self._book.left():
+        # What waits may be over, and so not in the book any more.
+        while left := [*self._waiting, *self._book.left()]:
             for series in left:
                 self._waiting.setdefault(series, _Retry(self._rng))
 
