@@ -96,9 +96,14 @@ def _imported(statement: str) -> Start:
     began = time.monotonic()
     # Without the folder that one happens to stand in.
     command = [sys.executable, "-P", "-c", statement + TELL]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, env=_environ(), stdout=subprocess.PIPE, check=True)
     now, kib = done.stdout.split()
     return Start((float(now) - began) * 1e3, int(kib) / 1024)
+
+
+def _environ() -> dict[str, str]:
+    """With the caches that pip writes for what it installs, and not for a checkout."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 # ---------------------------------------------------------------- the first call
@@ -130,7 +135,7 @@ def _first_call(url: str) -> dict[str, float]:
     folder = str(Path(__file__).parent)
     done = subprocess.run(
         [sys.executable, "-m", "bench.first_call", url],
-        env={**os.environ, "PYTHONPATH": folder},
+        env={**_environ(), "PYTHONPATH": folder},
         stdout=subprocess.PIPE,
         check=True,
     )
