@@ -37,9 +37,9 @@ def run_app(
 ) -> None:
     """Serve until killed.
 
-    It answers each command once it has done it: `rest SECONDS`, `freeze`, `sync`,
-    `watch EVENTS` and `digests`. The times between which the first, third and fourth
-    did their work are those of `time.monotonic()`.
+    It answers each command once it has done it: `rest SECONDS`, `collect`, `freeze`,
+    `sync`, `watch EVENTS` and `digests`. The times between which it did its work are
+    those of `time.monotonic()`.
 
     Args:
         pipe: Told the port first, and then the answers.
@@ -89,6 +89,8 @@ class Watched:
         """Do what `run_app` says."""
         begun = time.monotonic()
         match command:
+            case "collect":
+                gc.collect()
             case "freeze":
                 gc.collect()
                 gc.freeze()
