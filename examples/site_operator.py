@@ -3,9 +3,8 @@
 Run:   kubectl apply -f examples/site.yaml          (the definition, and a site to try)
        python examples/site_operator.py             (the cluster of your kubeconfig)
 
-Start it twice: one of them leads, and the other takes over when it ends. Then change the
-site (`kubectl edit site blog`), its deployment, or delete them. Ctrl-C and SIGTERM end it:
-reconciles under way are finished, and the lease is released.
+Start it twice: one of them leads, and the other takes over when it ends, by Ctrl-C or
+SIGTERM. Change the site (`kubectl edit site blog`), its deployment, or delete them.
 """
 
 import asyncio
@@ -13,12 +12,19 @@ import sys
 from typing import Any
 
 from aioinformer import Client, Controller, KubeObject, LeaderElector, Manager, Resource
-from aioinformer.controller import Context, LeaseLock, generation_changed, with_object
+from aioinformer.controller import (
+    Context,
+    LeaseLock,
+    finalizer,
+    generation_changed,
+    set_status_condition,
+    with_object,
+)
 from aioinformer.errors import AioInformerError
 from aioinformer.model.resources import DEPLOYMENTS
 
 SITES = Resource("example.com", "v1", "sites", "Site")
-FINALIZER = "example.com/record"
+records: set[str] = set()  # stands for what no cluster knows of, such as DNS
 
 
 def deployment_of(site: KubeObject) -> dict[str, Any]:
@@ -31,7 +37,7 @@ def deployment_of(site: KubeObject) -> dict[str, Any]:
             "ownerReferences": [owner | {"name": site.name, "uid": site.uid}],
         },
         "spec": {
-            "replicas": site.at("spec.replicas", 1),
+            "replicas": site.at("spec.replicas"),
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
@@ -42,30 +48,32 @@ def deployment_of(site: KubeObject) -> dict[str, Any]:
 
 
 @with_object(KubeObject)
+async def remove_record(site: KubeObject, ctx: Context) -> None:
+    records.discard(site.uid)  # gone already, perhaps: this may be called twice
+    print(f"{site.key}: record removed", flush=True)
+
+
+@finalizer(SITES, "example.com/record", cleanup=remove_record)
+@with_object(KubeObject)
 async def reconcile(site: KubeObject, ctx: Context) -> None:
-    async def finalized_by(names: list[str]) -> None:
-        # With the version it was read in, so that nobody else's finalizer is lost.
-        metadata = {"resourceVersion": site.resource_version, "finalizers": names}
-        await ctx.client.patch(SITES, site.name, {"metadata": metadata}, **place)
-
-    place: Any = {"namespace": site.namespace}
-    if site.deletion_timestamp is not None:
-        if FINALIZER in site.finalizers:
-            print(f"{site.key}: record removed", flush=True)  # no cluster does that
-            await finalized_by([it for it in site.finalizers if it != FINALIZER])
-
-        return
-
-    if FINALIZER not in site.finalizers:
-        await finalized_by([*site.finalizers, FINALIZER])  # before there is a record
+    if site.uid not in records:
+        records.add(site.uid)
         print(f"{site.key}: record made", flush=True)
 
+    place: Any = {"namespace": site.namespace}
     applied: Any = {"type": "apply", "field_manager": "site-operator", "force": True}
     deployment = await ctx.client.patch(
         DEPLOYMENTS, site.name, deployment_of(site), **place, **applied
     )
     ready = deployment.at("status.readyReplicas", 0)
-    status = {"ready": ready, "observedGeneration": site.generation}
+    conditions = set_status_condition(
+        site.at("status.conditions"),
+        "Ready",
+        ready >= site.at("spec.replicas"),
+        reason="Deployed",
+        observed_generation=site.generation,
+    )
+    status = {"ready": ready, "conditions": conditions}
     if site.at("status") != status:
         await ctx.client.patch_status(SITES, site.name, {"status": status}, **place)
         print(f"{site.key}: {ready} ready", flush=True)

@@ -112,7 +112,11 @@ async def test_the_operator_owns_and_cleans_up(
         assert await process.line("blog") == "default/blog: 2 ready"
 
         site = server.get(SITES, "blog", namespace="default")
-        assert site["status"] == {"ready": 2, "observedGeneration": 1}
+        (ready,) = site["status"]["conditions"]
+        assert (site["status"]["ready"], ready["status"]) == (2, "True")
+        assert (ready["type"], ready["reason"]) == ("Ready", "Deployed")
+        assert ready["observedGeneration"] == 1
+        assert site["metadata"]["finalizers"] == ["example.com/record"]
         owned = server.get(DEPLOYMENTS, "blog", namespace="default")
         (owner,) = owned["metadata"]["ownerReferences"]
         assert owner["uid"] == site["metadata"]["uid"]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError, NotFound
+from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class Workload:
 
 
 def _before(age: timedelta) -> str:
-    return (datetime.now(UTC) - age).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(datetime.now(UTC) - age)
 
 
 def _node(name: str, number: int) -> dict[str, Any]:

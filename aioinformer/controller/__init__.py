@@ -6,9 +6,15 @@ nothing that a user could not do with them by hand.
 
 from aioinformer.controller.causes import Cause
 from aioinformer.controller.client import Elector, ReconcileClient
+from aioinformer.controller.conditions import (
+    find_status_condition,
+    is_status_condition_true,
+    set_status_condition,
+)
 from aioinformer.controller.context import Context, with_object
 from aioinformer.controller.controller import Controller
 from aioinformer.controller.event_recorder import EventRecorder
+from aioinformer.controller.finalizing import finalizer
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
 from aioinformer.controller.lease_lock import LeaseLock
 from aioinformer.controller.lease_record import LeaseRecord
@@ -45,9 +51,13 @@ __all__ = [
     "annotations_changed",
     "enqueue_owner",
     "enqueue_self",
+    "finalizer",
+    "find_status_condition",
     "generation_changed",
+    "is_status_condition_true",
     "labels_changed",
     "matches_labels",
     "resource_version_changed",
+    "set_status_condition",
     "with_object",
 ]

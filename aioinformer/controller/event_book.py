@@ -8,7 +8,6 @@ are handed in.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.moments import micro_time
+from aioinformer.model.names import is_subdomain
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
@@ -35,12 +35,8 @@ MOST_KNOWN: Final = 20_000
 # The server's limits, in bytes.
 _NOTE_BYTES: Final = 1024
 _WORD_BYTES: Final = 128
-_NAME_BYTES: Final = 253
 
 _ELLIPSIS: Final = b"..."
-_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-"""What the names of events are made of, and the domains of controllers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +288,7 @@ def _name_for(regarding: str) -> str:
     """A name that no other event has; after the object, where its own is as plain."""
     unique = secrets.token_hex(8)
     name = f"{regarding}.{unique}"
-    if len(name) <= _NAME_BYTES and SUBDOMAIN.fullmatch(name):
+    if is_subdomain(name):
         return name
 
     return f"event.{unique}"

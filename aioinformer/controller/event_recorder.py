@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -13,7 +12,6 @@ from aioinformer._tasks import Supervisor, finish
 from aioinformer.backoff import Backoff
 from aioinformer.controller.event_book import (
     MOST_KNOWN,
-    SUBDOMAIN,
     BookFull,
     EventBook,
     Happening,
@@ -32,6 +30,7 @@ from aioinformer.errors import (
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.log_limit import LogLimit
+from aioinformer.model.names import qualified_name_problem
 from aioinformer.model.resource import Resource
 
 if TYPE_CHECKING:
@@ -61,10 +60,6 @@ FINISH_SECONDS: Final = 5.0
 
 # The server's limit, in bytes.
 _INSTANCE_BYTES: Final = 128
-
-_CONTROLLER: Final = re.compile(
-    rf"({SUBDOMAIN.pattern}/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
-)
 
 
 class EventClient(Protocol):
@@ -146,11 +141,8 @@ class EventRecorder(Entered):
         instance: str | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if not _CONTROLLER.fullmatch(controller):
-            raise OptionsError(
-                "a controller is named such as 'site-operator' or "
-                f"'example.com/site-operator', not {controller!r}"
-            )
+        if problem := qualified_name_problem(controller, "the name of a controller"):
+            raise OptionsError(problem)
 
         if instance is None:
             host = f"-{socket.gethostname()}"

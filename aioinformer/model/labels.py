@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from aioinformer.errors import OptionsError
+from aioinformer.model.names import (
+    NAME_LENGTH,
+    NAME_RULE,
+    is_name,
+    qualified_name_problem,
+)
 
 __all__ = [
     "INT64_BOUND",
@@ -22,17 +28,7 @@ LabelOperator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
 INT64_BOUND = 2**63
 """The integers that labels are compared as are below this, and not below its negative."""
 
-# The limits of the API server: a name of 63 characters, a DNS subdomain of 253.
-_NAME_LENGTH = 63
-_PREFIX_LENGTH = 253
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_PREFIX = re.compile(
-    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
-)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_NAME_RULE = (
-    "at most 63 letters, digits, '-', '_' and '.', the first and last no punctuation"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +83,7 @@ class LabelRequirement:
 
 def key_problem(key: str) -> str:
     """Say what is wrong with a label's key; nothing is wrong with a legal one."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and not (len(prefix) <= _PREFIX_LENGTH and _PREFIX.fullmatch(prefix)):
-        return f"a label key's prefix must be a DNS subdomain, unlike {prefix!r}"
-
-    if len(name) > _NAME_LENGTH or not _NAME.fullmatch(name):
-        return f"{name!r} cannot be a label key: {_NAME_RULE}"
-
-    return ""
+    return qualified_name_problem(key, "a label key")
 
 
 def value_problem(value: str, *, numeric: bool = False) -> str:
@@ -102,8 +91,8 @@ def value_problem(value: str, *, numeric: bool = False) -> str:
     if numeric and integer_of(value) is None:
         return f"< and > need a 64-bit integer, not {value!r}"
 
-    if value and (len(value) > _NAME_LENGTH or not _NAME.fullmatch(value)):
-        return f"{value!r} cannot be a label value: {_NAME_RULE}"
+    if value and not is_name(value):
+        return f"{value!r} cannot be a label value: {NAME_RULE}"
 
     return ""
 
@@ -120,7 +109,7 @@ def _count_problem(operator: LabelOperator, count: int) -> str:
 
 def integer_of(text: str | None) -> int | None:
     """Read a decimal integer of 64 bits; None if it is something else."""
-    if text is None or len(text) > _NAME_LENGTH or not _INTEGER.fullmatch(text):
+    if text is None or len(text) > NAME_LENGTH or not _INTEGER.fullmatch(text):
         return None
 
     number = int(text)

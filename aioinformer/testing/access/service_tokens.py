@@ -15,6 +15,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer.testing.access.rbac import AUTHENTICATED, User
 from aioinformer.testing.refusals import statuses
@@ -188,4 +189,4 @@ def _now() -> int:
 
 
 def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(datetime.fromtimestamp(seconds, tz=UTC))

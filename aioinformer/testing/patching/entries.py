@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from aioinformer.model.moments import kube_time
 from aioinformer.testing.patching.fieldsets import NOTHING, FieldSet
 
 if TYPE_CHECKING:
@@ -171,8 +172,7 @@ def _utc(time: str) -> str:
     if len(time) == len("2000-01-01T00:00:00Z") or not time:
         return time
 
-    exact = datetime.fromisoformat(time).astimezone(UTC)
-    return exact.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(datetime.fromisoformat(time))
 
 
 def _written(entry: Entry) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError
+from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, SERVICES
 from aioinformer.testing.definitions import states
 from aioinformer.testing.patching.managed_fields import reset_fields, tracked
@@ -161,7 +162,7 @@ def kept(kind: Kind, body: dict[str, Any], options: WriteOptions) -> dict[str, A
 
 def timestamp() -> str:
     """Return the present time, as objects tell it."""
-    return datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return kube_time(datetime.now(tz=UTC))
 
 
 def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
+from aioinformer.model.moments import kube_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,6 @@ __all__ = [
 
 _ORPHAN = "orphan"
 _FOREGROUND = "foregroundDeletion"
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 # A grace period below zero is none that a pod could have; it gets the shortest one.
 _SHORTEST_GRACE = 1
 
@@ -154,7 +154,7 @@ def _marked(body: dict[str, Any], now: datetime) -> dict[str, Any]:
 
     return _with(
         _counted(body),
-        deletionTimestamp=now.strftime(_TIME),
+        deletionTimestamp=kube_time(now),
         deletionGracePeriodSeconds=0,
     )
 
@@ -182,12 +182,12 @@ def _ending_pod(
         # The new period counts from when the first one began.
         grace = max(options.grace_seconds or 0, 0)
         left = timedelta(seconds=metadata["deletionGracePeriodSeconds"] - grace)
-        ends = datetime.strptime(metadata["deletionTimestamp"], _TIME) - left  # noqa: DTZ007
+        ends = datetime.fromisoformat(metadata["deletionTimestamp"]) - left
         marked = body
 
     return _with(
         marked,
-        deletionTimestamp=ends.strftime(_TIME),
+        deletionTimestamp=kube_time(ends),
         deletionGracePeriodSeconds=grace,
     )
 

@@ -1,0 +1,56 @@
+"""Names: which ones the API server takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = [
+    "NAME_LENGTH",
+    "NAME_RULE",
+    "is_name",
+    "is_subdomain",
+    "qualified_name_problem",
+]
+
+NAME_LENGTH: Final = 63
+NAME_RULE: Final = (
+    "at most 63 letters, digits, '-', '_' and '.', the first and last no punctuation"
+)
+
+_SUBDOMAIN_LENGTH: Final = 253
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+)
+
+
+def is_name(text: str) -> bool:
+    """Whether it may be the value of a label, or a key without a domain: `NAME_RULE`."""
+    return len(text) <= NAME_LENGTH and _NAME.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether it is a DNS subdomain, as the names of most objects are."""
+    return len(text) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def qualified_name_problem(text: str, what: str) -> str:
+    """Say what is wrong with a name that may have a domain and a slash before it.
+
+    Args:
+        text: Such as `"app"` or `"example.com/tier"`.
+        what: Names it in the answer, such as `"a label key"`.
+
+    Returns:
+        One sentence; empty if nothing is wrong.
+
+    Example:
+        >>> qualified_name_problem("Example/tier", "a label key")
+        "a label key's prefix must be a DNS subdomain, unlike 'Example'"
+    """
+    prefix, slash, name = text.rpartition("/")
+    if slash and not is_subdomain(prefix):
+        return f"{what}'s prefix must be a DNS subdomain, unlike {prefix!r}"
+
+    return "" if is_name(name) else f"{name!r} cannot be {what}: {NAME_RULE}"

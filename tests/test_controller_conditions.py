@@ -1,0 +1,142 @@
+"""Conditions of a status: set, found, asked about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer import KubeObject
+from aioinformer.controller import (
+    find_status_condition,
+    is_status_condition_true,
+    set_status_condition,
+)
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+THEN = datetime(2026, 8, 1, 12, 30, 15, 999_999, tzinfo=UTC)
+LATER = THEN + timedelta(hours=1)
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "lastTransitionTime": "2026-08-01T12:30:15Z",
+    "reason": "Deployed",
+    "message": "",
+}
+PAID = {"type": "example.com/Paid", "status": "False", "reason": "No"}
+
+
+def ready(
+    conditions: Any, status: Any = True, reason: str = "Deployed", **more: Any
+) -> list[dict[str, Any]]:
+    more.setdefault("now", LATER)
+    return set_status_condition(conditions, "Ready", status, reason=reason, **more)
+
+
+@pytest.mark.parametrize("nothing", [None, [], ()])
+def test_the_first_condition(nothing: Any) -> None:
+    assert ready(nothing, now=THEN) == [READY]
+
+
+def test_it_says_which_generation_was_looked_at() -> None:
+    (first,) = ready(None, observed_generation=7)
+    assert first["observedGeneration"] == 7
+    assert ready([first])[0]["observedGeneration"] == 7
+    assert ready([first], observed_generation=8)[0]["observedGeneration"] == 8
+
+
+def test_what_did_not_change_compares_equal() -> None:
+    conditions = [PAID, READY]
+    assert ready(conditions) == conditions
+
+
+def test_the_time_is_that_of_the_last_change_of_the_status() -> None:
+    (told,) = ready([READY], reason="Scaled", message="3 of 3")
+    assert told == READY | {"reason": "Scaled", "message": "3 of 3"}
+
+    (told,) = ready([READY], status=False, reason="Gone")
+    assert told["lastTransitionTime"] == "2026-08-01T13:30:15Z"
+    assert told["status"] == "False"
+
+
+def test_a_time_that_is_missing_is_added() -> None:
+    (told,) = ready([{"type": "Ready", "status": "True"}])
+    assert told == READY | {"lastTransitionTime": "2026-08-01T13:30:15Z"}
+
+
+def test_times_of_other_zones_are_written_in_utc() -> None:
+    (told,) = ready(None, now=THEN.astimezone(timezone(timedelta(hours=-7))))
+    assert told == READY
+
+
+def test_without_a_time_it_is_that_of_the_clock() -> None:
+    (told,) = set_status_condition(None, "Ready", True, reason="Deployed")
+    age = datetime.now(UTC) - datetime.fromisoformat(told["lastTransitionTime"])
+    assert timedelta() <= age < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown", True, False])
+def test_all_there_is_to_say(status: Any) -> None:
+    (told,) = ready(None, status=status)
+    assert told["status"] == str(status)
+    assert is_status_condition_true([told], "Ready") is (str(status) == "True")
+
+
+def test_order_and_other_conditions_and_fields_are_kept() -> None:
+    other = PAID | {"extra": {"deep": 1}}
+    told = ready([READY | {"extra": 2}, other], status=False, reason="Gone")
+    assert [it["type"] for it in told] == ["Ready", "example.com/Paid"]
+    assert told[0]["extra"] == 2
+    assert told[1] == other
+
+
+def test_of_two_of_one_type_the_first_is_meant() -> None:
+    second = READY | {"status": "Unknown"}
+    assert ready([READY, second]) == [READY, second]
+    assert find_status_condition([READY, second], "Ready") == READY
+
+
+def test_what_is_in_the_cache_is_left_as_it_is() -> None:
+    site = KubeObject.of({"metadata": {"name": "a"}, "status": {"conditions": [READY]}})
+    told = ready(site.at("status.conditions"), status=False, reason="Gone")
+    assert told != site.at("status.conditions")
+    assert site.at("status.conditions") == [READY]
+    assert ready(site.at("status.conditions")) == site.at("status.conditions")
+    assert is_status_condition_true(site.at("status.conditions"), "Ready")
+
+
+@pytest.mark.parametrize("conditions", [None, [], [PAID]])
+def test_one_that_is_not_there(conditions: Any) -> None:
+    assert find_status_condition(conditions, "Ready") is None
+    assert not is_status_condition_true(conditions, "Ready")
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda: ready(None, status="true"), "a bool, 'True', 'False' or 'Unknown'"),
+        (lambda: ready(None, status=1), "not 1"),
+        (lambda: ready(None, status=None), "not None"),
+        (lambda: ready(None, status=[]), r"not \[\]"),
+        (lambda: ready(None, reason=""), "a reason is one word"),
+        (lambda: ready(None, reason="two words"), "not 'two words'"),
+        (lambda: ready(None, reason="a" * 1025), "at most 1024"),
+        (
+            lambda: ready(None, message="a" * 32_769),
+            "32,769 characters is above 32,768",
+        ),
+        (
+            lambda: set_status_condition(None, "", True, reason="A"),
+            "'' cannot be the type of a condition",
+        ),
+    ],
+)
+def test_what_the_server_would_refuse_is_refused(
+    call: Callable[[], object], problem: str
+) -> None:
+    with pytest.raises(OptionsError, match=problem):
+        call()
