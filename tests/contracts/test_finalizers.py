@@ -71,7 +71,7 @@ async def recorded(
 async def test_a_deleted_object_waits_for_its_controller_and_for_others(
     target: ServerUnderTest,
 ) -> None:
-    place = {"namespace": target.namespace}
+    place: Any = {"namespace": target.namespace}
     key = f"{target.namespace}/web"
     async with recorded(target) as (client, maps, records):
         body = {"metadata": {"name": "web", "finalizers": [THEIRS]}}
@@ -96,7 +96,7 @@ async def test_a_deleted_object_waits_for_its_controller_and_for_others(
 async def test_objects_that_others_change_all_the_time_are_held_and_let_go(
     target: ServerUnderTest,
 ) -> None:
-    place = {"namespace": target.namespace}
+    place: Any = {"namespace": target.namespace}
     names = [f"map-{number}" for number in range(12)]
 
     async def live(name: str) -> None:
