@@ -128,7 +128,6 @@ OF_WATCHES: list[Fault] = [
     Page(verb="watch", status=200),
     Page(verb="watch", status=502),
     Page(verb="watch", status=503),
-    Compact(verb="watch"),
     Delay(verb="watch", seconds=20),
     Stall(head=False),
     Stall(after_bytes=0),
@@ -202,6 +201,16 @@ async def test_an_informer_gets_over(fault: Fault) -> None:
         await converges(server)
 
         assert [it.fault for it in server.faults.struck] == [fault]
+
+
+async def test_an_informer_gets_over_a_history_that_is_lost_while_it_is_away() -> None:
+    away, lost = Refuse(verb="watch", status=503), Compact(verb="watch")
+    async with a_server() as server:
+        server.faults.add(away, lost)
+
+        await converges(server)
+
+        assert [it.fault for it in server.faults.struck] == [away, lost]
 
 
 async def test_an_informer_gets_over_a_token_that_expires() -> None:

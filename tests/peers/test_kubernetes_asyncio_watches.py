@@ -73,8 +73,12 @@ async def test_a_watch_tells_models_and_ends_in_time(k: Any, place: str) -> None
 
 
 async def test_an_open_watch_hears_at_once(k: Any, place: str) -> None:
+    nothing = await k.core.list_namespaced_config_map(place)
+    version = nothing.metadata.resource_version
     async with k.watch.Watch() as watch:
-        stream = watch.stream(k.core.list_namespaced_config_map, place)
+        stream = watch.stream(
+            k.core.list_namespaced_config_map, place, resource_version=version
+        )
         async with asyncio.TaskGroup() as group:
             first = group.create_task(anext(stream))
             await life_of(k, place, "a")
