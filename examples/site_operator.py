@@ -3,8 +3,8 @@
 Run:   kubectl apply -f examples/site.yaml          (the definition, and a site to try)
        python examples/site_operator.py             (the cluster of your kubeconfig)
 
-Start it twice: one of them leads, and the other takes over when it ends, by Ctrl-C or
-SIGTERM. Change the site (`kubectl edit site blog`), its deployment, or delete them.
+Start it twice: one of them leads, and the other takes over when it ends. Change the site
+(`kubectl edit site blog`) or its deployment. Delete sites while it runs: they wait for it.
 """
 
 import asyncio
@@ -57,20 +57,20 @@ async def remove_record(site: KubeObject, ctx: Context) -> None:
 @with_object(KubeObject)
 async def reconcile(site: KubeObject, ctx: Context) -> None:
     if site.uid not in records:
-        records.add(site.uid)
         print(f"{site.key}: record made", flush=True)
-
+        records.add(site.uid)
     place: Any = {"namespace": site.namespace}
     applied: Any = {"type": "apply", "field_manager": "site-operator", "force": True}
     deployment = await ctx.client.patch(
         DEPLOYMENTS, site.name, deployment_of(site), **place, **applied
     )
     ready = deployment.at("status.readyReplicas", 0)
+    done = ready >= site.at("spec.replicas")
     conditions = set_status_condition(
         site.at("status.conditions"),
         "Ready",
-        ready >= site.at("spec.replicas"),
-        reason="Deployed",
+        done,
+        reason="Deployed" if done else "Deploying",
         observed_generation=site.generation,
     )
     status = {"ready": ready, "conditions": conditions}

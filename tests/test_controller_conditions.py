@@ -30,8 +30,12 @@ READY = {
 PAID = {"type": "example.com/Paid", "status": "False", "reason": "No"}
 
 
+LONGEST = ".".join(["a" * 50] * 4 + ["a" * 48]) + "/" + "b" * 63
+"""The type of 316 characters; a domain may have one more."""
+
+
 def ready(
-    conditions: Any, status: Any = True, reason: str = "Deployed", **more: Any
+    conditions: Any, status: Any = True, reason: Any = "Deployed", **more: Any
 ) -> list[dict[str, Any]]:
     more.setdefault("now", LATER)
     return set_status_condition(conditions, "Ready", status, reason=reason, **more)
@@ -45,8 +49,9 @@ def test_the_first_condition(nothing: Any) -> None:
 def test_it_says_which_generation_was_looked_at() -> None:
     (first,) = ready(None, observed_generation=7)
     assert first["observedGeneration"] == 7
-    assert ready([first])[0]["observedGeneration"] == 7
     assert ready([first], observed_generation=8)[0]["observedGeneration"] == 8
+    assert ready([first], observed_generation=0)[0]["observedGeneration"] == 0
+    assert "observedGeneration" not in ready([first])[0]  # it is not said any more
 
 
 def test_what_did_not_change_compares_equal() -> None:
@@ -94,6 +99,21 @@ def test_order_and_other_conditions_and_fields_are_kept() -> None:
     assert told[1] == other
 
 
+def test_a_new_one_comes_last() -> None:
+    assert ready([PAID], now=THEN) == [PAID, READY]
+
+
+@pytest.mark.parametrize("reason", ["A", "a_", "A,b:C", "A1", "a" * 1024])
+def test_reasons_that_the_server_takes(reason: str) -> None:
+    assert ready(None, reason=reason)[0]["reason"] == reason
+
+
+def test_types_and_messages_may_be_long() -> None:
+    (told,) = set_status_condition(None, LONGEST, True, reason="A")
+    assert told["type"] == LONGEST
+    assert ready(None, message="é" * 32_768)[0]["message"] == "é" * 32_768
+
+
 def test_of_two_of_one_type_the_first_is_meant() -> None:
     second = READY | {"status": "Unknown"}
     assert ready([READY, second]) == [READY, second]
@@ -124,7 +144,14 @@ def test_one_that_is_not_there(conditions: Any) -> None:
         (lambda: ready(None, status=[]), r"not \[\]"),
         (lambda: ready(None, reason=""), "a reason is one word"),
         (lambda: ready(None, reason="two words"), "not 'two words'"),
-        (lambda: ready(None, reason="a" * 1025), "at most 1024"),
+        (lambda: ready(None, reason="1a"), "not '1a'"),
+        (lambda: ready(None, reason="_a"), "not '_a'"),
+        (lambda: ready(None, reason="a,"), "not 'a,'"),
+        (lambda: ready(None, reason="a:"), "not 'a:'"),
+        (lambda: ready(None, reason="a" * 1025), "1,025 characters is above 1,024"),
+        (lambda: ready(None, reason=None), "a reason is a text, not None"),
+        (lambda: ready(None, message=None), "a message is a text, not None"),
+        (lambda: ready(None, observed_generation=-1), "no generation is -1"),
         (
             lambda: ready(None, message="a" * 32_769),
             "32,769 characters is above 32,768",
@@ -132,6 +159,10 @@ def test_one_that_is_not_there(conditions: Any) -> None:
         (
             lambda: set_status_condition(None, "", True, reason="A"),
             "'' cannot be the type of a condition",
+        ),
+        (
+            lambda: set_status_condition(None, "a" + LONGEST, True, reason="A"),
+            "317 characters is above 316",
         ),
     ],
 )

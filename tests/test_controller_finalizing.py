@@ -1,110 +1,24 @@
-"""`finalizer`: an object that is deleted waits until its controller has cleaned up."""
+"""`finalizer`: it is there before what needs it is made."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from controller_helpers import Lagging, Notes, informed, informer_of, named
+from controller_helpers import informed, informer_of, named
+from finalizer_helpers import OURS, THEIRS, Cleanup, Recorded, Site, site
 from informer_helpers import running
 
-from aioinformer import Client, Controller, KubeObject, Result
+from aioinformer import Controller, KubeObject, Resource
 from aioinformer.controller import Context, finalizer, with_object
 from aioinformer.errors import OptionsError
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import NODES, PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from aioinformer import ReconcileRequest
-
-OURS = "example.com/record"
-THEIRS = "example.com/theirs"
-LAG = 2.0
-
-
-class Recorded(Notes):
-    """A reconcile that notes which finalizers it saw."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.finalizers: list[list[str] | None] = []
-
-    async def act(self, request: ReconcileRequest, ctx: Context) -> None:
-        obj = ctx.lister.get(request.key)
-        self.finalizers.append(None if obj is None else obj.finalizers)
-
-
-class Cleanup(Notes):
-    """A cleanup that answers, or raises, what it is told to, and then that it is done."""
-
-    def __init__(self, *answers: Result | Exception) -> None:
-        super().__init__()
-        self.answers = list(answers)
-
-    async def act(self, request: ReconcileRequest, ctx: Context) -> Result | None:
-        obj = ctx.lister.get(request.key)
-        assert obj is not None
-        assert obj.deletion_timestamp is not None
-        assert OURS in obj.finalizers
-        if not self.answers:
-            return None
-
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-
-        return answer
-
-
-class Site:
-    """A server with a pod, whose controller learns of changes some seconds late."""
-
-    def __init__(self, server: APIServer, client: Client) -> None:
-        self.server = server
-        self.client = client
-        self.pods = informer_of(Lagging(server.list_watch(PODS), LAG))
-        self.reconcile = Recorded()
-
-    @asynccontextmanager
-    async def controlled(self, cleanup: Notes) -> AsyncIterator[None]:
-        reconcile = finalizer(PODS, OURS, cleanup=cleanup)(self.reconcile)
-        controller = Controller("pods", reconcile, for_=self.pods, client=self.client)
-        async with running(controller.run()):
-            yield
-
-    def finalizers(self, name: str = "web") -> list[str]:
-        metadata = self.server.get(PODS, name, namespace="default")["metadata"]
-        return list(metadata.get("finalizers", ()))
-
-    def names(self) -> list[str]:
-        return [it["metadata"]["name"] for it in self.server.objects(PODS)]
-
-    def writes(self) -> list[str]:
-        return [it.verb for it in self.server.requests if it.verb in {"patch", "get"}]
-
-    def let_go(self, name: str, finalizer: str) -> None:
-        """Take somebody's finalizer away."""
-        kept = [it for it in self.finalizers() if it != finalizer]
-        self.server.patch(
-            PODS, name, {"metadata": {"finalizers": kept}}, namespace="default"
-        )
-
-
-@asynccontextmanager
-async def site(**metadata: Any) -> AsyncIterator[Site]:
-    async with APIServer() as server, server.client() as client:
-        server.create(PODS, named("web", **metadata))
-        it = Site(server, client)
-        async with informed(it.pods):
-            yield it
-
-
-# ---------------------------------------------------------------- while it lives
+    from collections.abc import Callable
 
 
 async def test_it_is_there_before_the_first_reconcile_which_sees_it() -> None:
@@ -134,19 +48,73 @@ async def test_what_others_change_meanwhile_is_not_lost() -> None:
             assert it.writes() == ["patch", "get", "patch"]
 
 
-async def test_a_conflict_each_time_is_raised_and_retried(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(("conflicts", "attempts"), [(4, 1), (5, 2), (9, 2), (10, 3)])
+async def test_after_five_conflicts_the_last_is_raised_and_retried(
+    conflicts: int, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site() as it:
-        it.server.faults.add(Refuse(verb="patch", status=409, times=7))
+        it.server.faults.add(Refuse(verb="patch", status=409, times=conflicts))
         async with it.controlled(Cleanup()):
             await asyncio.sleep(10)
             assert it.finalizers() == [OURS]
-            assert it.writes().count("patch") == 8
-            assert it.reconcile.contexts[0].attempt == 2
+            assert it.writes().count("patch") == conflicts + 1
+            assert it.reconcile.contexts[0].attempt == attempts
 
-    (failed,) = caplog.records
+    assert len(caplog.records) == attempts - 1
+    if attempts == 1:
+        return
+
+    failed = caplog.records[0]
     assert "default/web failed (attempt 1, to be retried): Conflict" in failed.message
+
+
+async def test_one_that_has_it_already_is_not_given_it_twice() -> None:
+    """An answer was lost, or another leader was quicker."""
+    async with site() as it:
+        change = {"metadata": {"finalizers": [OURS]}}
+        it.server.patch(PODS, "web", change, namespace="default")
+        async with it.controlled(Cleanup()):
+            await asyncio.sleep(1)  # before the change is told
+            assert it.reconcile.names == ["web"]
+            await asyncio.sleep(20)
+            assert it.finalizers() == [OURS]
+            assert it.writes() == ["patch", "get"]
+
+
+async def test_without_a_namespace() -> None:
+    cleanup, reconcile = Cleanup(), Recorded()
+    async with APIServer() as server, server.client() as client:
+        server.create(NODES, {"metadata": {"name": "web"}})
+        nodes = informer_of(server.list_watch(NODES), "nodes")
+        finalized = finalizer(NODES, OURS, cleanup=cleanup)(reconcile)
+        controller = Controller("nodes", finalized, for_=nodes, client=client)
+        async with informed(nodes), running(controller.run()):
+            await asyncio.sleep(5)
+            assert reconcile.finalizers == [[OURS]] * 2
+            server.delete(NODES, "web")
+            await asyncio.sleep(5)
+            assert server.objects(NODES) == []
+            assert cleanup.names == ["web"]
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_resource_that_is_not_that_of_the_objects_is_told(
+    deleted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = Resource("", "v1", "podz", "Pod")
+    finalizers = [OURS] if deleted else []
+    async with site(finalizers=finalizers) as it:
+        if deleted:
+            it.server.delete(PODS, "web", namespace="default")
+            await asyncio.sleep(5)
+
+        reconcile = finalizer(wrong, OURS, cleanup=Cleanup())(it.reconcile)
+        controller = Controller("pods", reconcile, for_=it.pods, client=it.client)
+        async with running(controller.run()):
+            await asyncio.sleep(1)
+
+    assert it.reconcile.names == []
+    assert "default/web failed (attempt 1, to be retried): NotFound" in caplog.text
 
 
 def is_gone(it: Site) -> None:
@@ -182,6 +150,37 @@ async def test_one_that_goes_meanwhile_is_not_reconciled(
         assert not caplog.records
 
 
+def is_replaced(it: Site) -> None:
+    it.let_go("web", OURS)
+    is_another_one(it)
+
+
+@pytest.mark.parametrize(
+    ("happens", "seen", "cleaned"),
+    [
+        (is_replaced, [[THEIRS, OURS]] * 2, []),
+        (is_gone, [None], ["web"]),
+    ],
+)
+async def test_what_comes_together_with_the_first_write_is_looked_at(
+    happens: Callable[[Site], None], seen: list[list[str] | None], cleaned: list[str]
+) -> None:
+    cleanup = Cleanup()
+    async with site() as it:
+        # While this one is on its way, all that follows is told at once.
+        it.server.create(PODS, named("other", finalizers=[OURS]))
+        async with it.controlled(cleanup):
+            while OURS not in it.finalizers():
+                await asyncio.sleep(0.01)
+
+            happens(it)
+            await asyncio.sleep(30)
+
+        calls = zip(it.reconcile.names, it.reconcile.finalizers, strict=True)
+        assert [finalizers for name, finalizers in calls if name == "web"] == seen
+        assert cleanup.names == cleaned
+
+
 async def test_one_that_is_gone_is_reconciled_as_without() -> None:
     async with site() as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
@@ -190,91 +189,6 @@ async def test_one_that_is_gone_is_reconciled_as_without() -> None:
         await asyncio.sleep(20)
         assert it.names() == []
         assert it.reconcile.finalizers[-1] is None
-
-
-# ---------------------------------------------------------------- when it is deleted
-
-
-async def test_it_is_cleaned_up_once_and_goes() -> None:
-    cleanup = Cleanup()
-    async with site() as it, it.controlled(cleanup):
-        await asyncio.sleep(10)
-        reconciled = len(it.reconcile.names)
-        it.server.delete(PODS, "web", namespace="default")
-        assert it.finalizers() == [OURS]
-        await asyncio.sleep(20)
-        assert it.names() == []
-        assert cleanup.names == ["web"]
-        # Of the deletion itself it is told, as without.
-        assert it.reconcile.finalizers[reconciled:] == [None]
-
-
-async def test_a_cleanup_that_fails_is_retried_and_the_object_waits() -> None:
-    cleanup = Cleanup(ValueError("boom"), ValueError("boom"))
-    async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
-        it.server.delete(PODS, "web", namespace="default")
-        await asyncio.sleep(20)
-        assert [ctx.attempt for ctx in cleanup.contexts] == [1, 2, 3]
-        assert it.names() == []
-
-
-async def test_a_cleanup_that_is_not_done_is_called_again() -> None:
-    cleanup = Cleanup(Result(requeue_after=60), Result())
-    async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
-        it.server.delete(PODS, "web", namespace="default")
-        await asyncio.sleep(30)
-        assert (len(cleanup.names), it.finalizers()) == (1, [OURS])
-        await asyncio.sleep(60)
-        assert (len(cleanup.names), it.finalizers()) == (2, [OURS])
-        change = {"metadata": {"labels": {"a": "b"}}}
-        it.server.patch(PODS, "web", change, namespace="default")
-        await asyncio.sleep(10)
-        assert (len(cleanup.names), it.names()) == (3, [])
-
-
-async def test_it_waits_for_the_finalizers_of_others() -> None:
-    cleanup = Cleanup()
-    async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):
-        await asyncio.sleep(5)
-        it.server.delete(PODS, "web", namespace="default")
-        await asyncio.sleep(20)
-        assert it.finalizers() == [THEIRS]
-        assert cleanup.names == ["web"]
-        assert it.reconcile.finalizers == [[THEIRS, OURS]]
-        it.let_go("web", THEIRS)
-        await asyncio.sleep(10)
-        assert it.names() == []
-        assert cleanup.names == ["web"]
-
-
-async def test_one_that_goes_while_it_is_cleaned_up_is_no_failure(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class ByHand(Cleanup):
-        async def act(self, request: ReconcileRequest, ctx: Context) -> None:
-            await super().act(request, ctx)
-            it.let_go("web", OURS)
-
-    async with site(finalizers=[OURS]) as it, it.controlled(ByHand()):
-        it.server.delete(PODS, "web", namespace="default")
-        await asyncio.sleep(20)
-        assert it.names() == []
-
-    assert not caplog.records
-
-
-async def test_of_two_changes_at_once_none_is_lost_when_it_is_taken_away() -> None:
-    class WhileOthersWrite(Cleanup):
-        async def act(self, request: ReconcileRequest, ctx: Context) -> None:
-            await super().act(request, ctx)
-            it.let_go("web", THEIRS)
-
-    cleanup = WhileOthersWrite()
-    async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):
-        it.server.delete(PODS, "web", namespace="default")
-        await asyncio.sleep(20)
-        assert it.names() == []
-        assert cleanup.names == ["web"]
 
 
 # ---------------------------------------------------------------- how it is written
@@ -292,7 +206,6 @@ async def test_both_may_take_the_object() -> None:
     async def reconcile(pod: KubeObject, ctx: Context) -> None:
         told.append(f"{pod.name} has {pod.finalizers}")
 
-    assert reconcile.__name__ == "reconcile"
     async with site() as it:
         controller = Controller("pods", reconcile, for_=it.pods, client=it.client)
         async with running(controller.run()):
@@ -303,34 +216,73 @@ async def test_both_may_take_the_object() -> None:
     assert sorted(set(told)) == [f"web has ['{OURS}']", "web is cleaned up"]
 
 
-async def test_without_a_client_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_things_have_a_finalizer_each() -> None:
+    inner, outer = Cleanup(), Cleanup()
+    told: list[str] = []
+
+    @finalizer(PODS, THEIRS, cleanup=outer)
+    @finalizer(PODS, OURS, cleanup=inner)
+    @with_object(KubeObject)
+    async def reconcile(pod: KubeObject, ctx: Context) -> None:
+        assert pod.finalizers == [THEIRS, OURS]
+        told.append(pod.name)
+
     async with site() as it:
-        reconcile = finalizer(PODS, OURS, cleanup=Cleanup())(it.reconcile)
+        controller = Controller("pods", reconcile, for_=it.pods, client=it.client)
+        async with running(controller.run()):
+            await asyncio.sleep(10)
+            assert set(told) == {"web"}
+            it.server.delete(PODS, "web", namespace="default")
+            await asyncio.sleep(20)
+            assert it.names() == []
+
+    assert (outer.names, inner.names) == (["web"], ["web"])
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_without_a_client_it_says_so(
+    deleted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cleanup = Cleanup()
+    async with site(finalizers=[OURS] if deleted else []) as it:
+        if deleted:
+            it.server.delete(PODS, "web", namespace="default")
+            await asyncio.sleep(5)
+
+        reconcile = finalizer(PODS, OURS, cleanup=cleanup)(it.reconcile)
         controller = Controller("pods", reconcile, for_=it.pods)
         async with running(controller.run()):
             await asyncio.sleep(1)
 
     assert "this controller has no client" in caplog.text
-    assert it.reconcile.names == []
+    assert it.reconcile.names == cleanup.names == []
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
         ("record", "needs a domain: 'example.com/record'"),
-        ("Example.com/record", "prefix must be a DNS subdomain, unlike 'Example.com'"),
+        (
+            "Example.com/record",
+            "prefix of a finalizer must be a DNS subdomain, unlike 'Example.com'",
+        ),
         ("example.com/", "'' cannot be a finalizer: at most 63 letters"),
         ("", "'' cannot be a finalizer"),
         ("a/b/c", "unlike 'a/b'"),
+        ("a.b-/c", "unlike 'a.b-'"),
+        (None, "a finalizer is a text, not None"),
     ],
 )
-def test_a_name_that_no_finalizer_can_have(name: str, problem: str) -> None:
+def test_a_name_that_no_finalizer_can_have(name: Any, problem: str) -> None:
     with pytest.raises(OptionsError, match=problem):
         finalizer(PODS, name, cleanup=Cleanup())
 
 
-def test_what_can_be_no_reconcile_is_refused() -> None:
+def test_what_can_be_no_reconcile_and_no_resource_is_refused() -> None:
     plain: Any = print
+    with pytest.raises(OptionsError, match="not a Resource: 'pods'"):
+        finalizer("pods", OURS, cleanup=Cleanup())  # type: ignore[arg-type]
+
     with pytest.raises(OptionsError, match="a reconcile is a coroutine function"):
         finalizer(PODS, OURS, cleanup=plain)
 

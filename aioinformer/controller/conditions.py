@@ -1,9 +1,9 @@
 """Conditions: what a status says about an object, one statement of each type. Pure.
 
-They are entries of `status.conditions` as `metav1.Condition` has them. The names and what
-they do are those of `meta.SetStatusCondition` and its neighbours in Kubernetes'
-apimachinery (`pkg/api/meta/conditions.go`), but for that a list is answered, and none
-changed: what an object of the cache holds cannot be.
+They are entries of `status.conditions` as `metav1.Condition` has them. The functions are
+those of Kubernetes' apimachinery (`pkg/api/meta/conditions.go`), but for that a list is
+answered, and none changed (what an object of the cache holds cannot be), that a time which
+is missing is filled in, and that what the server would refuse is refused at once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ __all__ = [
     "set_status_condition",
 ]
 
-_STATUSES: Final = {True: "True", False: "False"} | {
-    text: text for text in ("True", "False", "Unknown")
-}
+_STATUSES: Final = ("True", "False", "Unknown")
+_TYPE_LENGTH: Final = 316
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASON_LENGTH: Final = 1024
 _MESSAGE_LENGTH: Final = 32_768
@@ -43,7 +42,7 @@ def set_status_condition(
     observed_generation: int | None = None,
     now: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """The conditions, with this one in the place of the last one of its type.
+    """The conditions, with this one in the place of the one of its type, or at the end.
 
     ::
 
@@ -51,7 +50,7 @@ def set_status_condition(
             site.at("status.conditions"),
             "Ready",
             ready == wanted,
-            reason="Deployed",
+            reason="Deployed" if ready == wanted else "Deploying",
             observed_generation=site.generation,
         )
         if conditions != site.at("status.conditions"):
@@ -68,8 +67,8 @@ def set_status_condition(
         status: Whether it holds; `"Unknown"` where nobody can say.
         reason: Why, in one word for machines, such as `"MinimumReplicasAvailable"`.
         message: The same for people.
-        observed_generation: The `generation` of the object that was looked at; None
-            keeps what was there.
+        observed_generation: The `generation` of the object that was looked at; None to
+            say nothing of it.
         now: The time of the change, with a zone; None for that of the clock. It is
             written, to the second, only where the status is another one than before.
 
@@ -78,10 +77,11 @@ def set_status_condition(
 
     Raises:
         OptionsError: If the server would refuse it: another status, a type that is no
-            qualified name, a reason that is no word, a text that is too long.
+            qualified name, a reason that is no word, a text that is too long, a
+            generation below 0.
     """
-    _check(type, status, reason, message)
-    told = {"type": type, "status": _STATUSES[status]}
+    _check(type, status, reason, message, observed_generation)
+    told = {"type": type, "status": str(status)}
     kept = [dict(it) for it in conditions or ()]
     old = next((it for it in kept if it.get("type") == type), None)
     if old is None:
@@ -92,6 +92,7 @@ def set_status_condition(
         told["lastTransitionTime"] = kube_time(now or datetime.now(UTC))
 
     old.update(told, reason=reason, message=message)
+    old.pop("observedGeneration", None)
     if observed_generation is not None:
         old["observedGeneration"] = observed_generation
 
@@ -125,24 +126,47 @@ def is_status_condition_true(
     return found is not None and found.get("status") == "True"
 
 
-def _check(kind: str, status: object, reason: str, message: str) -> None:
+def _check(
+    kind: object,
+    status: object,
+    reason: object,
+    message: object,
+    observed_generation: int | None,
+) -> None:
     if problem := qualified_name_problem(kind, "the type of a condition"):
         raise OptionsError(problem)
 
-    if not isinstance(status, (bool, str)) or status not in _STATUSES:
+    problems = (
+        _text_problem("a type", kind, _TYPE_LENGTH)
+        or _text_problem("a reason", reason, _REASON_LENGTH)
+        or _text_problem("a message", message, _MESSAGE_LENGTH)
+    )
+    if problems:
+        raise OptionsError(f"condition {kind!r}: {problems}")
+
+    if not isinstance(status, bool) and status not in _STATUSES:
         raise OptionsError(
             f"condition {kind!r}: its status is a bool, 'True', 'False' or 'Unknown',"
             f" not {status!r}"
         )
 
-    if len(reason) > _REASON_LENGTH or not _REASON.fullmatch(reason):
+    if not _REASON.fullmatch(str(reason)):
         raise OptionsError(
             f"condition {kind!r}: a reason is one word of letters, digits, '_', ',' and"
-            f" ':', at most {_REASON_LENGTH} of them, not {reason!r}"
+            f" ':', not {reason!r}"
         )
 
-    if len(message) > _MESSAGE_LENGTH:
+    if observed_generation is not None and observed_generation < 0:
         raise OptionsError(
-            f"condition {kind!r}: a message of {len(message):,} characters is above"
-            f" {_MESSAGE_LENGTH:,}"
+            f"condition {kind!r}: no generation is {observed_generation}"
         )
+
+
+def _text_problem(what: str, given: object, most: int) -> str:
+    if not isinstance(given, str):
+        return f"{what} is a text, not {given!r}"
+
+    if len(given) > most:
+        return f"{what} of {len(given):,} characters is above {most:,}"
+
+    return ""

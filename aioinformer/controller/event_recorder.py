@@ -142,7 +142,9 @@ class EventRecorder(Entered):
         rng: random.Random | None = None,
     ) -> None:
         if problem := qualified_name_problem(controller, "the name of a controller"):
-            raise OptionsError(problem)
+            raise OptionsError(
+                f"{problem}; it may be 'site-operator' or 'example.com/site-operator'"
+            )
 
         if instance is None:
             host = f"-{socket.gethostname()}"

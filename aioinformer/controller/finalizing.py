@@ -1,21 +1,23 @@
 """`finalizer`: an object that is deleted waits for its controller to clean up.
 
-What is to be done, and to which list of finalizers, is decided by plain functions of an
-object; a write that lost a race against another is decided anew, on the object as it is.
+Which finalizers an object should have is decided by plain functions of it; a write that
+lost a race against another is decided anew, on the object as it is.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from aioinformer.controller.reconcile import check_reconcile
 from aioinformer.errors import Conflict, NotFound, OptionsError
 from aioinformer.model.names import qualified_name_problem
+from aioinformer.model.resource import check_resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioinformer.controller.client import ReconcileClient
     from aioinformer.controller.context import Context
     from aioinformer.controller.reconcile import Reconcile
     from aioinformer.controller.request import ReconcileRequest
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["finalizer"]
 
-ATTEMPTS = 5
+ATTEMPTS: Final = 5
 """How often a list of finalizers is written, if others change the object meanwhile."""
 
 
@@ -40,28 +42,35 @@ def finalizer(
         async def remove_record(site: KubeObject, ctx: Context) -> None: ...
 
         @finalizer(SITES, "example.com/record", cleanup=remove_record)
-        @with_object(KubeObject)
+        @with_object(KubeObject)  # below it
         async def reconcile(site: KubeObject, ctx: Context) -> None: ...
 
-    Before `reconcile` is first called for an object, the finalizer is written into it,
-    and `ctx.lister` shows it. From then on a deletion only marks the object; `cleanup`
-    is called in the place of `reconcile`, and when it answers None the finalizer is
-    taken away, and the object goes when nobody else's is left. While an object waits for
-    the finalizers of others, neither is called. For one that is gone, or was never
-    there, `reconcile` is called as without the decorator.
+    Before `reconcile` is called for an object, the finalizer is written into it; normally
+    `ctx.lister` shows it then (if not in time, `ctx.stale` says so). From then on a
+    deletion only marks the object: `cleanup` is called in the place of `reconcile`, and
+    when it answers None the finalizer is taken away, and the object goes when nobody
+    else's is left. While an object waits for the finalizers of others, neither is called.
+    For one that is gone, `reconcile` is called as without the decorator. For two things,
+    decorate twice: the outer one is cleaned up first.
 
     `cleanup` may be called again though it has ended, as any reconcile may: if the
     process died before the finalizer was taken away, or if that failed. So what is
     already gone is no failure. It is not called if somebody takes the finalizer away by
     hand, nor for objects that were deleted before they had it.
 
+    The deletion has to reach the controller: `predicates=` must let it pass
+    (`generation_changed` does, `labels_changed` alone does not), the informer's selectors
+    should be such that no object can leave them, and no transform may drop
+    `metadata.finalizers`.
+
     Others may change the object at the same time: the finalizers are written with the
     version that they were read in, and after a `Conflict` decided anew on the object as
     it is, up to 5 times. Then the conflict is raised, and the request is retried like
-    any other. As kube-rs has it (`runtime/finalizer.rs`), but for that `reconcile`
-    follows at once and needs no second event.
+    any other.
 
     It takes the verbs `get` and `patch` of the resource, and a controller with a client.
+    The idea is that of kube-rs (`runtime/finalizer.rs`), where a cleanup is done unless
+    it fails, and `reconcile` follows with the next event.
 
     Args:
         resource: What the controller's `for_` is about.
@@ -69,12 +78,14 @@ def finalizer(
             of one kind need two of them.
         cleanup: Undoes what `reconcile` did outside of the object. A `Result` says that
             it is not done yet: the finalizer stays, and it is called again as that says,
-            or when something changes. What it raises is retried with backoff.
+            or when the controller is told of a change. What it raises is retried with
+            backoff, but for a `TerminalError`, which waits for a change.
 
     Raises:
-        OptionsError: If the name is no qualified one, or `cleanup` or what is decorated
-            is no reconcile.
+        OptionsError: If the name is no qualified one, the resource is none, or `cleanup`
+            or what is decorated is no reconcile.
     """
+    check_resource(resource)
     if problem := qualified_name_problem(name, "a finalizer"):
         raise OptionsError(problem)
 
@@ -85,31 +96,92 @@ def finalizer(
 
     def adapt(function: Reconcile) -> Reconcile:
         check_reconcile(function)
+        return _Finalized(resource, name, cleanup, function)
 
-        @functools.wraps(function)
-        async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
-            obj = ctx.lister.get(request.key)
-            if obj is None:
-                return await function(request, ctx)
+    return adapt
 
-            if obj.deletion_timestamp is None:
-                if not await _hold(resource, obj, name, ctx):
-                    return None  # it is going: the event that tells so follows
 
-                return await function(request, ctx)
+@dataclass(frozen=True, slots=True)
+class _Finalized:
+    """A reconcile with a finalizer."""
 
-            if name not in obj.finalizers:
-                return None
+    resource: Resource
+    name: str
+    cleanup: Reconcile
+    function: Reconcile
 
-            answer = await cleanup(request, ctx)
+    async def __call__(self, request: ReconcileRequest, ctx: Context) -> Result | None:
+        client = ctx.client
+        obj = ctx.lister.get(request.key)
+        if obj is not None and _with(obj, self.name) is not None:
+            if not await self._hold(obj, client):
+                return None  # it is going, of which an event tells
+
+            await ctx.settled()
+            held, obj = obj, ctx.lister.get(request.key)
+            if obj is not None and obj.uid != held.uid:
+                return None  # another one of that name, of which an event tells
+
+        if obj is None or obj.deletion_timestamp is None:
+            return await self.function(request, ctx)
+
+        if self.name in obj.finalizers:
+            answer = await self.cleanup(request, ctx)
             if answer is None:
-                await _change(resource, obj, ctx, lambda it: _without(it, name))
+                await self._change(obj, client, _without)
 
             return answer
 
-        return reconcile
+        if isinstance(self.function, _Finalized):
+            return await self.function(request, ctx)
 
-    return adapt
+        return None
+
+    async def _hold(self, obj: KubeObject, client: ReconcileClient) -> bool:
+        """Have the object wait for us when it is deleted; False if it is on its way."""
+        held = await self._change(obj, client, _with)
+        return held is not None and held.deletion_timestamp is None
+
+    async def _change(
+        self,
+        obj: KubeObject,
+        client: ReconcileClient,
+        decide: Callable[[KubeObject, str], list[str] | None],
+    ) -> KubeObject | None:
+        """Bring the finalizers to what is decided; the object then, None if it is gone.
+
+        Raises:
+            Conflict: Somebody else changed it each time.
+        """
+        namespace = obj.namespace or None
+        now = obj
+        conflicts = 0
+        try:
+            while (names := decide(now, self.name)) is not None:
+                version = now.resource_version
+                metadata = {"resourceVersion": version, "finalizers": names}
+                try:
+                    return await client.patch(
+                        self.resource,
+                        obj.name,
+                        {"metadata": metadata},
+                        namespace=namespace,
+                    )
+                except Conflict:
+                    conflicts += 1
+                    if conflicts == ATTEMPTS:
+                        raise
+
+                now = await client.get(self.resource, obj.name, namespace=namespace)
+                if now.uid != obj.uid:
+                    return None
+        except NotFound as exc:
+            if exc.details.get("name") != obj.name:
+                raise  # not the object: its kind is not served, or not as this resource
+
+            return None
+
+        return now
 
 
 # ---------------------------------------------------------------- decisions
@@ -127,54 +199,3 @@ def _without(obj: KubeObject, name: str) -> list[str] | None:
     """The finalizers that it should keep; None if nothing is to be changed."""
     kept = [it for it in obj.finalizers if it != name]
     return kept if len(kept) < len(obj.finalizers) else None
-
-
-# ---------------------------------------------------------------- performing them
-
-
-async def _hold(resource: Resource, obj: KubeObject, name: str, ctx: Context) -> bool:
-    """Have the object wait for us when it is deleted; False if it is on its way."""
-    if name in obj.finalizers:
-        return True
-
-    held = await _change(resource, obj, ctx, lambda it: _with(it, name))
-    if held is None or held.deletion_timestamp is not None:
-        return False
-
-    await ctx.settled()
-    return True
-
-
-async def _change(
-    resource: Resource,
-    obj: KubeObject,
-    ctx: Context,
-    decide: Callable[[KubeObject], list[str] | None],
-) -> KubeObject | None:
-    """Bring the finalizers to what is decided; the object then, None if it is gone.
-
-    Raises:
-        Conflict: Somebody else changed it each time.
-    """
-    client, namespace = ctx.client, obj.namespace or None
-    now = obj
-    conflicts = 0
-    try:
-        while (names := decide(now)) is not None:
-            metadata = {"resourceVersion": now.resource_version, "finalizers": names}
-            try:
-                return await client.patch(
-                    resource, obj.name, {"metadata": metadata}, namespace=namespace
-                )
-            except Conflict:
-                conflicts += 1
-                if conflicts == ATTEMPTS:
-                    raise
-
-            now = await client.get(resource, obj.name, namespace=namespace)
-            if now.uid != obj.uid:
-                return None  # another one of that name, which has an event of its own
-    except NotFound:
-        return None
-
-    return now

@@ -35,7 +35,7 @@ def is_subdomain(text: str) -> bool:
     return len(text) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def qualified_name_problem(text: str, what: str) -> str:
+def qualified_name_problem(text: object, what: str) -> str:
     """Say what is wrong with a name that may have a domain and a slash before it.
 
     Args:
@@ -47,10 +47,13 @@ def qualified_name_problem(text: str, what: str) -> str:
 
     Example:
         >>> qualified_name_problem("Example/tier", "a label key")
-        "a label key's prefix must be a DNS subdomain, unlike 'Example'"
+        "the prefix of a label key must be a DNS subdomain, unlike 'Example'"
     """
+    if not isinstance(text, str):
+        return f"{what} is a text, not {text!r}"
+
     prefix, slash, name = text.rpartition("/")
     if slash and not is_subdomain(prefix):
-        return f"{what}'s prefix must be a DNS subdomain, unlike {prefix!r}"
+        return f"the prefix of {what} must be a DNS subdomain, unlike {prefix!r}"
 
     return "" if is_name(name) else f"{name!r} cannot be {what}: {NAME_RULE}"

@@ -1,0 +1,130 @@
+"""`finalizer`: an object that is deleted waits until its controller has cleaned up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from controller_helpers import named
+from finalizer_helpers import OURS, THEIRS, Cleanup, site
+
+from aioinformer import Result
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    import pytest
+
+    from aioinformer import ReconcileRequest
+    from aioinformer.controller import Context
+
+
+async def test_it_is_cleaned_up_once_and_goes() -> None:
+    cleanup = Cleanup()
+    async with site() as it, it.controlled(cleanup):
+        await asyncio.sleep(10)
+        reconciled = len(it.reconcile.names)
+        it.server.delete(PODS, "web", namespace="default")
+        assert it.finalizers() == [OURS]
+        await asyncio.sleep(20)
+        assert it.names() == []
+        assert cleanup.names == ["web"]
+        # Of the deletion itself it is told, as without.
+        assert it.reconcile.finalizers[reconciled:] == [None]
+
+
+async def test_a_cleanup_that_fails_is_retried_and_the_object_waits() -> None:
+    cleanup = Cleanup(ValueError("boom"), ValueError("boom"))
+    async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert [ctx.attempt for ctx in cleanup.contexts] == [1, 2, 3]
+        assert it.names() == []
+
+
+async def test_a_cleanup_that_is_not_done_is_called_again() -> None:
+    cleanup = Cleanup(Result(requeue_after=60), Result())
+    async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(30)
+        assert (len(cleanup.names), it.finalizers()) == (1, [OURS])
+        await asyncio.sleep(60)
+        assert (len(cleanup.names), it.finalizers()) == (2, [OURS])
+        change = {"metadata": {"labels": {"a": "b"}}}
+        it.server.patch(PODS, "web", change, namespace="default")
+        await asyncio.sleep(10)
+        assert (len(cleanup.names), it.names()) == (3, [])
+
+
+async def test_it_waits_for_the_finalizers_of_others() -> None:
+    cleanup = Cleanup()
+    async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):
+        await asyncio.sleep(5)
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert it.finalizers() == [THEIRS]
+        assert cleanup.names == ["web"]
+        assert it.reconcile.finalizers == [[THEIRS, OURS]]
+        it.let_go("web", THEIRS)
+        await asyncio.sleep(10)
+        assert it.names() == []
+        assert cleanup.names == ["web"]
+
+
+async def test_one_that_goes_while_it_is_cleaned_up_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class ByHand(Cleanup):
+        async def act(self, request: ReconcileRequest, ctx: Context) -> None:
+            await super().act(request, ctx)
+            it.let_go("web", OURS)
+
+    async with site(finalizers=[OURS]) as it, it.controlled(ByHand()):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert it.names() == []
+
+    assert not caplog.records
+
+
+async def test_one_that_was_taken_away_by_hand_is_not_written_again() -> None:
+    class ByHand(Cleanup):
+        async def act(self, request: ReconcileRequest, ctx: Context) -> None:
+            await super().act(request, ctx)
+            it.let_go("web", OURS)
+
+    async with site(finalizers=[OURS, THEIRS]) as it, it.controlled(ByHand()):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert it.finalizers() == [THEIRS]
+        assert it.writes() == ["patch", "get"]
+
+
+async def test_another_object_of_that_name_keeps_its_finalizer() -> None:
+    class Replaced(Cleanup):
+        async def act(self, request: ReconcileRequest, ctx: Context) -> None:
+            await super().act(request, ctx)
+            if len(self.names) == 1:
+                it.let_go("web", OURS)
+                it.server.create(PODS, named("web", finalizers=[OURS]))
+                it.server.delete(PODS, "web", namespace="default")
+
+    cleanup = Replaced()
+    async with site(finalizers=[OURS]) as it, it.controlled(cleanup):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(30)
+        assert it.names() == []
+        assert cleanup.names == ["web", "web"]
+
+
+async def test_of_two_changes_at_once_none_is_lost_when_it_is_taken_away() -> None:
+    class WhileOthersWrite(Cleanup):
+        async def act(self, request: ReconcileRequest, ctx: Context) -> None:
+            await super().act(request, ctx)
+            it.let_go("web", THEIRS)
+
+    cleanup = WhileOthersWrite()
+    async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):
+        it.server.delete(PODS, "web", namespace="default")
+        await asyncio.sleep(20)
+        assert it.names() == []
+        assert cleanup.names == ["web"]
