@@ -11,7 +11,7 @@ import pytest
 from conftest import pod
 from processes import PATIENCE_SECONDS, PROMPT_SECONDS, Process, in_real_time, start
 
-from aioinformer.model.resources import PODS
+from aioinformer.model.resources import NAMESPACES, PODS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
@@ -223,8 +223,8 @@ async def test_watch_ends_though_its_reader_pauses() -> None:
 async def test_watch_tells_of_an_outage_that_begins_and_ends() -> None:
     server = APIServer()
     await server.start()
+    server.create(PODS, pod_body("a"))
     async with command("watch", "pods", "--server", server.url) as process:
-        server.create(PODS, pod_body("a"))
         await process.line("ADDED")
 
         await server.stop()
@@ -238,8 +238,22 @@ async def test_watch_tells_of_an_outage_that_begins_and_ends() -> None:
     await server.stop()
 
 
+async def test_watch_says_that_there_is_nothing_yet() -> None:
+    async with APIServer() as server:
+        arguments = ("watch", "pods", "-n", "shop", "-l", "app=web")
+        async with command(*arguments, "--server", server.url) as process:
+            told = await process.error_line()
+            assert told == "aioinformer: there are no pods in shop with app=web yet"
+
+            server.create(NAMESPACES, {"metadata": {"name": "shop"}})
+            body = pod_body("a") | {"metadata": {"name": "a", "labels": {"app": "web"}}}
+            server.create(PODS, body, namespace="shop")
+            assert (await process.line("ADDED")).split()[1] == "a"
+
+
 async def test_watch_shows_the_log_if_asked() -> None:
     async with APIServer() as server:
+        server.create(PODS, pod_body("a"))
         arguments = ("watch", "pods", "--server", server.url, "-v")
         async with command(*arguments) as process:
             while "listed" not in (line := await process.error_line()):

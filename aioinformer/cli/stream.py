@@ -1,4 +1,4 @@
-"""The lines of `aioinformer watch`: changes on stdout, outages on stderr."""
+"""The lines of `aioinformer watch`: changes on stdout; on stderr what else is to be told."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ class LineStream:
     Args:
         informer: Not yet started; it is given a handler.
         lines: How they look.
+        title: What is watched, such as `"pods in shop"`.
     """
 
-    def __init__(self, informer: SharedInformer, lines: Lines) -> None:
+    def __init__(self, informer: SharedInformer, lines: Lines, title: str) -> None:
         self._informer = informer
         self._lines = lines
+        self._title = title
         self._events: asyncio.Queue[Notification] = asyncio.Queue()
         informer.add_event_handler(on_event=self._events.put_nowait, name="lines")
 
     async def show(self) -> NoReturn:
-        """Write until cancelled.
+        """Write until cancelled; the informer is synced.
 
         Raises:
             OSError: Stdout cannot be written to.
@@ -46,6 +48,9 @@ class LineStream:
         Cancellation:
             The way to end it; what waits can be written by `write_waiting()`.
         """
+        if not self._informer.store:
+            _tell(f"there are no {self._title} yet")
+
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tell_outages(), name="outages")
             while True:
@@ -75,7 +80,11 @@ class LineStream:
             line = outage_line(self._informer.status, was_out=out)
             if line:
                 out = not out
-                print(f"aioinformer: {line}", file=sys.stderr, flush=True)
+                _tell(line)
+
+
+def _tell(line: str) -> None:
+    print(f"aioinformer: {line}", file=sys.stderr, flush=True)
 
 
 def outage_line(status: InformerStatus, *, was_out: bool) -> str:

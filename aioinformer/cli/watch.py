@@ -137,7 +137,8 @@ async def _watch(
         title = title_of(options, resource, namespace)
         view: LiveTable | LineStream = LiveTable(informer, columns, title, terminal)
     else:
-        view = LineStream(informer, _lines(options.output, resource, columns))
+        lines = _lines(options.output, resource, columns)
+        view = LineStream(informer, lines, title_of(options, resource, namespace))
 
     async with factory:
         await _first_list(informer, client, _patience(options.seconds))
