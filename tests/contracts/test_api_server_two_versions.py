@@ -175,6 +175,24 @@ async def test_newer_events_are_checked_more_strictly(
     assert [it for it in problems if it not in answer["message"]] == []
 
 
+@pytest.mark.parametrize("name", ["Web", "a_b", "a..b"])
+async def test_only_newer_events_need_names_of_dns(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    core: str,
+    newer: str,
+    name: str,
+) -> None:
+    body = a_newer_event(target.namespace) | named(name)
+
+    code, answer = await ask(http, "POST", newer, body)
+
+    problem = f'metadata.name: Invalid value: "{name}": a lowercase RFC 1123 subdomain'
+    assert code == 422
+    assert answer["message"].startswith(f'Event "{name}" is invalid: {problem} must')
+    await make(http, core, an_event(name, target.namespace))
+
+
 async def test_a_newer_event_only_adds_to_its_series(
     target: ServerUnderTest, http: aiohttp.ClientSession, newer: str
 ) -> None:

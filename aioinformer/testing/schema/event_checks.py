@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.testing.refusals import names
 from aioinformer.testing.schema import findings, other_checks
 from aioinformer.testing.schema.update_checks import immutable_fields
 
@@ -56,6 +57,10 @@ def event_problems(new: Object, old: Object | None) -> Iterator[Problem]:
     for it in other_checks.event_problems(new):
         named = it.field.replace("reportingComponent", "reportingController")
         yield replace(it, field=named)
+
+    name = new["metadata"]["name"]
+    for why in names.subdomain_problems(name):
+        yield findings.invalid("metadata.name", name, why)
 
     yield from _series_problems(new.get("series"))
     if not new.get("eventTime"):
