@@ -214,13 +214,14 @@ async def test_a_replaced_state_is_let_go_while_the_handler_is_busy() -> None:
 
     async with running(busy.stage.run()):
         await busy.begin()
-        before = sys.getrefcount(A2)
+        replaced = thing("a", 2)  # of which nobody else knows
+        before = sys.getrefcount(replaced)
         busy.stage.publish([Added(A1)])
         for _ in range(CROWDED):
-            busy.stage.publish([Updated(A1, A2), Updated(A2, A1)])
+            busy.stage.publish([Updated(A1, replaced), Updated(replaced, A1)])
 
         await settle()
-        held = sys.getrefcount(A2) - before
+        held = sys.getrefcount(replaced) - before
 
     assert held == 0
 
@@ -400,14 +401,15 @@ async def test_removed_while_it_is_busy_it_keeps_nothing() -> None:
 
     async with running(busy.stage.run()):
         await busy.begin()
-        before = sys.getrefcount(A1)
-        busy.stage.publish([Added(A1)])
+        waiting = thing("a", 1)  # of which nobody else knows
+        before = sys.getrefcount(waiting)
+        busy.stage.publish([Added(waiting)])
         await busy.listener.tidy()
         busy.stage.publish([Added(OTHER)])
         busy.stage.remove(busy.listener)
         await settle()
 
-        assert sys.getrefcount(A1) == before
+        assert sys.getrefcount(waiting) == before
         assert not busy.listener.ended
 
         busy.free.set()
