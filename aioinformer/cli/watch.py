@@ -132,13 +132,13 @@ async def _watch(
         wide=options.output == "wide",
         namespaces=resource.namespaced and namespace is None,
     )
+    title = title_of(options, resource, namespace)
     if _is_live(options):
         terminal = Terminal(colours=has_colours(os.environ))
-        title = title_of(options, resource, namespace)
         view: LiveTable | LineStream = LiveTable(informer, columns, title, terminal)
     else:
         lines = _lines(options.output, resource, columns)
-        view = LineStream(informer, lines, title_of(options, resource, namespace))
+        view = LineStream(informer, lines, title)
 
     async with factory:
         await _first_list(informer, client, _patience(options.seconds))
