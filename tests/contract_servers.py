@@ -21,6 +21,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from aioinformer import Client
 from aioinformer.model.resource import Resource
 from aioinformer.testing import APIServer
 
@@ -109,6 +110,11 @@ class ServerUnderTest:
             headers={"Authorization": f"Bearer {token or self.token}"},
             timeout=aiohttp.ClientTimeout(total=None),
         )
+
+    def client(self) -> Client:
+        """Make a client of the one who may do everything, which is to be entered."""
+        options: dict[str, Any] = {"ca_file": self.ca} if self.ca else {}
+        return Client.from_url(self.url, token=self.token, **options)
 
     async def compact(self) -> None:
         """Forget all history: what is older than now cannot be listed any more."""

@@ -9,21 +9,24 @@ is missing is filled in, and that what the server would refuse is refused at onc
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.moments import kube_time
 from aioinformer.model.names import qualified_name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = [
     "find_status_condition",
     "is_status_condition_true",
     "set_status_condition",
 ]
+
+M = TypeVar("M", bound=Mapping[str, Any])
 
 _STATUSES: Final = ("True", "False", "Unknown")
 _TYPE_LENGTH: Final = 316
@@ -83,7 +86,7 @@ def set_status_condition(
     _check(type, status, reason, message, observed_generation)
     told = {"type": type, "status": str(status)}
     kept = [dict(it) for it in conditions or ()]
-    old = next((it for it in kept if it.get("type") == type), None)
+    old = find_status_condition(kept, type)
     if old is None:
         old = {}
         kept.append(old)
@@ -100,9 +103,9 @@ def set_status_condition(
 
 
 def find_status_condition(
-    conditions: Iterable[Mapping[str, Any]] | None,
+    conditions: Iterable[M] | None,
     type: str,  # noqa: A002 - the API's own word
-) -> Mapping[str, Any] | None:
+) -> M | None:
     """The first condition of this type; None if there is none.
 
     Example:
@@ -127,22 +130,22 @@ def is_status_condition_true(
 
 
 def _check(
-    kind: object,
+    kind: str,
     status: object,
-    reason: object,
-    message: object,
+    reason: str,
+    message: str,
     observed_generation: int | None,
 ) -> None:
     if problem := qualified_name_problem(kind, "the type of a condition"):
         raise OptionsError(problem)
 
-    problems = (
+    problem = (
         _text_problem("a type", kind, _TYPE_LENGTH)
         or _text_problem("a reason", reason, _REASON_LENGTH)
         or _text_problem("a message", message, _MESSAGE_LENGTH)
     )
-    if problems:
-        raise OptionsError(f"condition {kind!r}: {problems}")
+    if problem:
+        raise OptionsError(f"condition {kind!r}: {problem}")
 
     if not isinstance(status, bool) and status not in _STATUSES:
         raise OptionsError(
@@ -150,7 +153,7 @@ def _check(
             f" not {status!r}"
         )
 
-    if not _REASON.fullmatch(str(reason)):
+    if not _REASON.fullmatch(reason):
         raise OptionsError(
             f"condition {kind!r}: a reason is one word of letters, digits, '_', ',' and"
             f" ':', not {reason!r}"

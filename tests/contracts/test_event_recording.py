@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 async def recording(
     target: ServerUnderTest, controller: str = "example.com/mounter"
 ) -> AsyncIterator[tuple[Client, EventRecorder]]:
-    options: dict[str, Any] = {"ca_file": target.ca} if target.ca else {}
-    client = Client.from_url(target.url, token=target.token, **options)
+    client = target.client()
     async with client, EventRecorder(client, controller, instance="m-0") as recorder:
         yield client, recorder
 

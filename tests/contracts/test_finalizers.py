@@ -17,7 +17,7 @@ from aioinformer.controller import (
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from contract_servers import ServerUnderTest
 
@@ -50,18 +50,11 @@ class Records:
 
 
 @asynccontextmanager
-async def connected(target: ServerUnderTest) -> AsyncIterator[Client]:
-    options: dict[str, Any] = {"ca_file": target.ca} if target.ca else {}
-    async with Client.from_url(target.url, token=target.token, **options) as client:
-        yield client
-
-
-@asynccontextmanager
 async def recorded(
     target: ServerUnderTest,
 ) -> AsyncIterator[tuple[Client, SharedInformer, Records]]:
     records = Records()
-    async with connected(target) as client, Manager(client) as manager:
+    async with target.client() as client, Manager(client) as manager:
         maps = manager.informer(CONFIG_MAPS, namespace=target.namespace)
         manager.add(records.controller(maps))
         await maps.wait_synced(timeout=30)
@@ -125,7 +118,7 @@ async def test_objects_that_others_change_all_the_time_are_held_and_let_go(
 async def test_conditions_are_taken_as_they_are_set(target: ServerUnderTest) -> None:
     container = {"name": "c", "image": "i"}
     body = {"metadata": {"name": "web"}, "spec": {"containers": [container]}}
-    async with connected(target) as client:
+    async with target.client() as client:
         pod = await client.create(PODS, body, namespace=target.namespace)
         conditions = set_status_condition(
             pod.at("status.conditions"),
@@ -149,6 +142,6 @@ async def test_conditions_are_taken_as_they_are_set(target: ServerUnderTest) -> 
     assert again == told
 
 
-async def until(condition: Any) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.01)
