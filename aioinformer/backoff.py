@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from typing import TYPE_CHECKING
+
+from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Backoff", "RetryWithDeadline"]
+__all__ = ["Backoff", "Failure", "RetryWithDeadline", "failure_of"]
 
 # 0.8 s doubling to 30 s, each gap drawn from [d, 2d): at the cap one attempt every 30
 # to 60 s. The numbers of client-go's reflector, so that mixed clusters back off alike.
 FIRST_SECONDS = 0.8
 LONGEST_SECONDS = 30.0
 
-USEFUL_SECONDS = 120.0
-"""A watch that lived this long shows that the server is well: start over."""
+SHORT_SECONDS = 1.6
+"""An accepted watch that broke off sooner has failed. One that lived longer has not,
+however it ended: proxies cut what is idle."""
+
+RESUME_SECONDS = 5.0
+"""An accepted watch that has not failed is followed by the next one within that time."""
+
+QUIET_SECONDS = 120.0
+"""After so long without a failed attempt the next failure starts from the first gap."""
+
+PROBE_SECONDS = 1.0
+"""The shortest gap between attempts to connect to a server that cannot be reached."""
+
+PROBE_JITTER_SECONDS = 0.5
+
+RELIST_JITTER_SECONDS = 1.0
+"""A void version is answered by a list within that time, drawn at random: after a
+restart of the server, all of its clients list."""
 
 RETRY_AFTER_LIMIT_SECONDS = 120.0
 """The longest that a server can make us wait with `Retry-After`."""
@@ -25,35 +44,77 @@ MIN_RESET_SECONDS = 60.0
 """A minute without an error ends the window of `RetryWithDeadline`, as in client-go."""
 
 
-class Backoff:
-    """Keeps the starts of attempts at least `d` apart, with `d` from 0.8 s to 30 s.
+class Failure(enum.Enum):
+    """Why an attempt failed, as far as the time of the next one depends on it."""
 
-    Each gap is drawn from [d, 2d). `d` doubles after an attempt that failed or that
-    ended within its gap; an attempt that outlived its gap is followed at once and
-    leaves `d` as it is; one that stayed useful for 2 minutes sets it back.
+    UNREACHABLE = "no connection to the server"
+    VERSION_VOID = "the server cannot go on from the resource version"
+    OTHER = "anything else, such as a refusal, a 429 or 5xx, or a silent server"
+
+
+def failure_of(error: Exception | None) -> Failure | None:
+    """Classify an error; None for no error. Never `VERSION_VOID`: see `recovery`."""
+    if error is None:
+        return None
+
+    if isinstance(error, TransportError) and error.unreachable:
+        return Failure.UNREACHABLE
+
+    return Failure.OTHER
+
+
+def probe_gap(rng: random.Random) -> float:
+    """Draw the gap between two attempts to connect, in seconds."""
+    return PROBE_SECONDS + PROBE_JITTER_SECONDS * rng.random()
+
+
+class Backoff:
+    """Decides when the next attempt may begin, with gaps from 0.8 s to 60 s.
+
+    Each gap is drawn from [d, 2d), with `d` from 0.8 s to 30 s:
+
+    ==============================  ==============================  ==================
+    the attempt                     the next one begins             d
+    ==============================  ==============================  ==================
+    an accepted watch that ended    a gap after its start, at most  stays
+    cleanly, or lived for 1.6 s     5 s after it
+    its version is void (410 ...),  within 1 s of its end           stays
+    the first time since a watch
+    lived
+    the server is unreachable       1 to 1.5 s after its end        stays
+    it failed in another way        a gap after its end             doubles
+    ==============================  ==============================  ==================
+
+    `d` returns to 0.8 s after 2 minutes in which no attempt failed, counted over any
+    number of watches. A server's `Retry-After` is a lower bound, up to 2 minutes.
 
     The numbers are those of client-go's reflector (0.8 s, factor 2, cap 30 s, jitter up
-    to 100 %, not accumulated). It differs where that one hurts:
+    to 100 %, not accumulated). Differences:
 
-    * client-go waits the whole gap after each attempt, however long it took; here the
-      gap counts from the start of the attempt, so a watch that lived is resumed at once.
+    * client-go waits the whole gap after each attempt, however it ended. Here only
+      after one that failed, so that a watch that lived is resumed at once.
     * client-go starts over when 2 minutes have passed since it last did, also in the
-      middle of an outage, in which it so comes back to 0.8 s again and again. Here only
-      a watch that lived for 2 minutes does it.
-    * client-go doubles after each return of its list-watch loop; here only after an
-      attempt that failed or ended too soon.
-    * At its cap client-go stops counting steps; here there is no number of steps: what
-      a backoff says next depends on nothing but `d`.
+      middle of an outage. Here those minutes begin with an accepted watch.
+    * client-go doubles after each return of its list-watch loop, here only a failure
+      does.
+    * client-go backs off the same way from a server that cannot be reached.
 
     Args:
         rng: Where the jitter comes from; seed it for a reproducible sequence.
     """
+
+    # Invariants: FIRST_SECONDS <= d <= LONGEST_SECONDS. No attempt that began at or
+    # after `_quiet_since` has failed.
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
         self._d = FIRST_SECONDS
         self._gap = 0.0
         self._started = 0.0
+        # Start of the first accepted watch since the last failure; None before it.
+        self._quiet_since: float | None = None
+        # A void version was followed by a list at once, and no watch has lived since.
+        self._relisted = False
 
     def __repr__(self) -> str:
         return f"<Backoff d={self._d:g}s>"
@@ -63,32 +124,60 @@ class Backoff:
         self._started = now
         self._gap = self._d * (1.0 + self._rng.random())
 
-    def outlived(self, now: float) -> bool:
-        """True if the attempt has lasted longer than its gap."""
-        return now - self._started >= self._gap
+    def lived(self, now: float) -> bool:
+        """True if the attempt has lasted long enough for a watch that has not failed."""
+        return now - self._started >= SHORT_SECONDS
 
     def end(
-        self, now: float, *, failed: bool, retry_after: float | None = None
+        self,
+        now: float,
+        failure: Failure | None = None,
+        *,
+        accepted: bool = False,
+        retry_after: float | None = None,
     ) -> float:
         """The attempt has ended.
 
         Args:
             now: In seconds of the same clock.
-            failed: It was refused, or broke before its answer began.
+            failure: What it failed with; None if the server ended it as planned.
+            accepted: The attempt was a watch that the server had accepted.
             retry_after: Seconds that the server asked for, a lower bound for the wait;
                 more than 2 minutes count as 2 minutes.
 
         Returns:
-            After how many seconds the next attempt may begin; 0 for at once.
+            Seconds until the next attempt may begin; 0 for at once.
         """
-        lasted = now - self._started
-        wait = max(self._gap - lasted, 0.0)
-        if lasted >= USEFUL_SECONDS and not failed:
-            self._d = FIRST_SECONDS
-        elif failed or not self.outlived(now):
-            self._d = min(self._d * 2.0, LONGEST_SECONDS)
-
+        lived = accepted and (failure is None or self.lived(now))
+        wait = self._wait_after(now, failure, lived=lived)
         return max(wait, min(retry_after or 0.0, RETRY_AFTER_LIMIT_SECONDS))
+
+    def _wait_after(self, now: float, failure: Failure | None, *, lived: bool) -> float:
+        if lived:
+            self._note_quiet(now)
+            self._relisted = False
+
+        if failure is Failure.VERSION_VOID and not self._relisted:
+            self._relisted = True
+            return RELIST_JITTER_SECONDS * self._rng.random()
+
+        if lived:
+            lasted = now - self._started
+            return max(min(self._gap, RESUME_SECONDS) - lasted, 0.0)
+
+        self._quiet_since = None
+        if failure is Failure.UNREACHABLE:
+            return probe_gap(self._rng)
+
+        self._d = min(self._d * 2.0, LONGEST_SECONDS)
+        return self._gap
+
+    def _note_quiet(self, now: float) -> None:
+        if self._quiet_since is None:
+            self._quiet_since = self._started
+
+        if now - self._quiet_since >= QUIET_SECONDS:
+            self._d = FIRST_SECONDS
 
 
 class RetryWithDeadline:

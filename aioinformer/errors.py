@@ -208,8 +208,16 @@ class TransportError(AioInformerError):
 
     `__cause__` is the error of the HTTP library, where there was one.
 
+    Attributes:
+        unreachable: True if no connection to the server was made (refused, no route, no
+            such name), or it was reset before the answer began.
+
     Recovery: back off, then try again.
     """
+
+    def __init__(self, message: str, *, unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.unreachable = unreachable
 
 
 class DecodeError(AioInformerError):

@@ -10,12 +10,13 @@ from aiohttp import web
 from canned import CannedServer, list_body
 
 from aioinformer.client import Client
+from aioinformer.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 
-class Bug(Exception):
+class Bug(InternalError):
     """Not one of ours, really."""
 
 

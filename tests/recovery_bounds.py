@@ -9,7 +9,13 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
-from aioinformer.backoff import FIRST_SECONDS, LONGEST_SECONDS
+from aioinformer.backoff import (
+    FIRST_SECONDS,
+    LONGEST_SECONDS,
+    PROBE_JITTER_SECONDS,
+    PROBE_SECONDS,
+    RELIST_JITTER_SECONDS,
+)
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.list_watch import WATCH_GRACE_SECONDS
 from aioinformer.controller.lease_timing import LeaseTiming
@@ -29,6 +35,7 @@ ANSWER = 10.0
 # Between the starts of two attempts, each gap being drawn from [d, 2d).
 SHORTEST_GAP = 2 * FIRST_SECONDS
 LONGEST_GAP = 2 * LONGEST_SECONDS
+LONGEST_PROBE_GAP = PROBE_SECONDS + PROBE_JITTER_SECONDS
 
 READ = ClientConfig(server="https://127.0.0.1").read_seconds
 LEASES = LeaseTiming.of(15.0, 10.0, 2.0)
@@ -70,10 +77,15 @@ BOUNDS = {
         SHORTEST_GAP + ANSWER,
         "a first pause of 1.6 s, 10 s to be told",
     ),
-    "killed while watching": _bound(
-        "the API server is killed, and starts again",
-        2 * LONGEST_GAP + ANSWER,
-        "a pause of 60 s, one more as the watch's version may be too old for it, 10 s to list",
+    "outage": _bound(
+        "the API server is killed, and starts again 2, 15, 60 or 300 s later",
+        5,
+        "a probe each 1.5 s, 1 s to the list if the version is too old (410), 2.5 s to list",
+    ),
+    "outage of many": _bound(
+        "the same with 50 informers of one client",
+        10,
+        "a probe each 1.5 s, 2 s and 1 s over which their requests are spread, 5.5 s to list",
     ),
     "killed while listing": _bound(
         "the same in the middle of a list",
@@ -82,8 +94,8 @@ BOUNDS = {
     ),
     "compacted": _bound(
         "the versions watched from were compacted (410)",
-        2 * LONGEST_GAP + ANSWER,
-        "a pause of 60 s to be told, one more to the list, 10 s to list",
+        LONGEST_PROBE_GAP + RELIST_JITTER_SECONDS + ANSWER,
+        "a probe each 1.5 s to be told, 1 s to the list, 10 s to list",
     ),
     "restored": _bound(
         "etcd was restored from a backup",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.backoff import Backoff, RetryWithDeadline
+from aioinformer.backoff import Backoff, Failure, RetryWithDeadline
 
 
 class Jitter(random.Random):
@@ -22,16 +22,47 @@ class Jitter(random.Random):
         return self.part
 
 
-def attempt(backoff: Backoff, lasts: float, *, failed: bool = True) -> float:
-    """One attempt of so many seconds; how long to wait after it."""
+UNREACHABLE, VOID, OTHER = Failure
+
+
+def attempt(
+    backoff: Backoff,
+    lasts: float = 0.0,
+    failure: Failure | None = OTHER,
+    *,
+    accepted: bool = False,
+) -> float:
+    """Make one attempt of so many seconds; return the wait after it."""
     backoff.begin(0.0)
-    return backoff.end(lasts, failed=failed)
+    return backoff.end(lasts, failure, accepted=accepted)
 
 
-def test_failures_double_the_gap_from_0_8_s_to_30_s() -> None:
+class Attempts:
+    """Attempts one after the other, each after the wait for it."""
+
+    def __init__(self, backoff: Backoff | None = None) -> None:
+        self.backoff = backoff or Backoff(Jitter())
+        self.now = 1000.0
+
+    def make(
+        self, lasts: float, failure: Failure | None = None, *, accepted: bool = True
+    ) -> float:
+        self.backoff.begin(self.now)
+        self.now += lasts
+        wait = self.backoff.end(self.now, failure, accepted=accepted)
+        self.now += wait
+        return wait
+
+    def fail(self, number: int = 1) -> list[float]:
+        return [self.make(0.0, OTHER, accepted=False) for _ in range(number)]
+
+
+@pytest.mark.parametrize("lasts", [0.0, 45.0], ids=["at-once", "slowly"])
+def test_failures_double_the_gap_from_0_8_s_to_30_s(lasts: float) -> None:
+    """However long the attempt took: the gap counts from its end."""
     backoff = Backoff(Jitter())
 
-    waits = [attempt(backoff, 0.0) for _ in range(8)]
+    waits = [attempt(backoff, lasts) for _ in range(8)]
 
     assert waits == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
 
@@ -45,7 +76,7 @@ def test_failures_double_the_gap_from_0_8_s_to_30_s() -> None:
     ],
 )
 def test_a_gap_is_drawn_between_d_and_twice_d(part: float, wait: float) -> None:
-    assert attempt(Backoff(Jitter(part)), 0.0) == pytest.approx(wait)
+    assert attempt(Backoff(Jitter(part))) == pytest.approx(wait)
 
 
 def test_a_new_jitter_is_drawn_for_each_attempt() -> None:
@@ -54,52 +85,79 @@ def test_a_new_jitter_is_drawn_for_each_attempt() -> None:
     backoff.begin(0.0)
     jitter.part = 0.5  # counts from the next attempt
 
-    first = backoff.end(0.0, failed=True)
+    first = backoff.end(0.0, OTHER)
 
     assert first == 0.8
-    assert attempt(backoff, 0.0) == pytest.approx(2.4)
+    assert attempt(backoff) == pytest.approx(2.4)
 
 
 @pytest.mark.parametrize(
-    ("lasted", "failed", "wait", "d"),
+    ("lasted", "failure", "accepted", "wait", "d"),
     [
-        pytest.param(0.3, True, 0.5, 1.6, id="failed-within-its-gap"),
-        pytest.param(0.3, False, 0.5, 1.6, id="ended-within-its-gap"),
-        pytest.param(0.8, False, 0.0, 0.8, id="lasted-as-long-as-its-gap"),
-        pytest.param(5.0, False, 0.0, 0.8, id="outlived-its-gap"),
-        pytest.param(5.0, True, 0.0, 1.6, id="outlived-its-gap-but-failed"),
-        pytest.param(500.0, True, 0.0, 1.6, id="useful-but-failed"),
+        pytest.param(0.3, None, True, 5 - 0.3, 12.8, id="clean-end-at-once"),
+        pytest.param(4.0, None, True, 1.0, 12.8, id="clean-end-soon"),
+        pytest.param(15.0, None, True, 0.0, 12.8, id="clean-end"),
+        pytest.param(1.5, OTHER, True, 12.8, 25.6, id="broken-at-once"),
+        pytest.param(1.6, OTHER, True, 5 - 1.6, 12.8, id="broken-soon"),
+        pytest.param(5.0, OTHER, True, 0.0, 12.8, id="broken"),
+        pytest.param(130.0, None, True, 0.0, 0.8, id="clean-end-after-2-minutes"),
+        pytest.param(130.0, OTHER, True, 0.0, 0.8, id="broken-after-2-minutes"),
+        pytest.param(0.3, OTHER, False, 12.8, 25.6, id="refused"),
+        pytest.param(130.0, OTHER, False, 12.8, 25.6, id="refused-after-2-minutes"),
+        pytest.param(0.3, UNREACHABLE, False, 1.0, 12.8, id="unreachable"),
+        pytest.param(30.0, UNREACHABLE, False, 1.0, 12.8, id="unreachable-slowly"),
+        pytest.param(0.3, VOID, False, 0.0, 12.8, id="version-void"),
+        pytest.param(300.0, VOID, True, 0.0, 0.8, id="version-void-in-mid-watch"),
     ],
 )
 def test_what_an_attempt_means_for_the_next(
-    lasted: float, failed: bool, wait: float, d: float
+    lasted: float, failure: Failure | None, accepted: bool, wait: float, d: float
 ) -> None:
-    backoff = Backoff(Jitter())
+    attempts = Attempts()
+    attempts.fail(4)
 
-    waited = attempt(backoff, lasted, failed=failed)
+    waited = attempts.make(lasted, failure, accepted=accepted)
 
     assert waited == pytest.approx(wait)
-    assert repr(backoff) == f"<Backoff d={d:g}s>"
+    assert repr(attempts.backoff) == f"<Backoff d={d:g}s>"
 
 
-@pytest.mark.parametrize(
-    ("lasted", "failed", "d"),
-    [
-        pytest.param(120.0, False, 0.8, id="useful"),
-        pytest.param(119.9, False, 6.4, id="not-long-enough"),
-        pytest.param(120.0, True, 12.8, id="failed"),
-    ],
-)
-def test_two_useful_minutes_set_the_gap_back(
-    lasted: float, failed: bool, d: float
+@pytest.mark.parametrize("failure", [None, OTHER], ids=["clean", "broken"])
+@pytest.mark.parametrize("seconds", [5.0, 15.0, 35.0, 55.0])
+def test_backoff_resets_after_two_quiet_minutes_of_any_watches(
+    seconds: float, failure: Failure | None
 ) -> None:
-    backoff = Backoff(Jitter())
-    for _ in range(3):
-        attempt(backoff, 0.0)
+    attempts = Attempts()
+    attempts.fail(8)
+    began = attempts.now
 
-    attempt(backoff, lasted, failed=failed)
+    while "d=30s" in repr(attempts.backoff):
+        assert attempts.make(seconds, failure) == 0.0
 
-    assert repr(backoff) == f"<Backoff d={d:g}s>"
+    assert 120.0 <= attempts.now - began < 120.0 + seconds
+    assert repr(attempts.backoff) == "<Backoff d=0.8s>"
+
+
+def test_a_failure_ends_the_quiet_minutes() -> None:
+    attempts = Attempts()
+    attempts.fail(4)
+
+    for failure in (OTHER, UNREACHABLE, UNREACHABLE):
+        attempts.make(110.0)
+        attempts.make(0.0, failure, accepted=False)
+
+    assert repr(attempts.backoff) == "<Backoff d=25.6s>"
+
+
+def test_void_versions_in_a_row_are_relisted_at_once_only_once() -> None:
+    jitter = Jitter(0.5)
+    attempts = Attempts(Backoff(jitter))
+
+    waits = [attempts.make(0.1, VOID) for _ in range(4)]
+
+    assert waits == pytest.approx([0.5, 1.2, 2.4, 4.8])
+    attempts.make(2.0)
+    assert attempts.make(0.1, VOID) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -120,46 +178,33 @@ def test_the_servers_wish_is_a_lower_bound_of_at_most_two_minutes(
     backoff = Backoff(Jitter())
     backoff.begin(50.0)
 
-    assert backoff.end(50.0, failed=True, retry_after=retry_after) == wait
+    assert backoff.end(50.0, OTHER, retry_after=retry_after) == wait
 
 
 def test_an_outage_does_not_set_the_gap_back_however_long_it_lasts() -> None:
     """client-go starts over every 2 minutes, whether anything got better or not."""
-    backoff = Backoff(Jitter())
-    now = 0.0
-    waits = []
-    for _ in range(40):
-        backoff.begin(now)
-        waits.append(backoff.end(now, failed=True))
-        now += waits[-1]
+    attempts = Attempts()
 
-    assert now > 1000
+    waits = attempts.fail(40)
+
+    assert attempts.now > 2000
     assert waits[6:] == [30.0] * 34
 
 
 def test_growth_does_not_end_with_a_number_of_steps() -> None:
     """Behind the cap a reset is followed by the whole sequence again."""
-    backoff = Backoff(Jitter())
-    for _ in range(50):
-        attempt(backoff, 0.0)
+    attempts = Attempts()
+    attempts.fail(50)
 
-    attempt(backoff, 120.0, failed=False)
+    attempts.make(120.0)
 
-    assert [attempt(backoff, 0.0) for _ in range(7)] == [
-        0.8,
-        1.6,
-        3.2,
-        6.4,
-        12.8,
-        25.6,
-        30.0,
-    ]
+    assert attempts.fail(7) == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
 
 
 def test_a_seeded_generator_makes_the_sequence_reproducible() -> None:
     def sequence(seed: int) -> list[float]:
         backoff = Backoff(random.Random(seed))
-        return [attempt(backoff, 0.0) for _ in range(5)]
+        return [attempt(backoff) for _ in range(5)]
 
     assert sequence(1) == sequence(1)
     assert sequence(1) != sequence(2)
@@ -168,36 +213,46 @@ def test_a_seeded_generator_makes_the_sequence_reproducible() -> None:
 def test_two_of_them_do_not_draw_the_same() -> None:
     one, two = Backoff(), Backoff()
 
-    draws = [(attempt(one, 0.0), attempt(two, 0.0)) for _ in range(5)]
+    draws = [(attempt(one), attempt(two)) for _ in range(5)]
 
     assert any(first != second for first, second in draws)
 
 
 @given(
     attempts=st.lists(
-        st.tuples(st.floats(0, 300), st.booleans(), st.none() | st.floats(0, 300)),
+        st.tuples(
+            st.floats(0, 300),
+            st.sampled_from([None, *Failure]),
+            st.booleans(),
+            st.none() | st.floats(0, 300),
+        ),
         max_size=20,
     ),
     seed=st.integers(0, 100),
 )
-def test_attempts_start_at_least_d_apart(
-    attempts: list[tuple[float, bool, float | None]], seed: int
+def test_waits_and_gaps_keep_their_bounds(
+    attempts: list[tuple[float, Failure | None, bool, float | None]], seed: int
 ) -> None:
-    """And at most 2 d later than asked for; d stays between 0.8 s and 30 s."""
     backoff = Backoff(random.Random(seed))
     now = 1000.0
-    for lasts, failed, retry_after in attempts:
+    for lasts, failure, accepted, retry_after in attempts:
         d = backoff._d
-        started = now
         backoff.begin(now)
         now += lasts
-        wait = backoff.end(now, failed=failed, retry_after=retry_after)
+        accepted = accepted or failure is None
+        wait = backoff.end(now, failure, accepted=accepted, retry_after=retry_after)
         now += wait
 
-        assert now - started >= d * 0.999999
-        assert 0 <= wait <= max(2 * d, min(retry_after or 0.0, 120.0))
+        asked = min(retry_after or 0.0, 120.0)
+        assert wait >= asked
         assert 0.8 <= backoff._d <= 30.0
-        assert lasts < 2 * d or wait == min(retry_after or 0.0, 120.0)
+        assert backoff._d in (d, min(2 * d, 30.0), 0.8)
+        if failure is None or (accepted and lasts >= 1.6):
+            assert wait <= max(5.0, asked)
+            assert backoff._d in (d, 0.8)
+        elif failure is OTHER:
+            assert wait >= d
+            assert wait <= max(2 * d, asked)
 
 
 # ---------------------------------------------------------------- RetryWithDeadline

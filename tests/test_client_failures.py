@@ -7,12 +7,13 @@ import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.http import HttpProcessingError
 from canned import CannedServer, bytes_server
 from multidict import CIMultiDict
 
@@ -278,6 +279,69 @@ def test_names_what_failed(exc: Exception, words: str) -> None:
 
     assert said.startswith("https://api ")
     assert words in said
+
+
+EOF = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, OSError(111, "refused")), id="refused"
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, OSError(113, "no route")), id="no-route"
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), id="no-name"
+        ),
+        pytest.param(
+            aiohttp.ClientProxyConnectionError(KEY, OSError(111, "refused")), id="proxy"
+        ),
+        pytest.param(aiohttp.ClientOSError(104, "reset"), id="reset"),
+        pytest.param(aiohttp.ServerDisconnectedError(), id="closed-without-an-answer"),
+        pytest.param(aiohttp.ConnectionTimeoutError(), id="no-answer-to-connections"),
+        pytest.param(EOF, id="closed-in-the-handshake"),
+    ],
+)
+def test_a_connection_that_cannot_be_made_is_unreachable_until_an_answer_came(
+    exc: Exception,
+) -> None:
+    assert transport_error(exc, "https://api").unreachable
+    assert not transport_error(exc, "https://api", answered=True).unreachable
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        pytest.param(
+            aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "WRONG_VERSION")),
+            id="tls",
+        ),
+        pytest.param(ssl.SSLCertVerificationError(1, "expired"), id="certificate"),
+        pytest.param(aiohttp.ClientPayloadError("incomplete"), id="cut-off"),
+        pytest.param(HttpProcessingError(message="bad"), id="no-http"),
+        pytest.param(UnicodeError("label too long"), id="no-possible-name"),
+        pytest.param(RuntimeError("can't start new thread"), id="no-thread"),
+    ],
+)
+def test_what_no_connection_mends_is_not_unreachable(exc: Exception) -> None:
+    assert not transport_error(exc, "https://api").unreachable
+
+
+async def test_a_request_that_the_machine_cannot_make_is_a_transport_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def look_up(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+
+    said = await failure(Client.from_url("http://api.invalid:1"))
+
+    assert "could not be asked: RuntimeError: can't start new thread" in said
+    assert "ERROR" in {it.levelname for it in caplog.records}
 
 
 @pytest.mark.parametrize(

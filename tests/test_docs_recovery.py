@@ -22,7 +22,7 @@ def test_each_bound_is_asserted_by_a_scenario() -> None:
     asserted = {
         name
         for path in SCENARIOS.glob("test_*.py")
-        for name in re.findall(r'recovery\("([^"]+)"\)', path.read_text("utf-8"))
+        for name in re.findall(r'recovery\("([^"]+)"[,)]', path.read_text("utf-8"))
     }
 
     assert asserted == set(BOUNDS)

@@ -19,7 +19,7 @@ from informer_helpers import pods_of, running, settle
 from namespace_helpers import tell
 from queue_helpers import error_in_thread
 
-from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
+from aioinformer.errors import InformerStopped, InternalError, OptionsError, WrongLoop
 from aioinformer.informer import Added, Updated
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ async def test_the_end_of_the_informer_is_raised_behind_what_it_told() -> None:
 
 async def test_what_it_died_of_is_the_cause() -> None:
     pods = pods_of()
-    bug = RuntimeError("ours")
+    bug = InternalError("ours")
 
     async def dies(*_: object) -> None:
         raise bug

@@ -16,6 +16,7 @@ from aioinformer.client import Client
 from aioinformer.errors import (
     Forbidden,
     InformerStopped,
+    InternalError,
     NotSynced,
     OptionsError,
     SelectorSyntaxError,
@@ -403,12 +404,12 @@ async def test_one_that_is_refused_ends_the_waiting_for_all(looptime: float) -> 
 
 
 async def test_one_that_ends_ends_the_waiting_for_all() -> None:
-    slow, dead = informer_of(Silence(), "slow"), informer_of(ValueError("?"), "dead")
+    slow, dead = informer_of(Silence(), "slow"), informer_of(InternalError("?"), "dead")
 
     async with running(slow.run()):
         waiter = asyncio.create_task(wait_for_cache_sync(slow, dead, timeout=60))
         await settle()
-        with pytest.raises(ValueError, match=r"\?") as died:
+        with pytest.raises(InternalError, match=r"\?") as died:
             await dead.run()
 
         with pytest.raises(InformerStopped) as raised:

@@ -20,7 +20,7 @@ from fake_source import (
 from informer_helpers import Even, settle
 
 from aioinformer.client import ListWatch
-from aioinformer.errors import InformerStopped, OptionsError, ServerError
+from aioinformer.errors import InformerStopped, InternalError, OptionsError, ServerError
 from aioinformer.informer import InformerWatch
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.model.resources import CONFIG_MAPS
@@ -278,7 +278,7 @@ async def test_may_be_left_in_another_task_than_it_was_entered_in() -> None:
 @pytest.fixture
 def bug(monkeypatch: pytest.MonkeyPatch) -> Exception:
     """What the informer dies of at its first change behind the list."""
-    error = ZeroDivisionError("our bug")
+    error = InternalError("our bug")
     feed = Pipeline.feed
 
     async def fail(self: Pipeline, *arguments: object) -> None:
@@ -324,7 +324,7 @@ async def test_leaving_raises_what_nobody_was_told(bug: Exception) -> None:
         async with watch:
             await asyncio.sleep(5)
 
-    with pytest.raises(ZeroDivisionError) as caught:
+    with pytest.raises(InternalError) as caught:
         await doze()
 
     assert caught.value is bug

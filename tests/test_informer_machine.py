@@ -287,7 +287,7 @@ def test_advance(
         pytest.param(BROKEN, Recovery.RESUME, id="transport"),
         pytest.param(DecodeError("?"), Recovery.RELIST, id="unreadable"),
         pytest.param(HistoryReset("?"), Recovery.RELIST_ANEW, id="history-reset"),
-        pytest.param(ValueError("?"), Recovery.RESUME, id="anything-else"),
+        pytest.param(ValueError("?"), Recovery.RELIST, id="anything-else"),
     ],
 )
 def test_recovery(error: Exception, recovery: Recovery) -> None:

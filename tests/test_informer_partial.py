@@ -116,7 +116,7 @@ async def test_readers_see_the_old_part_or_the_new_one_while_others_change(
 
 
 def looks_busy(pods: SharedInformer) -> bool:
-    return pods.status.namespaces["shop"].phase != "watching"
+    return pods.status.namespaces["shop"].phase == "listing"
 
 
 async def test_a_change_that_comes_while_another_part_is_replaced_is_kept(

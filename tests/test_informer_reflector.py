@@ -18,6 +18,7 @@ from fake_source import (
     bookmark,
     deleted,
     error_event,
+    initial_events_end,
     modified,
     thing,
 )
@@ -27,6 +28,7 @@ from aioinformer.errors import (
     DecodeError,
     Forbidden,
     HistoryReset,
+    InternalError,
     NotFound,
     ResourceExpired,
     ServerError,
@@ -203,13 +205,59 @@ async def test_broken_history_is_reported_with_both_versions() -> None:
 # ---------------------------------------------------------------- its end
 
 
-async def test_an_error_that_is_not_the_servers_ends_it() -> None:
-    source = FakeSource([ValueError("a bug")])
+async def test_a_broken_invariant_ends_it() -> None:
+    source = FakeSource([InternalError("a bug")])
 
-    with pytest.raises(ValueError, match="a bug"):
+    with pytest.raises(InternalError, match="a bug"):
         await reflector_of(source).run()
 
     assert source.open == 0
+
+
+@pytest.mark.parametrize("where", ["stage", "commit", "feed"])
+async def test_a_store_that_raises_ends_it(where: str) -> None:
+    source = FakeSource([Page([thing("a")])], [Stream([deleted(thing("a", 9))])])
+    store = FakeStore()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise ValueError("a bug")
+
+    setattr(store, where, fail)
+
+    with pytest.raises(InternalError, match="the store failed: ValueError"):
+        await reflector_of(source, store).run()
+
+    assert source.open == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(28, "No space left on device"), id="disk-full"),
+        pytest.param(RuntimeError("can't start new thread"), id="no-thread"),
+        pytest.param(KeyError("token"), id="plugin"),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "stream"])
+async def test_whatever_a_source_raises_is_an_attempt_that_failed(
+    error: Exception, streaming: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    watches = [error, Stream([]), error, Stream([added(thing("b", 9)), error])]
+    source = FakeSource([error, Page([thing("a")])], watches)
+    if streaming:
+        initial = [added(thing("a")), initial_events_end(7)]
+        source = FakeSource([], [error, Stream([*initial, error]), *watches])
+
+    reflector = reflector_of(source, streaming_list=streaming)
+    async with running(reflector.run()) as task:
+        await asyncio.sleep(30)
+
+        assert not task.done()
+        assert source.open <= 1
+        assert reflector.restarts >= 2
+        assert reflector.last_error is None or reflector.last_error is error
+
+    assert {it.levelname for it in caplog.records if it.exc_info} == {"ERROR"}
 
 
 class StuckStore(FakeStore):

@@ -217,8 +217,7 @@ async def test_cancelled_leaves_nothing_of_the_page_ahead(
     assert source.open == 0
 
 
-async def test_pages_are_one_attempt() -> None:
-    # Together they outlive the gap of 1.2 s, each alone does not.
+async def test_pages_are_one_attempt_with_the_gap_after_its_end() -> None:
     source = FakeSource(
         [
             Page(things("a"), 7, "t1", seconds=0.7),
@@ -232,4 +231,4 @@ async def test_pages_are_one_attempt() -> None:
         await asyncio.sleep(3)
 
     assert source.asked[3] == "list '0'"
-    assert source.times[3] == pytest.approx(1.4, abs=1e-3)
+    assert source.times[3] == pytest.approx(1.4 + 1.2, abs=1e-3)

@@ -15,6 +15,7 @@ from fake_source import (
     Stream,
     error_event,
     initial_events_end,
+    modified,
     thing,
 )
 from informer_helpers import reflector_of, running
@@ -27,11 +28,14 @@ from aioinformer.errors import (
     TransportError,
 )
 from aioinformer.informer import Reflector, ReflectorOptions
-from aioinformer.watch import WatchOptions
+from aioinformer.watch import WatchEvent, WatchOptions
 
 BUSY = ServerError("busy", status=503)
 BROKEN = TransportError("broken")
 EXPIRED = ResourceExpired("too old", status=410)
+TOO_LARGE = ServerError(
+    "Too large resource version: 9, current: 7", status=504, reason="Timeout"
+)
 
 
 # ---------------------------------------------------------------- times
@@ -76,25 +80,46 @@ async def test_another_seed_gives_another_jitter() -> None:
     assert times[0] != pytest.approx(times[1], abs=1e-3)
 
 
-async def test_the_gap_is_counted_from_the_start_of_an_attempt() -> None:
-    slow = Page([thing("a")], seconds=1.0, error=BROKEN)
+@pytest.mark.parametrize("error", [BROKEN, BUSY], ids=["broken", "503"])
+async def test_the_gap_after_a_list_that_fails_slowly_counts_from_its_end(
+    error: Exception,
+) -> None:
+    """Else such a list would be under way all the time."""
+    slow = Page([thing("a")], seconds=20.0, error=error)
     source = FakeSource([slow])
 
     async with running(reflector_of(source).run()):
-        await asyncio.sleep(5)
+        await asyncio.sleep(6 * 3600)
 
-    # Gaps of 1.2, 2.4 and 4.8 s; each attempt took one second of its gap.
-    assert source.times == pytest.approx([0, 1.2, 3.6], abs=1e-3)
+    gaps = [after - before - 20 for before, after in pairwise(source.times)]
+    assert gaps[:6] == pytest.approx([1.2, 2.4, 4.8, 9.6, 19.2, 38.4], abs=1e-3)
+    assert gaps[6:] == pytest.approx([45.0] * len(gaps[6:]), abs=1e-3)
+    assert len(source.times) < 6 * 60 * 60 / 60
 
 
-async def test_an_attempt_that_outlived_its_gap_is_followed_at_once() -> None:
-    slow = Page([thing("a")], seconds=20.0, error=BROKEN)
-    source = FakeSource([slow])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(EXPIRED, id="410"),
+        pytest.param(TOO_LARGE, id="too-large"),
+        pytest.param(error_event(410, "Expired"), id="410-in-mid-watch"),
+        pytest.param(modified(thing("b", 3)), id="history-reset"),
+    ],
+)
+async def test_a_void_version_is_listed_anew_within_a_second(
+    error: Exception | WatchEvent,
+) -> None:
+    """Though attempts have failed before, so that their gaps are long."""
+    end = error if isinstance(error, Exception) else Stream([error])
+    source = FakeSource([*[BUSY] * 4, Page(version=7)], [end, Stream()])
 
     async with running(reflector_of(source).run()):
-        await asyncio.sleep(65)
+        await asyncio.sleep(60)
 
-    assert source.times == pytest.approx([0, 20, 40, 60], abs=1e-3)
+    watched = next(it for it in source.requests if it.verb == "watch")
+    relisted = source.requests[source.requests.index(watched) + 1]
+    assert relisted.verb == "list"
+    assert relisted.time - watched.time == pytest.approx(0.5, abs=1e-3)
 
 
 async def test_a_stream_counts_as_a_watch_from_the_end_of_its_list_on() -> None:
@@ -108,7 +133,7 @@ async def test_a_stream_counts_as_a_watch_from_the_end_of_its_list_on() -> None:
         await asyncio.sleep(60)
 
     gaps = [after - before - 2.0 for before, after in pairwise(source.times)]
-    assert gaps == pytest.approx([1.2, 2.4, 4.8, 9.6, 19.2], abs=1e-3)
+    assert gaps == pytest.approx([0.5, 1.2, 2.4, 4.8, 9.6, 19.2], abs=1e-3)
 
 
 async def test_a_watch_that_outlived_its_gap_leaves_the_spacing_as_it_is() -> None:
@@ -123,8 +148,17 @@ async def test_a_watch_that_outlived_its_gap_leaves_the_spacing_as_it_is() -> No
     assert source.times == pytest.approx([0, 0, 10, 20, 30, 40, 41.2], abs=1e-3)
 
 
-async def test_short_watches_are_spaced_like_failures() -> None:
+async def test_watches_that_end_at_once_are_spaced_evenly() -> None:
     source = FakeSource([Page(version=7)], [Stream(END) for _ in range(9)])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(5)
+
+    assert source.times == pytest.approx([0, 0, 1.2, 2.4, 3.6, 4.8], abs=1e-3)
+
+
+async def test_watches_that_break_at_once_are_spaced_like_failures() -> None:
+    source = FakeSource([Page(version=7)], [Stream(BROKEN) for _ in range(9)])
 
     async with running(reflector_of(source).run()):
         await asyncio.sleep(20)

@@ -9,7 +9,7 @@ import pytest
 from fake_source import FakeSource, Page, Silence, Stream, added, thing
 from informer_helpers import Recorder, Slow, pods_of, running, settle
 
-from aioinformer.errors import InformerStopped, OptionsError
+from aioinformer.errors import InformerStopped, InternalError, OptionsError
 from aioinformer.informer import SharedInformer
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.informer.processor import Processor
@@ -208,7 +208,7 @@ async def test_a_handler_added_behind_the_end_is_refused() -> None:
 # ---------------------------------------------------------------- bugs
 
 
-class Bug(Exception):
+class Bug(InternalError):
     """Not one of ours, really."""
 
 

@@ -23,6 +23,7 @@ from aioinformer.client import ListWatch
 from aioinformer.errors import (
     Forbidden,
     InformerStopped,
+    InternalError,
     NotSynced,
     ServerError,
     TransportError,
@@ -235,7 +236,7 @@ async def test_an_informer_that_dies_ends_the_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail(*_: object) -> None:
-        raise ZeroDivisionError("our bug")
+        raise InternalError("our bug")
 
     monkeypatch.setattr(Pipeline, "feed", fail)
     stream = Stream(2.0, [modified(thing("a", 7))])
@@ -243,7 +244,7 @@ async def test_an_informer_that_dies_ends_the_wait(
     with pytest.raises(InformerStopped) as caught:
         await until_with_sync(source_of(watches=(stream,)), never, timeout=60)
 
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert isinstance(caught.value.__cause__, InternalError)
 
 
 # ---------------------------------------------------------------- a server

@@ -271,10 +271,17 @@ async def test_mistakes_of_the_program_are_raised() -> None:
             await watch.next_batch()
 
 
-async def test_a_timeout_error_of_the_source_is_raised() -> None:
-    """It may raise no such thing; to take it for our own would be worse."""
-    _, watch = retry_watch(TimeoutError("mine"))
+@pytest.mark.parametrize(
+    "error",
+    [TimeoutError("mine"), OSError(28, "No space left on device"), KeyError("token")],
+    ids=repr,
+)
+async def test_whatever_a_source_raises_is_a_watch_that_failed(
+    error: Exception,
+) -> None:
+    source, watch = retry_watch(error, Stream(error), Stream(events_of(2)))
 
     async with watch:
-        with pytest.raises(TimeoutError, match="mine"):
-            await watch.next_batch()
+        assert await take(watch, 1)
+
+    assert len(source.times) == 3

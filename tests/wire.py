@@ -130,6 +130,7 @@ class Proxy:
         url: Where it listens.
         watches: The watches that were answered, oldest first.
         refusing: Whether new connections are reset.
+        refused: Connections that were reset for it so far, and when.
         bytes_per_second: How fast answers are passed on, each; None for at once.
         passed: Bytes of answers so far.
     """
@@ -138,6 +139,7 @@ class Proxy:
         self.url = ""
         self.watches: list[Passage] = []
         self.refusing = False
+        self.refused: list[float] = []
         self.bytes_per_second: float | None = None
         self.passed = 0
         self.links: set[_Link] = set()
@@ -207,6 +209,7 @@ class _Link(_Side):
         self._proxy.links.add(self)
         self._connecting = asyncio.create_task(self._proxy.connect(self))
         if self._proxy.refusing:
+            self._proxy.refused.append(asyncio.get_running_loop().time())
             self.cut("reset")
 
     def data_received(self, data: bytes) -> None:

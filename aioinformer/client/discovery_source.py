@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aioinformer.client.list_watch import HTTPListPage
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.watch.connectivity import Connectivity
     from aioinformer.watch.interface import ListOptions, WatchOptions
     from aioinformer.watch.stream_watch import StreamWatch
 
@@ -28,7 +29,7 @@ class DiscoveredListWatch:
     `NotFound`, and is asked for again by the next list. So a definition may come later,
     go, and come back under another plural.
 
-    Implements `ListerWatcher`, `ServedCheck` and `Selection`, as `ListWatch` does.
+    Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, as `ListWatch` does.
 
     Args:
         client: Sends the requests; must be entered by then.
@@ -68,6 +69,11 @@ class DiscoveredListWatch:
     def resource(self) -> Resource:
         """What is listed and watched; before it is found, what is known of it."""
         return (self._found or self._asked).resource
+
+    @property
+    def connectivity(self) -> Connectivity:
+        """Whether the server can be reached, as known to all who use the client."""
+        return self._asked.connectivity
 
     def selects(self, obj: KubeObject) -> bool:
         """Whether an object of the resource is one that is listed and watched."""

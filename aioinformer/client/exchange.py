@@ -142,7 +142,7 @@ class Response:
         server, seconds = self._config.server, self._config.read_seconds
         try:
             async with asyncio.timeout(None if patient else seconds):
-                with mapped(server):
+                with mapped(server, answered=True):
                     return await self.raw.content.read(limit)
 
         except TimeoutError as exc:

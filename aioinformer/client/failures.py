@@ -6,6 +6,7 @@ HTTP library is the `__cause__`.
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from contextlib import contextmanager
@@ -19,18 +20,29 @@ from aiohttp import RequestInfo
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from aioinformer.errors import ApiError, DecodeError, TransportError
+from aioinformer.errors import (
+    AioInformerError,
+    ApiError,
+    DecodeError,
+    TransportError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "NETWORK_ERRORS",
     "api_error",
     "mapped",
     "refuse_web_page",
     "retry_after_seconds",
     "transport_error",
 ]
+
+logger = logging.getLogger(__name__)
+
+NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError)
+"""What the HTTP library raises where the network fails."""
 
 # What an API server says, in plain text, where not even the group is known to it.
 _NO_SUCH_PATH = "404 page not found"
@@ -40,25 +52,30 @@ EXCERPT_CHARACTERS = 200
 
 
 @contextmanager
-def mapped(server: str, *, proxied: bool = False) -> Iterator[None]:
-    """Map what the block raises; only for blocks that run none of the user's code.
+def mapped(
+    server: str, *, proxied: bool = False, answered: bool = False
+) -> Iterator[None]:
+    """Map what the block raises, other than errors of this package.
 
     Args:
         server: For the messages.
         proxied: True if connections go to a proxy.
+        answered: True if the head of an answer has arrived.
 
     Raises:
-        TransportError: If the network failed.
+        TransportError: If the network failed, or the operating system did.
     """
     try:
         yield
-    except (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError) as exc:
+    except AioInformerError:
+        raise
+    except Exception as exc:
         _forget_headers(exc)
-        raise transport_error(exc, server, proxied=proxied) from exc
+        raise transport_error(exc, server, proxied=proxied, answered=answered) from exc
 
 
 def transport_error(
-    exc: BaseException, server: str, *, proxied: bool = False
+    exc: Exception, server: str, *, proxied: bool = False, answered: bool = False
 ) -> TransportError:
     """Say what failed between us and `server`, and what to do."""
     cause = getattr(exc, "os_error", None) or exc
@@ -110,11 +127,29 @@ def transport_error(
             what = (
                 f"answered something that is not HTTP: {exc.message}. Check the port."
             )
-        case _:
+        case _ if isinstance(exc, NETWORK_ERRORS):
             reason = str(exc) or type(exc).__name__
             what = f"broke the connection: {reason}. Trying again may help."
+        case _:
+            # Such as "can't start new thread" of a name look-up.
+            what = f"could not be asked: {type(exc).__name__}: {exc}"
+            logger.error("%s %s", server, what)
 
-    return TransportError(f"{server} {what}")
+    unreachable = not answered and _is_of_connecting(exc)
+    return TransportError(f"{server} {what}", unreachable=unreachable)
+
+
+def _is_of_connecting(exc: Exception) -> bool:
+    """Whether there was no connection, or one that was closed without an answer."""
+    match exc:
+        case ssl.SSLEOFError() | aiohttp.ConnectionTimeoutError():
+            return True
+        case aiohttp.ClientSSLError():
+            return isinstance(exc.__cause__, ssl.SSLEOFError | ConnectionResetError)
+        case ssl.SSLError() | aiohttp.ClientHttpProxyError():
+            return False
+        case _:
+            return isinstance(exc, OSError | aiohttp.ServerDisconnectedError)
 
 
 def api_error(

@@ -16,8 +16,13 @@ from multidict import CIMultiDict
 
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.exchange import PIECE_BYTES, Response, keep_alive
-from aioinformer.client.failures import api_error, mapped, refuse_web_page
-from aioinformer.errors import ApiError, DecodeError, TransportError
+from aioinformer.client.failures import (
+    NETWORK_ERRORS,
+    api_error,
+    mapped,
+    refuse_web_page,
+)
+from aioinformer.errors import AioInformerError, ApiError, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -109,17 +114,27 @@ class KubernetesAsyncioRequester:
         try:
             async with asyncio.timeout(seconds):
                 with mapped(config.server, proxied=proxied):
-                    return await self._call(method, path, query, headers)
+                    return await self._answered(method, path, query, headers)
 
         except TimeoutError as exc:
             raise TransportError(
                 f"{config.server} did not answer for {seconds:g} s. Trying again may "
                 "help."
             ) from exc
-        except (ApiError, DecodeError):
-            raise
         except TransportError as exc:
             self._explain(exc)
+            raise
+
+    async def _answered(
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]],
+        headers: dict[str, str],
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await self._call(method, path, query, headers)
+        except (AioInformerError, *NETWORK_ERRORS):
             raise
         except Exception as exc:
             # Whatever the library makes of a token that it cannot get, say, or of a
@@ -227,12 +242,10 @@ class _SharedResponse(Response):
                     self._check_session()
 
             return await super().read_some(limit)
-        except RuntimeError as exc:
-            # What aiohttp raises then; of anything else it is the same.
+        except TransportError:
+            # A closed session is a better reason than what aiohttp says of it.
             self._check_session()
-            raise TransportError(
-                f"{self._config.server} cannot be read: {exc}"
-            ) from exc
+            raise
 
     def _check_session(self) -> None:
         if self._session is not None and self._session.closed:

@@ -13,6 +13,7 @@ from aioinformer.errors import DecodeError, NotFound
 from aioinformer.model.fields import FieldSelector
 from aioinformer.model.resource import check_resource
 from aioinformer.model.selectors import LabelSelector
+from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
 from aioinformer.watch.metadata import (
     LIST_OF_METADATA,
@@ -60,7 +61,7 @@ class Requester(Protocol):
 class ListWatch:
     """Lists and watches one resource, perhaps in one namespace, perhaps by selectors.
 
-    Implements `ListerWatcher` and `ServedCheck` of `aioinformer.watch`; see there for
+    Implements `ListerWatcher`, `Connected` and `ServedCheck` of `aioinformer.watch`; see there for
     the errors of its contexts. It holds no connection itself, and may be made before
     the client is entered.
 
@@ -98,6 +99,7 @@ class ListWatch:
         self._selection = selection(label_selector, field_selector)
         self._gzip = gzip
         self._metadata_only = metadata_only
+        self._connectivity = Connectivity.of(client)
         self._decoder = (
             MetadataDecoder(resource) if metadata_only else ObjectDecoder(resource)
         )
@@ -155,12 +157,18 @@ class ListWatch:
             field_selector=more.pop("fieldSelector", ""),
         )
         source._selection |= more
+        source._connectivity = Connectivity.of(function.client)
         return source
 
     @property
     def resource(self) -> Resource:
         """What is listed and watched."""
         return self._resource
+
+    @property
+    def connectivity(self) -> Connectivity:
+        """Whether the server can be reached, as known to all who use the client."""
+        return self._connectivity
 
     def selects(self, obj: KubeObject) -> bool:
         """Whether an object of the resource is one that is listed and watched.

@@ -22,7 +22,7 @@ from aioinformer._tasks import finish
 from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
 from aioinformer.client.failures import mapped, refuse_web_page
 from aioinformer.client.request_meter import NO_ANSWER
-from aioinformer.errors import OptionsError, TransportError
+from aioinformer.errors import AioInformerError, OptionsError, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -180,9 +180,16 @@ class Transport:
             return await self._unless_closed(self._access.ticket())
         except OptionsError as exc:
             # When the client was entered they could be got: perhaps they can again.
-            raise TransportError(
-                f"{self._config.server} cannot be asked: {exc}"
-            ) from exc
+            raise self._no_credentials(exc) from exc
+        except AioInformerError:
+            raise
+        except Exception as exc:
+            error = self._no_credentials(exc)
+            logger.exception("credentials could not be read")
+            raise error from exc
+
+    def _no_credentials(self, exc: Exception) -> TransportError:
+        return TransportError(f"{self._config.server} cannot be asked: {exc}")
 
     async def _unless_closed(self, renewing: Coroutine[Any, Any, T]) -> T:
         """Wait for what may take as long as somebody's plugin does."""

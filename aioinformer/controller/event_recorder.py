@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from aioinformer._tasks import Supervisor, finish
-from aioinformer.backoff import Backoff
+from aioinformer.backoff import Backoff, Failure
 from aioinformer.controller.event_book import (
     MOST_KNOWN,
     BookFull,
@@ -374,12 +374,12 @@ class EventRecorder(Entered):
         except (TransportError, TooManyRequests) as exc:
             # It would be the same for all others: they wait.
             after = getattr(exc, "retry_after", None)
-            wait = self._patience.end(self._now(), failed=True, retry_after=after)
+            wait = self._patience.end(self._now(), Failure.OTHER, retry_after=after)
             self._pause_until = self._now() + wait
             return exc if retry.attempts >= ATTEMPTS else None
         except ServerError as exc:
             # It may be a webhook for one namespace: others may go on.
-            wait = retry.backoff.end(self._now(), failed=True)
+            wait = retry.backoff.end(self._now(), Failure.OTHER)
             retry.when = self._now() + wait
             return exc if retry.attempts >= ATTEMPTS else None
         except AioInformerError as exc:

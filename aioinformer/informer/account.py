@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from aioinformer._tasks import USER_ERRORS
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.measures import Measures
-from aioinformer.informer.recovery import is_refusal
+from aioinformer.informer.recovery import is_foreign, is_refusal
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.functions import check_plain
+from aioinformer.watch.connectivity import Connectivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,10 +34,17 @@ class Account:
     Args:
         name: Names the reflector in the log and in metrics.
         metrics: Where measurements go.
+        connectivity: Told whether the server can be reached; None for one of its own.
     """
 
-    def __init__(self, name: str, metrics: MetricsSink = NULL_SINK) -> None:
+    def __init__(
+        self,
+        name: str,
+        metrics: MetricsSink = NULL_SINK,
+        connectivity: Connectivity | None = None,
+    ) -> None:
         self.name = name
+        self.connectivity = connectivity or Connectivity()
         self.measures = Measures(name, metrics)
         # Their meaning is told by the properties of `Reflector`.
         self.last_contact: float | None = None
@@ -101,6 +109,10 @@ class Account:
             ", ".join(keys[:5]) or "not even their names",
         )
 
+    def answered(self) -> None:
+        """The head of an answer has arrived."""
+        self.connectivity.reached()
+
     def succeeded(self, now: float) -> None:
         """The server has accepted a watch, or answered a list completely."""
         self.last_contact = now
@@ -147,16 +159,19 @@ class Account:
 
     def _log(self, error: Exception, *, ordinary: bool) -> None:
         row = self._row
-        if row == 1 and ordinary:
+        if row == 1 and ordinary and not is_foreign(error):
             # Part of normal life: a history that moved on, a connection that broke.
             logger.info("%s: a list or watch broke off, going on: %s", self.name, error)
         elif row & (row - 1) == 0:
             # The 1st, 2nd, 4th, 8th ... of a row: it may last for days.
-            logger.warning(
+            foreign = is_foreign(error)
+            logger.log(
+                logging.ERROR if foreign else logging.WARNING,
                 "%s: attempt failed (%d in a row), will try again: %s",
                 self.name,
                 row,
-                error,
+                repr(error) if foreign else error,
+                exc_info=error if foreign else None,
             )
 
     def _tell(self, error: Exception) -> None:

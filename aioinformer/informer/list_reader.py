@@ -17,6 +17,7 @@ from aioinformer.informer.machine import (
     StreamListed,
     list_options,
 )
+from aioinformer.informer.reflector_store import store_calls
 from aioinformer.watch.interface import ServedCheck
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class ListReader:
         self._tokens.add(phase.token)
         try:
             async with pages.page(list_options(phase, self._page_size)) as page:
+                self._account.answered()
                 async with aclosing(aiter(page)) as pieces:
                     async for objects in pieces:
                         self._ask_ahead(pages, phase, page.continue_token)
@@ -159,12 +161,14 @@ class ListReader:
     async def _stage(self, objects: list[KubeObject], *, anew: bool) -> None:
         self._account.last_contact = _now()
         self._items += len(objects)
-        await self._store.stage(objects, anew=anew)
+        with store_calls:
+            await self._store.stage(objects, anew=anew)
 
     async def _note_unreadable(self, page: ListPage) -> None:
         if page.skipped:
             self._account.unreadable(page.skipped, page.unreadable)
-            await self._store.stage_unreadable(page.unreadable)
+            with store_calls:
+                await self._store.stage_unreadable(page.unreadable)
 
     # ------------------------------------------------------------ as a stream
 
@@ -235,7 +239,8 @@ class ListReader:
         portion = initial.take(batch, _now())
         await self._stage(portion.present, anew=anew)
         if portion.deleted:
-            await self._store.stage_deleted(portion.deleted)
+            with store_calls:
+                await self._store.stage_deleted(portion.deleted)
 
         return portion.rest
 

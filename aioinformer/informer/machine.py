@@ -47,7 +47,7 @@ a stream                                            lists from then on
 no end of its initial events in sight, or 405, or   in pages, for good
 invalid with no version to blame (then v stays)
 410, version too large, invalid, broken history,    streams
-429 (no word about streams)
+429, unreachable (no word about streams)
 third failure in a row, after it was accepted       in pages, for good
 third failure in a row, before                      this one in pages, then streams;
                                                     streams at once if its first page
@@ -65,8 +65,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
+from aioinformer.backoff import Failure
 from aioinformer.errors import InternalError, Invalid, TooManyRequests
-from aioinformer.informer.recovery import Recovery, is_unsupported, recovery_for
+from aioinformer.informer.recovery import (
+    Recovery,
+    is_unsupported,
+    pace_of,
+    recovery_for,
+)
 from aioinformer.informer.sifting import NO_VERSION, history_reset
 from aioinformer.model.versions import version_number
 from aioinformer.watch.interface import ListOptions, WatchOptions
@@ -348,7 +354,8 @@ def _refuses_streams(phase: Listing, failed: ListFailed) -> bool:
 def _after_stream(phase: Listing, failed: ListFailed, recovery: Recovery) -> Listing:
     """How to ask for a list whose stream failed, perhaps for another reason."""
     about_versions = recovery in (Recovery.RELIST_NEWEST, Recovery.RELIST_ANEW)
-    if about_versions or isinstance(failed.error, TooManyRequests):
+    unreachable = pace_of(failed.error) is Failure.UNREACHABLE
+    if about_versions or unreachable or isinstance(failed.error, TooManyRequests):
         return phase
 
     if phase.broken + 1 < STREAMS_TO_GIVE_UP:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import enum
 
+from aioinformer.backoff import Failure, failure_of
 from aioinformer.errors import (
+    AioInformerError,
     ApiError,
     DecodeError,
     Forbidden,
     HistoryReset,
     Invalid,
     NotFound,
+    OptionsError,
     ResourceExpired,
     ServerError,
     Unauthorized,
+    WrongLoop,
 )
 
-__all__ = ["Recovery", "is_internal", "is_refusal", "is_unsupported", "recovery_for"]
+__all__ = [
+    "Recovery",
+    "is_foreign",
+    "is_internal",
+    "is_refusal",
+    "is_unsupported",
+    "pace_of",
+    "recovery_for",
+]
 
 
 class Recovery(enum.Enum):
@@ -54,10 +66,25 @@ def recovery_for(error: Exception, *, persistent: bool = False) -> Recovery:
         case DecodeError() | ServerError(reason="StorageReadError"):
             # Watched again from there, the same would come again, for ever.
             return Recovery.RELIST
+        case _ if is_foreign(error):
+            return Recovery.RELIST  # the same, of a source that cannot read
         case _ if persistent and is_internal(error):
             return Recovery.RELIST
         case _:
             return Recovery.RESUME
+
+
+def pace_of(error: Exception | None) -> Failure | None:
+    """Classify what a list or watch ended with, for its `Backoff`; None for no error."""
+    version_void = isinstance(error, ResourceExpired | HistoryReset) or (
+        isinstance(error, ApiError) and _too_large(error)
+    )
+    return Failure.VERSION_VOID if version_void else failure_of(error)
+
+
+def is_foreign(error: Exception) -> bool:
+    """True for what a source should not raise, such as an `OSError` of a full disk."""
+    return not isinstance(error, AioInformerError)
 
 
 def is_internal(error: Exception) -> bool:
@@ -69,9 +96,10 @@ def is_refusal(error: Exception) -> bool:
     """True for an answer that only a person can change.
 
     The request is wrong (400, 422: a field that cannot be selected by), or we are not
-    known (401), not allowed (403), or ask for what is not served (404, 405).
+    known (401), not allowed (403), or ask for what is not served (404, 405); or nothing
+    was asked, as the client was never entered, or in another loop.
     """
-    kinds = Invalid | Unauthorized | Forbidden | NotFound
+    kinds = Invalid | Unauthorized | Forbidden | NotFound | OptionsError | WrongLoop
     return isinstance(error, kinds) or is_unsupported(error)
 
 

@@ -17,8 +17,14 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn, TypeGuard, assert_never
 
-from aioinformer.backoff import Backoff
-from aioinformer.errors import ApiError, DecodeError, OptionsError, TransportError
+from aioinformer.backoff import Backoff, Failure
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    InternalError,
+    OptionsError,
+    TransportError,
+)
 from aioinformer.informer.account import Account
 from aioinformer.informer.list_reader import ListReader
 from aioinformer.informer.machine import (
@@ -37,12 +43,14 @@ from aioinformer.informer.machine import (
     advance,
     stream_options,
 )
+from aioinformer.informer.recovery import pace_of
 from aioinformer.informer.reflector_options import ReflectorOptions
-from aioinformer.informer.reflector_store import ReflectorStore
+from aioinformer.informer.reflector_store import ReflectorStore, store_calls
 from aioinformer.informer.watch_reader import WatchReader
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.durations import seconds_of
-from aioinformer.watch.interface import WatchOptions
+from aioinformer.watch.connectivity import Connectivity
+from aioinformer.watch.interface import Connected, WatchOptions
 from aioinformer.watch.pages import PagesAhead
 
 if TYPE_CHECKING:
@@ -60,16 +68,19 @@ logger = logging.getLogger(__name__)
 class Reflector:
     """Lists, watches, and lists again where needed, until it is cancelled.
 
-    Only two things end it: its cancellation, and a bug (ours, or of a source, store or
-    `on_change` that raises what it should not). No answer of a server does, and none of
-    a network: permissions, credentials, kinds and servers come back while it runs.
+    Only two things end it: its cancellation, and a bug (a store that raises, a broken
+    invariant). No answer of a server does, no failure of a network, and nothing else
+    that a source raises: permissions, credentials, disks and servers come back while it
+    runs.
 
     * Every end of a list or watch (clean, refused, cut off, garbled, silent) is followed
       by another attempt: a watch from the last version, or a list where that cannot do.
     * An attempt is a list, in pages or as a stream, or a watch; a complete stream goes
-      on as one. Attempts start at least 0.8 to 60 s apart while they fail or end too
-      soon, and not before a `Retry-After` is over. A list is followed by its watch at
-      once; a stream that the server turns out not to do, once, by the list in pages.
+      on as one. After one that failed the next begins 0.8 to 60 s later, and not before
+      a `Retry-After` is over; see `Backoff`. A list is followed by its watch at once; a
+      stream that the server turns out not to do, once, by the list in pages.
+    * While the server cannot be reached, all reflectors of one client take turns to
+      probe it; see `Connectivity`.
     * A watch that has fallen silent is ended: after 2.5 times the longest pause between
       bookmarks, at least 90 s, once their rhythm is known. A new one that says nothing
       for 60 s is checked: its server may have gone back to an older state.
@@ -87,7 +98,8 @@ class Reflector:
 
     Args:
         source: What to list and watch. One that is a `ServedCheck` as well is asked
-            whether the resource exists; without it none is ever absent.
+            whether the resource exists; without it none is ever absent. One that is
+            `Connected` shares with others what is known of the server.
         store: Where the objects go.
         name: Names it in the log and in metrics.
         options: How to list and watch.
@@ -114,13 +126,18 @@ class Reflector:
         self._on_change = on_change
         self._rng = rng or random.Random()
         self._backoff = Backoff(self._rng)
-        self._account = account = Account(name, metrics)
+        self._connectivity = (
+            source.connectivity if isinstance(source, Connected) else Connectivity()
+        )
+        self._account = account = Account(name, metrics, self._connectivity)
         self._lists = ListReader(source, store, account, options.page_size)
         patience = seconds_of(options.internal_error_seconds)
         self._watches = WatchReader(source, store, account, patience)
         self._phase: Phase = Listing(streaming=options.streaming_list)
         self._pausing = False
         self._begun = False
+        # What the attempt under way was reported to have failed with.
+        self._error: Exception | None = None
 
     def __repr__(self) -> str:
         return f"<Reflector {self.name} phase={self._phase!r} failures={self.failures}>"
@@ -140,8 +157,12 @@ class Reflector:
 
         self._begun = True
         while True:
-            self._backoff.begin(_now())
-            outcome = await self._attempt()
+            self._pausing = self._connectivity.down
+            async with self._connectivity.turn():
+                self._pausing, self._error = False, None
+                self._backoff.begin(_now())
+                outcome = await self._try()
+
             listed = isinstance(outcome, PageListed)
             if not (listed and isinstance(self._phase, Watching)):
                 await self._pause(outcome)
@@ -251,6 +272,27 @@ class Reflector:
 
     # ------------------------------------------------------------ attempts
 
+    async def _try(self) -> Input:
+        """Make one attempt, whatever the source raises; returns how it ended."""
+        try:
+            outcome = await self._attempt()
+        except InternalError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - reported by the step
+            outcome = (
+                ListFailed(exc)
+                if isinstance(self._phase, Listing)
+                else WatchEnded(self._phase.version, exc, established=False)
+            )
+            await self._step(outcome)
+
+        if pace_of(self._error) is Failure.UNREACHABLE:
+            self._connectivity.lost()
+        elif isinstance(self._error, ApiError | DecodeError):
+            self._connectivity.reached()
+
+        return outcome
+
     async def _attempt(self) -> Input:
         """Make one attempt, with all its steps; returns how it ended."""
         match self._phase:
@@ -333,6 +375,7 @@ class Reflector:
     async def _open(self, stack: AsyncExitStack, options: WatchOptions) -> Watch:
         watch = await stack.enter_async_context(self._source.watch(options))
         stack.enter_context(self._account.watching(watch))
+        self._account.answered()
         return watch
 
     def _seconds(self) -> int:
@@ -346,7 +389,7 @@ class Reflector:
         """Let the machine decide, and do what it says; returns the phase from here on."""
         before = self._phase
         self._phase, actions = advance(before, outcome)
-        if _accepted(outcome) and self._backoff.outlived(_now()):
+        if _accepted(outcome) and self._backoff.lived(_now()):
             self._account.watched_well()
 
         for action in actions:
@@ -361,20 +404,26 @@ class Reflector:
     async def _perform(self, action: Action, outcome: Input) -> None:
         match action:
             case Commit(version=version):
-                await self._store.commit(version)
+                with store_calls:
+                    await self._store.commit(version)
+
                 self._lists.completed(version)
                 self._account.in_step = _now()
                 self._succeeded()
                 logger.info("%s: listed at version %s", self.name, version)
             case Discard():
-                await self._store.discard()
+                with store_calls:
+                    await self._store.discard()
             case Vacate():
-                await self._store.vacate()
+                with store_calls:
+                    await self._store.vacate()
+
                 logger.warning(
                     "%s: the server has this resource no more; all of it is gone",
                     self.name,
                 )
             case Report(error=error):
+                self._error = error
                 self._account.failed(
                     error, watched=_accepted(outcome), absent=self._lists.absent
                 )
@@ -388,7 +437,10 @@ class Reflector:
     async def _pause(self, outcome: Input) -> None:
         """Wait until the next attempt may begin."""
         wait = self._backoff.end(
-            _now(), failed=not _accepted(outcome), retry_after=_retry_after(outcome)
+            _now(),
+            pace_of(self._error),
+            accepted=_accepted(outcome),
+            retry_after=_retry_after(outcome),
         )
         if wait > 0:
             self._pausing = True

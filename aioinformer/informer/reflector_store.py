@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from aioinformer.errors import InternalError
+
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from aioinformer.cache.deltas import Delta
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["ReflectorStore"]
+__all__ = ["ReflectorStore", "store_calls"]
 
 
 class ReflectorStore(Protocol):
@@ -44,3 +48,23 @@ class ReflectorStore(Protocol):
         self, deltas: list[Delta[KubeObject]], resource_version: str
     ) -> None:
         """Take changes, and the version up to which they bring everything."""
+
+
+class _StoreCalls:
+    """Tells what a store raises from what a source raises; reusable and reentrant."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InternalError):
+            raise InternalError(f"the store failed: {error!r}") from error
+
+
+store_calls = _StoreCalls()
+"""Enter it around calls of a store: what they raise ends the reflector."""

@@ -12,6 +12,7 @@ from aioinformer.errors import ApiError, DecodeError, HistoryReset, TransportErr
 from aioinformer.informer.guard import Guard
 from aioinformer.informer.machine import WatchEnded
 from aioinformer.informer.recovery import is_internal
+from aioinformer.informer.reflector_store import store_calls
 from aioinformer.informer.sifting import history_reset, sift
 from aioinformer.informer.watchdog import Watchdog
 from aioinformer.model.versions import version_number
@@ -163,7 +164,9 @@ class WatchReader:
         if sifted.deltas:
             account.last_event = now
 
-        await self._store.feed(sifted.deltas, sifted.version)
+        with store_calls:
+            await self._store.feed(sifted.deltas, sifted.version)
+
         self._taken = sifted.version
         if sifted.error is None:
             account.in_step = now

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.watch.connectivity import Connectivity
     from aioinformer.watch.watch import Watch
 
 __all__ = [
+    "Connected",
     "ListOptions",
     "ListPage",
     "ListerWatcher",
@@ -115,6 +117,15 @@ class Selection(Protocol):
 
     def selects(self, obj: KubeObject) -> bool:
         """Whether an object of the resource is one that is listed and watched."""
+
+
+@runtime_checkable
+class Connected(Protocol):
+    """What a `ListerWatcher` may know besides: with whom it shares a server."""
+
+    @property
+    def connectivity(self) -> Connectivity:
+        """Whether the server can be reached; the same for all sources of one client."""
 
 
 @runtime_checkable

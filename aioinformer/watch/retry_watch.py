@@ -14,11 +14,12 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, assert_never
 
-from aioinformer.backoff import Backoff
-from aioinformer.errors import ApiError, DecodeError, OptionsError, TransportError
+from aioinformer.backoff import Backoff, Failure, failure_of
+from aioinformer.errors import InternalError, OptionsError, WrongLoop
 from aioinformer.model.durations import Duration, seconds_of
+from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.interface import WatchOptions
+from aioinformer.watch.interface import Connected, WatchOptions
 from aioinformer.watch.resuming import End, Forward, Ignore, Retry, decide
 from aioinformer.watch.watch import Watch
 
@@ -66,8 +67,10 @@ class RetryWatch(Watch):
         the version that the object had before.
 
     Pace:
-        Watches start at least 1 s apart. While they fail, or end at once, the pauses
-        grow to 30 to 60 s. A server's `Retry-After` is honoured, up to 2 minutes.
+        Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
+        While they fail, the pauses grow to 30 to 60 s; while the server cannot be
+        reached, it is probed once a second. A server's `Retry-After` is honoured, up to
+        2 minutes.
 
     Lifetime:
         It owns no task: the reader's connects, reads and pauses. Leave it by
@@ -130,6 +133,9 @@ class RetryWatch(Watch):
         self._skipped = 0
 
         self._backoff = Backoff(self._rng)
+        self._connectivity = (
+            source.connectivity if isinstance(source, Connected) else Connectivity()
+        )
         self._started = -math.inf
         self._not_before = -math.inf
         # Open while a reader pauses or connects, for `stop()` to end that.
@@ -198,16 +204,23 @@ class RetryWatch(Watch):
         try:
             async with asyncio.timeout(None) as self._patience:
                 await asyncio.sleep(max(self._not_before - self._now(), 0.0))
-                self._begin()
-                context = self._source.watch(self._options())
-                self._watch = await self._context.enter_async_context(context)
-        except (ApiError, TransportError, DecodeError) as exc:
+                async with self._connectivity.turn():
+                    self._begin()
+                    context = self._source.watch(self._options())
+                    self._watch = await self._context.enter_async_context(context)
+        except (InternalError, OptionsError, WrongLoop):
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever a source raises
+            if self._stopped:
+                return []
+
+            if failure_of(exc) is Failure.UNREACHABLE:
+                self._connectivity.lost()
+
             return self._perform(exc, accepted=False)
-        except TimeoutError:
-            if not self._stopped:
-                raise  # of the source, which may not raise such
         else:
             self.last_error = None
+            self._connectivity.reached()
         finally:
             self._patience = None
 
@@ -217,7 +230,9 @@ class RetryWatch(Watch):
         """Take the next batch; returns those of its events that are handed on."""
         try:
             batch = await watch.next_batch()
-        except (ApiError, TransportError, DecodeError) as exc:
+        except (InternalError, OptionsError, WrongLoop):
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever a source raises
             return self._perform(exc)
 
         events: list[WatchEvent] = []
@@ -231,7 +246,7 @@ class RetryWatch(Watch):
     async def _leave(self) -> None:
         """Leave the context of the watch before, if there is one."""
         # What goes wrong there concerns nobody: that watch is over.
-        with contextlib.suppress(ApiError, TransportError, DecodeError):
+        with contextlib.suppress(Exception):
             await self._context.aclose()
 
     # Atomic from here on: no await between an event's arrival and its consequences.
@@ -275,7 +290,12 @@ class RetryWatch(Watch):
     def _plan(self, retry: Retry, *, accepted: bool) -> None:
         """Decide when the next watch may begin."""
         now = self._now()
-        wait = self._backoff.end(now, failed=not accepted, retry_after=retry.seconds)
+        wait = self._backoff.end(
+            now,
+            failure_of(retry.error),
+            accepted=accepted,
+            retry_after=retry.seconds,
+        )
         self._not_before = max(self._started + SHORTEST_GAP_SECONDS, now + wait)
         self.last_error = retry.error
         self.failures = 0 if retry.error is None else self.failures + 1

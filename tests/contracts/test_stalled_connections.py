@@ -71,9 +71,13 @@ async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
 
         struck = server.faults.struck[-1].occasion
         at = next(it.time for it in server.requests if it.query == dict(struck.query))
-        again = attempts_of(server, behind=dict(struck.query))[0].time
+        again = attempts_of(server, behind=dict(struck.query))[0]
 
-    assert again - at == pytest.approx(ANSWER_SECONDS, abs=LATE_SECONDS)
+    # Behind a failure comes the first gap, but a stream is replaced by pages at once.
+    replaced = bool(options.get("streaming_list")) and again.kind.startswith("list")
+    least, most = (0.0, 0.0) if replaced else (0.8, 1.6)
+    waited = again.time - at - ANSWER_SECONDS
+    assert least - LATE_SECONDS <= waited <= most + LATE_SECONDS
     assert run.verdict() == []
 
 
@@ -130,9 +134,9 @@ async def test_who_accepts_and_says_nothing_is_given_up_after_thirty_seconds() -
             await asyncio.sleep(ANSWER_SECONDS - 1)
             assert informer.status.failures == 0
 
-            await asyncio.sleep(2)
+            await asyncio.sleep(3)
             assert informer.status.failures == 1
-            assert server.accepted == 2, "at once, as the gap was over long before"
+            assert server.accepted == 2, "after the first gap"
 
 
 @pytest.mark.realtime

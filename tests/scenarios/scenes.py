@@ -276,11 +276,15 @@ class Recovery:
     Args:
         rows: Where what was seen is kept, for the table at the end.
         name: Of its bound, in `BOUNDS`.
+        detail: Further words for the table.
     """
 
-    def __init__(self, rows: list[Sequence[Any]], name: str) -> None:
+    def __init__(
+        self, rows: list[Sequence[Any]], name: str, *, detail: str = ""
+    ) -> None:
         self._rows = rows
         self._bound = BOUNDS[name]
+        self._what = self._bound.what + (f" ({detail})" if detail else "")
         self._patience = asyncio.timeout(None)
 
     async def __aenter__(self) -> Self:
@@ -297,7 +301,7 @@ class Recovery:
         trace: TracebackType | None,
     ) -> None:
         seen = asyncio.get_running_loop().time() - self._began
-        self._rows.append((self._bound.what, self._bound.seconds, round(seen, 1)))
+        self._rows.append((self._what, self._bound.seconds, round(seen, 1)))
         try:
             await self._patience.__aexit__(kind, error, trace)
         except TimeoutError as exc:

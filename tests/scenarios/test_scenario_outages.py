@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from metrics_helpers import PlainSink
 from scenes import client_of, config_map, create, following, remove, same, until, up
 from wire import proxying
 
 from aioinformer.model.resources import CONFIG_MAPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    import aiohttp
     from contract_servers import ServerUnderTest
     from control_plane import ControlPlane
-    from scenes import Recovery
+    from scenes import Following, Recovery
 
 pytest_plugins = ["scenario_servers"]
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)]
@@ -27,29 +31,60 @@ LARGE = [config_map(f"large-{number}", size=20_000) for number in range(400)]
 SLOW_BYTES_PER_SECOND = 500_000
 
 
-@PATIENCE
-async def test_a_server_that_is_killed_in_mid_watch_is_followed_again(
-    own: ServerUnderTest, plane: ControlPlane, recovery: Callable[[str], Recovery]
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("seconds", [2, 15, 60, 300])
+async def test_informers_are_equal_soon_after_the_server_was_away(
+    own: ServerUnderTest,
+    plane: ControlPlane,
+    recovery: Callable[..., Recovery],
+    seconds: int,
 ) -> None:
-    path = own.path("configmaps")
-    async with (
-        own.session() as http,
-        following(client_of(own), CONFIG_MAPS, namespace=own.namespace) as it,
-    ):
+    path, sink = own.path("configmaps"), PlainSink()
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(own.session())
         await create(http, path, [config_map(f"old-{number}") for number in range(20)])
-        await same(it, http, path)
+        shared = client_of(own, metrics=sink)
+        alone, *many = [
+            await stack.enter_async_context(
+                following(client, CONFIG_MAPS, namespace=own.namespace)
+            )
+            for client in (client_of(own), *[shared] * 50)
+        ]
+        await same(alone, http, path)
 
         plane.kill("kube-apiserver")
-        await until(lambda: it.informer.status.failures > 0)
-        assert len(it.stored) == 20
+        await asyncio.sleep(seconds)
+        assert len(alone.stored) == 20
         plane.start("kube-apiserver")
         await up(plane)
-        async with recovery("killed while watching"), own.session() as http_again:
-            await create(http_again, path, [config_map("new")])
-            await remove(http_again, f"{path}/old-7")
-            await same(it, http_again, path)
+        tries = sum(
+            number for (_, labels), number in sink.counts.items() if "<error>" in labels
+        )
+        after = f"after {seconds} s"
+        meanwhile = f"{after}, {tries} requests meanwhile"
+        http = await stack.enter_async_context(own.session())
+        await create(http, path, [config_map("new")])
+        await remove(http, f"{path}/old-7")
+        async with asyncio.TaskGroup() as group:
+            one = recovery("outage", detail=after)
+            group.create_task(all_same(one, [alone], http, path))
+            fifty = recovery("outage of many", detail=meanwhile)
+            group.create_task(all_same(fifty, many, http, path))
 
-        assert f"{own.namespace}/old-7" not in it.stored
+    # Each finds out by itself; then one probe a second goes out for all.
+    assert 1 <= tries <= 2 * 50 + seconds + 60
+
+
+async def all_same(
+    recovery: Recovery,
+    followers: Sequence[Following],
+    http: aiohttp.ClientSession,
+    path: str,
+) -> None:
+    """Wait until all are as a fresh list."""
+    async with recovery:
+        for it in followers:
+            await same(it, http, path)
 
 
 @PATIENCE
