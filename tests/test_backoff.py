@@ -258,7 +258,7 @@ def test_waits_and_gaps_keep_their_bounds(
 # ---------------------------------------------------------------- RetryWithDeadline
 
 
-OURS, OTHER = ValueError("ours"), KeyError("another")
+OURS, FOREIGN = ValueError("ours"), KeyError("another")
 
 
 def retrying(max_duration: float, **more: float) -> RetryWithDeadline:
@@ -287,16 +287,16 @@ def answers(
         pytest.param(
             1, [(1, OURS), (2, OURS), (3, OURS)], [True, True, False], id="1s"
         ),
-        pytest.param(1, [(1, OTHER)], [False], id="another-error"),
+        pytest.param(1, [(1, FOREIGN)], [False], id="another-error"),
         pytest.param(
             2,
-            [(1, OURS), (2, OTHER), (3, OURS)],
+            [(1, OURS), (2, FOREIGN), (3, OURS)],
             [True, False, True],
             id="another-error-keeps-the-window-open",
         ),
         pytest.param(
             2,
-            [(1, OURS), (2, OTHER), (3.5, OURS)],
+            [(1, OURS), (2, FOREIGN), (3.5, OURS)],
             [True, False, False],
             id="another-error-does-not-prolong-the-window",
         ),
@@ -369,7 +369,7 @@ def test_its_repr_tells_the_window() -> None:
 
 @given(
     failures=st.lists(
-        st.tuples(st.floats(0, 90), st.sampled_from([OURS, OTHER])), max_size=30
+        st.tuples(st.floats(0, 90), st.sampled_from([OURS, FOREIGN])), max_size=30
     ),
     max_duration=st.floats(0, 120),
 )
@@ -385,7 +385,7 @@ def test_a_row_of_errors_is_never_retried_for_longer(
         now += pause
         retry.after(error, now)
         allowed = retry.should_retry(now)
-        if error is OTHER:
+        if error is FOREIGN:
             assert not allowed
             continue
 

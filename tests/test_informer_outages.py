@@ -197,7 +197,7 @@ async def mean_delay(
     """How late changes are in the store, on average, in seconds."""
     loop = asyncio.get_running_loop()
     until, random_times = loop.time() + 3600 * hours, random.Random(1)
-    delays = []
+    delays: list[float] = []
     while loop.time() < until:
         await asyncio.sleep(10 * random_times.random())
         changed = server.patch(

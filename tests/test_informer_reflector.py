@@ -242,11 +242,16 @@ async def test_a_store_that_raises_ends_it(where: str) -> None:
 async def test_whatever_a_source_raises_is_an_attempt_that_failed(
     error: Exception, streaming: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watches = [error, Stream([]), error, Stream([added(thing("b", 9)), error])]
+    watches: list[Stream | Exception | Silence] = [
+        error,
+        Stream([]),
+        error,
+        Stream([added(thing("b", 9))], error),
+    ]
     source = FakeSource([error, Page([thing("a")])], watches)
     if streaming:
         initial = [added(thing("a")), initial_events_end(7)]
-        source = FakeSource([], [error, Stream([*initial, error]), *watches])
+        source = FakeSource([], [error, Stream(initial, error), *watches])
 
     reflector = reflector_of(source, streaming_list=streaming)
     async with running(reflector.run()) as task:

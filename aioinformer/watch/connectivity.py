@@ -100,8 +100,11 @@ class Connectivity:
                 return
 
             await self._bell.wait()
-            if not self._down:
-                await asyncio.sleep(SPREAD_SECONDS * self._rng.random())
+            await self._spread()
+
+    async def _spread(self) -> None:
+        if not self._down:
+            await asyncio.sleep(SPREAD_SECONDS * self._rng.random())
 
     async def _wait_to_probe(self, probe: object) -> None:
         due = False

@@ -211,7 +211,7 @@ class RetryWatch(Watch):
         except (InternalError, OptionsError, WrongLoop):
             raise
         except Exception as exc:  # noqa: BLE001 - whatever a source raises
-            if self._stopped:
+            if self.stopped:
                 return []
 
             if failure_of(exc) is Failure.UNREACHABLE:
