@@ -7,7 +7,7 @@ import contextvars
 import logging
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import Bell, wait_for_end
+from aioinformer._tasks import Bell, cancelled_alone, wait_for_end
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Fleet:
             context=self._context.copy(),
         )
         self._tasks[informer] = task
-        task.add_done_callback(lambda _: self._forget(informer))
+        task.add_done_callback(lambda task: self._forget(informer, task))
 
     async def stop(self, informer: SharedInformer, *, wait: bool = True) -> None:
         """Stop one informer before the others, as its own `run()` says. Idempotent.
@@ -146,9 +146,10 @@ class Fleet:
             self._ending.add(informer)
             self._tasks[informer].cancel()
 
-    def _forget(self, informer: SharedInformer) -> None:
+    def _forget(self, informer: SharedInformer, task: asyncio.Task[None]) -> None:
         """Its task is over; one that was cancelled unbegun has told nobody so far."""
-        informer.abandon()
+        astray = task.cancelled() and informer not in self._ending
+        informer.abandon(cancelled_alone(repr(task.get_name())) if astray else None)
         del self._tasks[informer]
         self._ending.discard(informer)
         self._dead.discard(informer)

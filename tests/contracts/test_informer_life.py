@@ -19,6 +19,7 @@ from aioinformer import (
 from aioinformer.errors import (
     Forbidden,
     HandlerError,
+    InternalError,
     Invalid,
     NotFound,
     Unauthorized,
@@ -124,6 +125,46 @@ async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on() -> None:
 
         assert caught.value.__cause__ is error
         with pytest.raises(Bug):
+            await factory.shutdown()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "informer pods",
+        "pods reflector",
+        "pods pipeline",
+        "pods processor",
+        "handler pods/greet",
+    ],
+)
+async def test_G8_an_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
+    part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with APIServer() as server:
+        server.create(PODS, plain("web"))
+        factory = SharedInformerFactory(server.client())
+        dying = factory.informer("v1", "pods")
+        dying.add_event_handler(on_event=lambda event: None, name="greet")
+        living = factory.informer("v1", "configmaps")
+        await factory.start()
+        await factory.wait_for_cache_sync(timeout=30)
+
+        (task,) = [it for it in asyncio.all_tasks() if it.get_name() == part]
+        task.cancel()
+        async with asyncio.timeout(30):
+            error = await factory.failed()
+
+        assert isinstance(error, InternalError)
+        assert part in str(error)
+        assert factory.not_ready() == {"pods": f"stopped: {error!r}"}
+        assert dying.status.last_error is error
+        assert living.lister.list() == []
+        with pytest.raises(InformerStopped):
+            dying.lister.list()
+
+        assert "informer pods died" in caplog.messages
+        with pytest.raises(InternalError):
             await factory.shutdown()
 
 
