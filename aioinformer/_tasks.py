@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
-    "USER_ERRORS",
     "Bell",
     "Held",
     "Supervisor",
@@ -33,14 +32,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-USER_ERRORS = (Exception, asyncio.CancelledError)
-"""What a user's plain function may raise, where that must end nothing else.
-
-A cancellation of ours arrives only where we wait, and a plain function does not: so one
-that comes out of it is its own, such as the result of a future that was cancelled. Let
-through, it would end the task that called, without a word.
-"""
 
 
 async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:

@@ -9,17 +9,16 @@ built, and leaves that work out.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["NULL_SINK", "CollectingSink", "GuardedSink", "MetricsSink", "NullSink"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class MetricsSink(Protocol):
@@ -118,7 +117,7 @@ class GuardedSink:
 
         try:
             tell(name, float(value), **self._labels, **labels)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             if not self._complained:
                 self._complained = True
                 logger.exception("%s: the metrics sink failed", self._who)

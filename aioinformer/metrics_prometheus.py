@@ -5,7 +5,6 @@ Imported by those who want it, and by nothing here: `pip install 'aioinformer[me
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from contextlib import suppress
 from importlib import import_module
@@ -13,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakMethod
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrometheusSink"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # The upper bounds of client-go's work queues: nobody knows how long work takes.
 _DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)

@@ -229,12 +229,12 @@ async def test_informer_dies_when_code_of_the_user_cancels_its_task(role: str) -
         task.cancel()
         return [] if role == "index" else obj
 
-    options: dict[str, Any] = {
+    roles: dict[str, dict[str, Any]] = {
         "transform": {"transform": cancel},
         "index": {"indexers": {"team": cancel}},
         "on_error": {"transform": fails, "on_error": cancel},
-    }.get(role, {})
-    pods = pods_of(BUSY, Page([thing("a")], version=5), **options)
+    }
+    pods = pods_of(BUSY, Page([thing("a")], version=5), **roles.get(role, {}))
     if role == "watch-errors":
         pods.set_watch_error_handler(cancel)
 

@@ -6,10 +6,9 @@ loop and never wait; reads may come from any thread, and each answers from one s
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.contents import Contents, Growing
 from aioinformer.cache.index import check_index_function
@@ -28,7 +27,7 @@ __all__ = ["Contents", "Indexer", "Store"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Store(Generic[T]):
@@ -193,7 +192,7 @@ class Store(Generic[T]):
     def _report(self, failure: HandlerError) -> None:
         try:
             self._on_error(failure)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("on_error failed")
 
 

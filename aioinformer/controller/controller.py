@@ -9,11 +9,11 @@ cancelled twice it stops at once. It ends by itself only with an error.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from aioinformer._tasks import Supervisor, leaf_of, together
+from aioinformer._user_code import guarded_logger
 from aioinformer.controller.measures import Measures
 from aioinformer.controller.reconcile import check_reconcile
 from aioinformer.controller.source import sources_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Controller"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 SYNC_PATIENCE_SECONDS = 30.0
 """A controller that waits for its informers says so as often."""

@@ -5,11 +5,10 @@ Plain state, changed by synchronous calls of those who perform the attempts.
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.measures import Measures
 from aioinformer.informer.recovery import is_refusal
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Account"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Account:
@@ -128,10 +127,10 @@ class Account:
             self.history_resets += 1
 
         self._row += 1
+        self.measures.failed(error)
         if not (absent and isinstance(error, NotFound)):
             self._log(error, ordinary=watched or isinstance(error, ResourceExpired))
 
-        self.measures.failed(error)
         self._tell(error)
 
     def streams_given_up(self) -> None:
@@ -165,5 +164,5 @@ class Account:
 
         try:
             self._handler(error)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("%s: the watch error handler failed", self.name)

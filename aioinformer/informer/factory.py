@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import Supervisor
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
 from aioinformer.client.discovery_source import DiscoveredListWatch
 from aioinformer.client.list_watch import ListWatch
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedInformerFactory"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class SharedInformerFactory(Hosted):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import Bell, cancelled_alone, wait_for_end
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Fleet:
@@ -158,17 +158,21 @@ class Fleet:
     async def _run(self, informer: SharedInformer) -> None:
         try:
             await informer.run()
-        except Exception as exc:  # noqa: BLE001 - it ends alone
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:  # it ends alone
             self._note_death(informer, exc)
 
     def _note_death(self, informer: SharedInformer, failure: BaseException) -> None:
-        """Say so in the log, once."""
+        """Tell everybody who waits, and the log, once."""
         if informer in self._dead:
             return
 
         self._dead.add(informer)
         self._ending.add(informer)  # by itself, when its handlers have had their time
-        logger.critical("informer %s died", informer.name, exc_info=failure)
         if self.failure is None:
             self.failure = failure
             self._news.ring()
+
+        # Last: a log handler may take long.
+        logger.critical("informer %s died", informer.name, exc_info=failure)

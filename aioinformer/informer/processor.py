@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import logging
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import cancelled_alone
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Processor"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
 """A handler that has not ended so long after it was asked to is warned of."""

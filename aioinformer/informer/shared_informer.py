@@ -54,7 +54,8 @@ class SharedInformer(HandledCopy):
         G12: An exception in a handler, filter, index function, transform or watch error
             handler is logged (what repeats, in part) and counted, and stops nothing else;
             those of the first four are passed to `on_error`. One in a predicate is
-            raised to who waits. A `CancelledError` that such code raises by itself is one like any other.
+            raised to who waits. A `CancelledError` that such code raises by itself
+            counts as well, and any other `BaseException` that does not end the program.
 
     Several namespaces:
         Each has a list and a watch of its own, with their own troubles and versions;

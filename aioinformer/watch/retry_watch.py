@@ -14,6 +14,7 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, assert_never
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff
 from aioinformer.errors import ApiError, DecodeError, OptionsError, TransportError
 from aioinformer.model.durations import Duration, seconds_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RetryWatch"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 SHORTEST_GAP_SECONDS = 1.0
 """Watches start at least so far apart, also where all goes well: as in client-go."""

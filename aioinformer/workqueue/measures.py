@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.metrics import CollectingSink
 from aioinformer.workqueue.ownership import clock_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hooks", "Meter"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ class Meter(Generic[T]):
         try:
             for part in parts:
                 part()
-        except Exception:  # the user's sink: logged and dropped
+        except user_errors():  # the user's sink: logged and dropped
             # Once: it would come again with every item.
             if not self._complained:
                 self._complained = True
