@@ -3,7 +3,8 @@
 Everything that changes the store of an informer is here, in synchronous steps. A step
 first changes the store and then queues what changed for the listeners, without a wait
 between them: so a handler never finds the store behind what it is told, and a handler
-that is added between two steps has seen exactly what the store held then.
+that is added between two steps has seen exactly what the store held then. Index functions
+that fail are reported when the step is over, as `on_error` may add such a handler.
 """
 
 from __future__ import annotations
@@ -90,7 +91,12 @@ class Pipeline(Intake):
     async def _apply_waiting(self, budget: LoopBudget) -> None:
         """Apply a part of what is queued: some changes, or up to one complete list."""
         await budget.start()
-        replacement = self._apply_changes(budget)
+        self._indexer.hold_reports()
+        try:
+            replacement = self._apply_changes(budget)
+        finally:
+            self._indexer.release_reports()
+
         budget.end()
         if replacement is not None:
             await self._apply_replacement(replacement)
@@ -189,23 +195,27 @@ class Pipeline(Intake):
 
         # Perhaps a newer one: that of a bookmark which came behind the list.
         version = self._fifo.applied() or replacement.resource_version
-        self._indexer.swap(new, self._reached(version))
-        if self._committed is new:
-            self._committed = None
+        self._indexer.hold_reports()
+        try:
+            self._indexer.swap(new, self._reached(version))
+            if self._committed is new:
+                self._committed = None
 
-        if not before:
-            self._processor.publish(Snapshot(list(now.values()), initial=first))
+            if not before:
+                self._processor.publish(Snapshot(list(now.values()), initial=first))
 
-        # In batches that go as they are delivered.
-        for start in range(0, len(changes), _BATCH):
-            self._processor.publish(changes[start : start + _BATCH])
+            # In batches that go as they are delivered.
+            for start in range(0, len(changes), _BATCH):
+                self._processor.publish(changes[start : start + _BATCH])
 
-        self._waiting.replaced(before, now)
-        if first:
-            self.synced = True
-            self._mark_synced()
+            self._waiting.replaced(before, now)
+            if first:
+                self.synced = True
+                self._mark_synced()
 
-        self._on_applied()
+            self._on_applied()
+        finally:
+            self._indexer.release_reports()
 
         # The old maps themselves stay whole, as a reader in another thread may be just
         # about to look into them.
