@@ -125,6 +125,8 @@ _ABOUT = {
 class PrometheusSink:
     """A `CollectingSink` whose measurements a registry of prometheus-client exposes.
 
+    It is a `ForgettingSink` too: what is gone is shown no more.
+
     A metric is made when it is first used: its kind by the method, its labels by those
     that are given, help text and buckets by its name. Sinks for one registry share them,
     so that each part of a program may have its own sink.
@@ -202,6 +204,12 @@ class PrometheusSink:
         key = family.key(labels)
         with family.lock:
             family.observe(key, values)
+
+    def forget(self, name: str, /, **labels: str) -> None:
+        """Drop the series of a metric that have these labels, perhaps among others."""
+        family = self._families.get(name)
+        if family is not None:
+            family.forget(labels)
 
     def _family(self, name: str, kind: str, labels: Mapping[str, str]) -> _Family:
         family = self._families.get(name)
@@ -300,6 +308,28 @@ class _Family:
             start = end
 
         buckets[-1] += len(ascending) - start
+
+    def forget(self, labels: Mapping[str, str]) -> None:
+        """Drop the series that have these labels."""
+        if not labels.keys() <= set(self._labels):
+            return
+
+        with self.lock:
+            for key in self._keys_with(labels):
+                self.values.pop(key, None)
+                self._buckets.pop(key, None)
+                self._sums.pop(key, None)
+
+    def _keys_with(self, labels: Mapping[str, str]) -> list[tuple[str, ...]]:
+        if len(labels) == len(self._labels):
+            return [self.key(labels)]
+
+        wanted = [(self._labels.index(name), it) for name, it in labels.items()]
+        return [
+            key
+            for key in (*self.values, *self._buckets)
+            if all(key[place] == value for place, value in wanted)
+        ]
 
     # ------------------------------------------------------------ as a collector
 

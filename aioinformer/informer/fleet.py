@@ -90,12 +90,19 @@ class Fleet:
         self._tasks[informer] = task
         task.add_done_callback(lambda task: self._forget(informer, task))
 
-    async def stop(self, informer: SharedInformer, *, wait: bool = True) -> None:
+    async def stop(
+        self,
+        informer: SharedInformer,
+        *,
+        wait: bool = True,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         """Stop one informer before the others, as its own `run()` says. Idempotent.
 
         Args:
             informer: Whom.
             wait: False to ask for it only.
+            then: Called when it has ended.
 
         Cancellation:
             Deferred until it has ended.
@@ -103,8 +110,10 @@ class Fleet:
         task = self._tasks.get(informer)
         if task is None:
             informer.abandon()
+            then()
             return
 
+        task.add_done_callback(lambda _: then())
         self._ask_to_end(informer)
         if wait:
             await wait_for_end(task)

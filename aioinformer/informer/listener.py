@@ -219,6 +219,10 @@ class Listener:
 
         self._tell()
 
+    def forget_metrics(self) -> None:
+        """Have the metrics sink drop the series of this handler."""
+        self._slowness.forget_metrics()
+
     # ------------------------------------------------------------ its life
 
     async def run(self) -> None:

@@ -9,6 +9,7 @@ that fail are reported when the step is over, as `on_error` may add such a handl
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget, release
@@ -18,6 +19,7 @@ from aioinformer.informer.intake import Intake
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
 from aioinformer.informer.sifting import same_state
 from aioinformer.informer.waiting import Waiting
+from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.compressing import Compressing
     from aioinformer.informer.processor import Processor
     from aioinformer.informer.transforming import Transforming
+    from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Pipeline"]
@@ -53,6 +56,8 @@ class Pipeline(Intake):
         queue: What is between the reflector and the store; a `DeltaFIFO` if left out.
         waiting: Who waits for what the store shows; told in the step that changes it.
         compressing: What makes the objects smaller that are stored.
+        metrics: Takes `informer_processing_latency_seconds`: the time from taking a
+            batch of changes, or a list, until it is applied.
     """
 
     def __init__(
@@ -64,8 +69,10 @@ class Pipeline(Intake):
         queue: Queue[KubeObject] | None = None,
         waiting: Waiting | None = None,
         compressing: Compressing | None = None,
+        metrics: MetricsSink = NULL_SINK,
     ) -> None:
         super().__init__(indexer, transforming, queue, compressing)
+        self._metrics = metrics
         self._processor = processor
         self._on_applied = on_applied
         self._waiting = Waiting() if waiting is None else waiting
@@ -91,6 +98,7 @@ class Pipeline(Intake):
     async def _apply_waiting(self, budget: LoopBudget) -> None:
         """Apply a part of what is queued: some changes, or up to one complete list."""
         await budget.start()
+        began = perf_counter() if self._metrics.enabled and len(self._fifo) else None
         self._indexer.hold_reports()
         try:
             replacement = self._apply_changes(budget)
@@ -100,6 +108,10 @@ class Pipeline(Intake):
         budget.end()
         if replacement is not None:
             await self._apply_replacement(replacement)
+
+        if began is not None:
+            name = "informer_processing_latency_seconds"
+            self._metrics.observe(name, perf_counter() - began)
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.

@@ -74,7 +74,7 @@ class Processor:
             self._listeners.remove(listener)
             listener.remove()
             if self._group is None and not self._ended:
-                listener.end()  # it has no task which could say so
+                self._end(listener)  # it has no task which could say so
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners. Nobody may change it."""
@@ -183,7 +183,7 @@ class Processor:
 
     def _task_ended(self, listener: Listener, task: asyncio.Task[None]) -> None:
         # `run()` says so too, but not if it is cancelled before it has begun.
-        listener.end()
+        self._end(listener)
         if not task.cancelled() or self._ended or listener.removed:
             return
 
@@ -198,3 +198,9 @@ class Processor:
         # It would miss every change from here on, and who relies on it would not know.
         self._failure = cancelled_alone(repr(task.get_name()))
         self._crowded.put_nowait(listener)  # wakes the own task, which raises
+
+    def _end(self, listener: Listener) -> None:
+        listener.end()
+        # Another handler of the same name, such as a reader of events, has its series.
+        if listener.removed and all(it.name != listener.name for it in self._listeners):
+            listener.forget_metrics()

@@ -233,6 +233,15 @@ class SharedInformer(HandledCopy):
         """
         self._live.on_death = handler
 
+    def forget_metrics(self) -> None:
+        """Have the metrics sink drop the series of this informer and its handlers.
+
+        For those who run informers, when it has ended and they let go of it. Only a
+        `ForgettingSink` does so. Series belong to names: another informer of the same
+        name in the same sink begins new ones.
+        """
+        self._metrics.end()
+
     async def _run(self) -> None:
         """Two nested groups: what feeds the handlers dies first, then they drain."""
         async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.informer.log_limit import LogLimit
-from aioinformer.metrics import NULL_SINK
+from aioinformer.metrics import NULL_SINK, ScopedSink
 
 if TYPE_CHECKING:
     from aioinformer.informer.inbox import Inbox
@@ -53,7 +53,7 @@ class Slowness:
     ) -> None:
         self._name = name
         self._inbox = inbox
-        self._metrics = metrics
+        self._metrics = ScopedSink(metrics, f"handler {name}")
         self._limit = LogLimit()
         # The next warning is due at this many; and when the last one was written.
         self._high_water = HIGH_WATER
@@ -126,6 +126,10 @@ class Slowness:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def forget_metrics(self) -> None:
+        """Have the sink drop the handler's series."""
+        self._metrics.end()
 
     def _look(self) -> None:
         self._timer = None
