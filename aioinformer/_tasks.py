@@ -11,34 +11,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from aioinformer.errors import AioInformerError, OptionsError
+from aioinformer.errors import AioInformerError, InternalError, OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
-    "USER_ERRORS",
     "Bell",
     "Held",
     "Supervisor",
+    "cancelled_alone",
     "finish",
     "leaf_of",
     "together",
     "wait_for_end",
+    "watch_over",
 ]
 
 T = TypeVar("T")
-
-USER_ERRORS = (Exception, asyncio.CancelledError)
-"""What a user's plain function may raise, where that must end nothing else.
-
-A cancellation of ours arrives only where we wait, and a plain function does not: so one
-that comes out of it is its own, such as the result of a future that was cancelled. Let
-through, it would end the task that called, without a word.
-"""
 
 
 async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:
@@ -105,6 +98,31 @@ async def wait_for_end(task: asyncio.Task[Any]) -> None:
     interrupted = await _outlast(task)
     if interrupted is not None:
         raise interrupted
+
+
+async def watch_over(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
+    """Wait in the block of a TaskGroup until one of its tasks ends by itself.
+
+    For tasks that run until their owner cancels them. A TaskGroup reports a task that
+    fails. It ignores one that is cancelled, by itself or by other code.
+
+    Raises:
+        InternalError: A task has ended though the caller was not cancelled.
+
+    Cancellation:
+        The way to end it. It wins if a task is cancelled at the same time, as when the
+        loop shuts down.
+    """
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    names = ", ".join(sorted(repr(task.get_name()) for task in done))
+    raise cancelled_alone(names)
+
+
+def cancelled_alone(name: str) -> InternalError:
+    """Return the error of a task that somebody other than its owner has cancelled."""
+    return InternalError(
+        f"task {name} cancelled itself or was cancelled by other code than its owner"
+    )
 
 
 async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:

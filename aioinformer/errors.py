@@ -345,7 +345,10 @@ class LeadershipLost(AioInformerError):
 
 
 class InternalError(AioInformerError):
-    """An invariant of aioinformer is broken. This is our bug: please report it."""
+    """An invariant of aioinformer is broken. This is our bug: please report it.
+
+    Except if it says that a task was cancelled: then look for the code that did it.
+    """
 
 
 _BY_REASON: dict[str, type[ApiError]] = {

@@ -9,17 +9,25 @@ built, and leaves that work out.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NULL_SINK", "CollectingSink", "GuardedSink", "MetricsSink", "NullSink"]
+__all__ = [
+    "NULL_SINK",
+    "CollectingSink",
+    "ForgettingSink",
+    "GuardedSink",
+    "MetricsSink",
+    "NullSink",
+    "ScopedSink",
+    "forget",
+]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class MetricsSink(Protocol):
@@ -61,6 +69,21 @@ class CollectingSink(MetricsSink, Protocol):
         """Add any number of observations to a histogram; none at all just show it."""
 
 
+@runtime_checkable
+class ForgettingSink(MetricsSink, Protocol):
+    """A sink that drops series when what they measure has ended.
+
+    Without it, each informer that was used for a time leaves some thirty series behind.
+    Sinks that do not implement it keep them.
+    """
+
+    def forget(self, name: str, /, **labels: str) -> None:
+        """Drop the series of a metric that have these labels, perhaps among others.
+
+        It is no error if there are none.
+        """
+
+
 class NullSink:
     """The sink for those who do not measure."""
 
@@ -77,6 +100,70 @@ class NullSink:
 
 
 NULL_SINK: MetricsSink = NullSink()
+
+
+def forget(sink: MetricsSink, who: str, name: str, /, **labels: str) -> None:
+    """Have a sink drop series, if it is a `ForgettingSink`; if it fails, log that.
+
+    Args:
+        sink: Where the measurements went.
+        who: Who measured, for the log.
+        name: The metric.
+        **labels: Those of the series, or some of them.
+    """
+    if isinstance(sink, ForgettingSink):
+        try:
+            sink.forget(name, **labels)
+        except user_errors():  # logged and dropped
+            logger.exception("%s: the metrics sink failed", who)
+
+
+class ScopedSink:
+    """Somebody's sink, for the life of one component: its series end with it.
+
+    Scopes nest: what an inner one takes is also of the outer one.
+
+    Args:
+        sink: Where measurements go.
+        who: Who measures, for the log.
+    """
+
+    def __init__(self, sink: MetricsSink, who: str) -> None:
+        self.enabled = sink.enabled
+        self._sink = sink
+        self._who = who
+        # Metrics and labels, in the order of their first measurements.
+        self._series: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
+
+    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        """Add to a counter."""
+        if self.enabled:
+            self._series[name, tuple(labels.items())] = None
+            self._sink.count(name, amount, **labels)
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        """Set a gauge."""
+        if self.enabled:
+            self._series[name, tuple(labels.items())] = None
+            self._sink.gauge(name, value, **labels)
+
+    def observe(self, name: str, value: float, /, **labels: str) -> None:
+        """Add one observation to a histogram."""
+        if self.enabled:
+            self._series[name, tuple(labels.items())] = None
+            self._sink.observe(name, value, **labels)
+
+    def forget(self, name: str, /, **labels: str) -> None:
+        """Have the sink drop series, as an inner scope asks."""
+        self._series.pop((name, tuple(labels.items())), None)
+        forget(self._sink, self._who, name, **labels)
+
+    def end(self) -> None:
+        """Have the sink drop every series of this component; take no more. Idempotent."""
+        self.enabled = False
+        series, self._series = self._series, {}
+        for name, labels in series:
+            forget(self._sink, self._who, name, **dict(labels))
 
 
 class GuardedSink:
@@ -118,7 +205,7 @@ class GuardedSink:
 
         try:
             tell(name, float(value), **self._labels, **labels)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             if not self._complained:
                 self._complained = True
                 logger.exception("%s: the metrics sink failed", self._who)

@@ -5,7 +5,6 @@ Imported by those who want it, and by nothing here: `pip install 'aioinformer[me
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from contextlib import suppress
 from importlib import import_module
@@ -13,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakMethod
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrometheusSink"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # The upper bounds of client-go's work queues: nobody knows how long work takes.
 _DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)
@@ -125,6 +125,8 @@ _ABOUT = {
 class PrometheusSink:
     """A `CollectingSink` whose measurements a registry of prometheus-client exposes.
 
+    It is a `ForgettingSink` too: what is gone is shown no more.
+
     A metric is made when it is first used: its kind by the method, its labels by those
     that are given, help text and buckets by its name. Sinks for one registry share them,
     so that each part of a program may have its own sink.
@@ -202,6 +204,12 @@ class PrometheusSink:
         key = family.key(labels)
         with family.lock:
             family.observe(key, values)
+
+    def forget(self, name: str, /, **labels: str) -> None:
+        """Drop the series of a metric that have these labels, perhaps among others."""
+        family = self._families.get(name)
+        if family is not None:
+            family.forget(labels)
 
     def _family(self, name: str, kind: str, labels: Mapping[str, str]) -> _Family:
         family = self._families.get(name)
@@ -300,6 +308,28 @@ class _Family:
             start = end
 
         buckets[-1] += len(ascending) - start
+
+    def forget(self, labels: Mapping[str, str]) -> None:
+        """Drop the series that have these labels."""
+        if not labels.keys() <= set(self._labels):
+            return
+
+        with self.lock:
+            for key in self._keys_with(labels):
+                self.values.pop(key, None)
+                self._buckets.pop(key, None)
+                self._sums.pop(key, None)
+
+    def _keys_with(self, labels: Mapping[str, str]) -> list[tuple[str, ...]]:
+        if len(labels) == len(self._labels):
+            return [self.key(labels)]
+
+        wanted = [(self._labels.index(name), it) for name, it in labels.items()]
+        return [
+            key
+            for key in (*self.values, *self._buckets)
+            if all(key[place] == value for place, value in wanted)
+        ]
 
     # ------------------------------------------------------------ as a collector
 

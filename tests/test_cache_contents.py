@@ -310,17 +310,21 @@ async def test_a_replacement_that_lacks_nothing_is_complete(
 
 
 @pytest.mark.parametrize(
-    "write",
+    ("write", "found"),
     [
-        pytest.param(lambda it: it.add(Thing("a", ("bad",), 2)), id="add"),
         pytest.param(
-            lambda it: it.replace([Thing("a", ("bad",), 2), Thing("b")]), id="replace"
+            lambda it: it.add(Thing("a", ("bad",), 2)), {"2": {"a"}}, id="add"
         ),
-        pytest.param(lambda it: keep_from_elsewhere(it), id="keep"),
+        pytest.param(
+            lambda it: it.replace([Thing("a", ("bad",), 2), Thing("b")]),
+            {"2": {"a"}, "0": {"b"}},
+            id="replace",
+        ),
+        pytest.param(lambda it: keep_from_elsewhere(it), {"2": {"a"}}, id="keep"),
     ],
 )
 def test_who_is_told_of_a_failure_finds_the_write_done(
-    write: Callable[[Indexer[Thing]], None],
+    write: Callable[[Indexer[Thing]], None], found: dict[str, set[str]]
 ) -> None:
     seen: list[tuple[Thing | None, dict[str, set[str]]]] = []
 
@@ -343,7 +347,7 @@ def test_who_is_told_of_a_failure_finds_the_write_done(
     indexer.replacement = remembered  # type: ignore[method-assign]
     write(indexer)
 
-    assert seen == [(Thing("a", ("bad",), 2), {"2": {"a"}})]
+    assert seen == [(Thing("a", ("bad",), 2), found)]
 
 
 def keep_from_elsewhere(indexer: Indexer[Thing]) -> None:

@@ -173,6 +173,22 @@ def test_the_index_by_namespace_asks_only_the_key(
     assert indexer.list_index_func_values("namespace") == []
 
 
+def test_store_reports_failures_of_a_replacement_when_it_is_in_place() -> None:
+    tagged: Indexer[Thing]
+    seen: list[list[str]] = []
+
+    def on_error(failure: HandlerError) -> None:
+        seen.append(sorted(tagged.list_keys()))
+        tagged.add(Thing("late", ("x",), 1))
+
+    tagged = Indexer({"tag": by_tag}, on_error=on_error)
+    tagged.add(Thing("old", ("x",), 1))
+    tagged.replace([BAD, Thing("new", ("x",), 1)])
+
+    assert seen == [["a", "new"]]
+    assert sorted(tagged.list_keys()) == ["a", "late", "new"]
+
+
 def test_an_on_error_that_fails_stops_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -309,6 +309,20 @@ async def test_one_that_cancels_itself_has_failed(
     assert "default/a failed (attempt 1, to be retried): CancelledError" in caplog.text
 
 
+async def test_reconcile_that_raises_a_base_exception_is_retried() -> None:
+    failures: list[HandlerError] = []
+
+    async def fail() -> None:
+        pytest.fail("not as expected")
+
+    notes = Clocked(fail)
+    async with controlled(notes, one(), queue=doubling(), on_error=failures.append):
+        await asyncio.sleep(1.5)
+
+    assert notes.names == ["a", "a"]
+    assert isinstance(failures[0].__cause__, pytest.fail.Exception)
+
+
 async def test_context_variables_are_of_one_reconcile() -> None:
     seen: list[str] = []
     marker: ContextVar[str] = ContextVar("marker", default="none")

@@ -245,6 +245,18 @@ def test_rules_of_cancellation_leave_the_rest_alone(code: str) -> None:
     assert not list(broken_rules(ast.parse(code)))
 
 
+def test_modules_log_by_a_guarded_logger() -> None:
+    """What a log handler raises would end an informer."""
+    bare = {
+        name_of(path)
+        for path in MODULES
+        if path.parent.name not in {"cli", "testing"}
+        and "logging.getLogger(" in path.read_text(encoding="utf-8")
+    }
+
+    assert bare == {"aioinformer/_user_code.py"}
+
+
 # ------------------------------------------------------------ files
 
 

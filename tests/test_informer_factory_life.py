@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from aiohttp import web
@@ -339,6 +339,28 @@ async def test_an_informer_that_dies_ends_alone(
     assert phases == ("stopped", "watching")
     (record,) = [it for it in caplog.records if it.levelno == logging.CRITICAL]
     assert record.getMessage() == "informer pods died"
+
+
+class Foreign(BaseException):
+    """Neither an error nor the end of the program."""
+
+
+async def test_an_informer_that_dies_of_a_base_exception_ends_alone(
+    factory: SharedInformerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods, nodes = factory.informer("v1", "pods"), factory.informer("v1", "nodes")
+
+    async def fail(*_: object, **__: object) -> NoReturn:
+        raise Foreign
+
+    monkeypatch.setattr(pods._parts[0].pipeline, "stage", fail)
+    await factory.start()
+    await nodes.wait_synced()
+    assert isinstance(await factory.failed(), Foreign)
+    await settle()
+    assert (pods.status.phase, nodes.status.phase) == ("stopped", "watching")
+    with pytest.raises(Foreign):
+        await factory.shutdown()
 
 
 async def test_its_failure_is_raised_once(

@@ -316,6 +316,23 @@ async def test_a_reader_that_waits_is_told_that_the_informer_died(
         assert caught.value.__cause__ is bug
 
 
+@pytest.mark.parametrize("life", ["SharedInformer.run", "Reflector.run"])
+async def test_informer_watch_reports_a_task_that_was_cancelled_alone(
+    life: str,
+) -> None:
+    _, watch = watch_of(Page([thing("a", 1)], version=7))
+
+    async with watch:
+        await take(watch, 1)
+        tasks = asyncio.all_tasks()
+        (task,) = [it for it in tasks if life in repr(it.get_coro())]
+        task.cancel()
+        with pytest.raises(InformerStopped) as caught:
+            await watch.next_batch()
+
+    assert isinstance(caught.value.__cause__, InternalError)
+
+
 async def test_leaving_raises_what_nobody_was_told(bug: Exception) -> None:
     stream = Stream(2.0, [modified(thing("a", 8))])
     _, watch = watch_of(Page([], version=7), watches=(stream,))

@@ -10,6 +10,7 @@ import pytest
 from fake_source import thing
 from informer_helpers import (
     Recorder,
+    Slow,
     Stage,
     events,
     name_of,
@@ -17,6 +18,8 @@ from informer_helpers import (
     settle,
 )
 
+from aioinformer._tasks import leaf_of
+from aioinformer.errors import InternalError
 from aioinformer.informer import Added
 
 if TYPE_CHECKING:
@@ -260,30 +263,53 @@ async def test_stopped_in_the_same_turn_in_which_a_handler_cancels_itself(
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["idle", "in-a-call"])
-async def test_a_handler_whose_task_somebody_cancels_is_removed_and_said_to_be(
-    processor: Stage, caplog: pytest.LogCaptureFixture, waits: bool
+async def test_processor_fails_when_the_task_of_a_handler_is_cancelled_from_outside(
+    processor: Stage, waits: bool
 ) -> None:
+    """Its handler would miss every later change, and nobody who relies on it knew."""
+
     async def handler(_: Notification) -> None:
         await asyncio.Event().wait()
 
     listener = processor.listen(handler)
-    other = Recorder()
-    processor.listen(other, name="pods/other")
+    other = processor.listen(Recorder(), name="pods/other")
+    life = asyncio.create_task(processor.run())
+    await settle()
+    if waits:
+        processor.publish(events("a"))
+        await settle()
+
+    (task,) = (it for it in asyncio.all_tasks() if "pods/greet" in it.get_name())
+    task.cancel()
+    with pytest.raises(ExceptionGroup) as failed:
+        await life
+
+    assert isinstance(leaf_of(failed.value), InternalError)
+    assert listener.ended
+    assert other.ended
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["idle", "in-a-call"])
+async def test_processor_that_drains_removes_a_handler_whose_task_is_cancelled(
+    processor: Stage, caplog: pytest.LogCaptureFixture, waits: bool
+) -> None:
+    """It ends anyway, and nothing new comes: the others go on with what waits."""
+    listener = processor.listen(Slow())
+    slow = Slow(2.0)
+    processor.listen(slow, name="pods/other")
     async with running(processor.run()):
         await settle()
-        if waits:
-            processor.publish(events("a"))
-            await settle()
-
-        task = next(it for it in asyncio.all_tasks() if "pods/greet" in it.get_name())
-        task.cancel()
+        processor.publish(events("a", "b")[: 2 if waits else 0])
+        draining = asyncio.create_task(processor.drained())
         await settle()
-        processor.publish(events("b"))
-        await processor.drained()
+        (task,) = (it for it in asyncio.all_tasks() if "pods/greet" in it.get_name())
+        task.cancel()
+        await draining
+        await settle()
 
         assert listener.ended
         assert listener.depth == 0, "nothing piles up for it"
-        assert other.record[-1] == "b"
+        assert slow.record == (["a", "b"] if waits else [])
 
     assert caplog.messages == [
         "handler pods/greet is called no more: its task was cancelled from outside"

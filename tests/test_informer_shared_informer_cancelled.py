@@ -17,7 +17,7 @@ from fake_source import (
     thing,
     told,
 )
-from informer_helpers import Even, Recorder, pods_of, running
+from informer_helpers import Even, Recorder, Slow, pods_of, running, settle
 from pipeline_helpers import View
 from task_helpers import cancelled_after
 
@@ -178,6 +178,105 @@ async def test_a_source_that_cancels_itself_is_a_bug_and_not_silence() -> None:
     assert pods.status.phase == "stopped"
     with pytest.raises(InformerStopped):
         pods.lister.list()
+
+
+# ---------------------------------------------------------------- by somebody else
+
+
+PARTS = ["pods reflector", "pods pipeline", "pods processor", "handler pods/greet"]
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("begun", [False, True], ids=["unbegun", "begun"])
+async def test_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
+    name: str, begun: bool
+) -> None:
+    pods = pods_of()
+    pods.add_event_handler(on_event=Recorder(), name="greet")
+    deaths: list[BaseException] = []
+    pods.set_death_handler(deaths.append)
+    life = asyncio.create_task(pods.run())
+    waiters = [
+        asyncio.create_task(pods.wait_until(lambda store: False)),
+        asyncio.create_task(pods.wait_for_version("100")),
+        asyncio.create_task(read_events(pods)),
+    ]
+    if begun:
+        await pods.wait_synced(timeout=30)
+
+    while not (tasks := [it for it in asyncio.all_tasks() if it.get_name() == name]):
+        await asyncio.sleep(0)
+
+    tasks[0].cancel()
+    async with asyncio.timeout(60):
+        ends = await asyncio.gather(*waiters, return_exceptions=True)
+        with pytest.raises(InternalError, match=name) as failed:
+            await life
+
+    assert {type(end) for end in ends} == {InformerStopped}
+    assert deaths == [failed.value]
+    assert pods.status.phase == "stopped"
+    assert pods.status.last_error is failed.value
+
+
+@pytest.mark.parametrize("role", ["transform", "index", "on_error", "watch-errors"])
+async def test_informer_dies_when_code_of_the_user_cancels_its_task(role: str) -> None:
+    """And returns as if nothing had been: the cancellation arrives at a later wait."""
+
+    def cancel(obj: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return [] if role == "index" else obj
+
+    roles: dict[str, dict[str, Any]] = {
+        "transform": {"transform": cancel},
+        "index": {"indexers": {"team": cancel}},
+        "on_error": {"transform": fails, "on_error": cancel},
+    }
+    pods = pods_of(BUSY, Page([thing("a")], version=5), **roles.get(role, {}))
+    if role == "watch-errors":
+        pods.set_watch_error_handler(cancel)
+
+    with pytest.raises(InternalError, match="pods reflector"):
+        async with asyncio.timeout(60):
+            await pods.run()
+
+    assert pods.status.phase == "stopped"
+
+
+async def test_stopping_wins_over_a_part_that_is_cancelled_at_the_same_time() -> None:
+    """As when a loop is closed, which cancels every task there is."""
+    for order in (1, -1):
+        before = asyncio.all_tasks()
+        pods = pods_of()
+        pods.add_event_handler(on_event=Recorder())
+        deaths: list[BaseException] = []
+        pods.set_death_handler(deaths.append)
+        life = asyncio.create_task(pods.run())
+        await pods.wait_synced(timeout=30)
+        ours = sorted(asyncio.all_tasks() - before, key=lambda it: it.get_name())
+        for task in ours[::order]:
+            task.cancel()
+
+        await asyncio.wait({life})
+        assert life.cancelled()
+        assert deaths == []
+
+
+async def test_a_handler_cancelled_while_its_informer_stops_is_no_failure() -> None:
+    pods = pods_of()
+    pods.add_event_handler(on_event=Slow(), name="greet")
+    life = asyncio.create_task(pods.run())
+    await pods.wait_synced(timeout=30)
+    life.cancel()
+    await settle()
+    for task in asyncio.all_tasks():
+        if task.get_name() == "handler pods/greet":
+            task.cancel()
+
+    await asyncio.wait({life})
+    assert life.cancelled()
 
 
 async def test_a_predicate_that_raises_a_cancellation_ends_its_waiter_alone() -> None:

@@ -231,8 +231,8 @@ async def test_what_a_call_raises_is_reported_as_it_is_and_the_next_is_told(
     assert (failure.where, failure.subject) == ("handler", events("a")[0])
 
 
-class Ends(BaseException):
-    """Ends a program, as SystemExit does."""
+class Ends(SystemExit):
+    """Ends a program."""
 
 
 async def test_what_ends_a_program_is_raised_in_the_loop(

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from aioinformer.errors import OptionsError
-from aioinformer.metrics import CollectingSink
+from aioinformer.metrics import CollectingSink, ForgettingSink
 from aioinformer.metrics_prometheus import _ABOUT, PrometheusSink
 from aioinformer.workqueue import PriorityQueue, WorkQueue
 
@@ -41,6 +41,53 @@ def sink(registry: CollectorRegistry) -> PrometheusSink:
 def shown(registry: CollectorRegistry, *, comments: bool = False) -> list[str]:
     lines = generate_latest(registry).decode().splitlines()
     return [line for line in lines if comments or not line.startswith("#")]
+
+
+# ---------------------------------------------------------------- what is gone
+
+
+def test_sink_forgets_the_series_that_have_the_labels(
+    registry: CollectorRegistry, sink: PrometheusSink
+) -> None:
+    assert isinstance(sink, ForgettingSink)
+    for name in ("pods", "nodes"):
+        sink.count("reflector_lists_total", name=name)
+        sink.observe("seconds", 1.0, name=name)
+        for priority in ("0", "1"):
+            sink.gauge("workqueue_depth", 1, name=name, priority=priority)
+
+    sink.forget("reflector_lists_total", name="pods")
+    sink.forget("seconds", name="pods")
+    sink.forget("workqueue_depth", name="pods")
+    sink.forget("workqueue_depth", name="nodes", priority="1")
+    sink.forget("workqueue_depth", team="shop")
+    sink.forget("never_used", name="nodes")
+
+    left = [line for line in shown(registry) if "bucket" not in line]
+    assert left == [
+        'reflector_lists_total{name="nodes"} 1.0',
+        'seconds_count{name="nodes"} 1.0',
+        'seconds_sum{name="nodes"} 1.0',
+        'workqueue_depth{name="nodes",priority="0"} 1.0',
+    ]
+
+
+async def test_queue_that_is_forgotten_is_not_shown_again(
+    registry: CollectorRegistry, sink: PrometheusSink
+) -> None:
+    kept = WorkQueue[str]("kept", metrics=sink)
+    gone = PriorityQueue[str]("gone", metrics=sink)
+    for queue in (kept, gone):
+        queue.add("a")
+        queue.done(await queue.get())
+
+    assert any("gone" in line for line in shown(registry))
+    gone.forget_metrics()
+    gone.add("b")
+    gone.done(await gone.get())
+
+    assert not any("gone" in line for line in shown(registry))
+    assert any("kept" in line for line in shown(registry))
 
 
 # ---------------------------------------------------------------- kinds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.cache.index import Index
 from aioinformer.errors import HandlerError
 
@@ -65,7 +65,7 @@ class Contents(Generic[T]):
         for name, index in self.indexes.items():
             try:
                 index.put(key, obj, old, asked)
-            except USER_ERRORS as exc:  # reported
+            except user_errors() as exc:  # reported
                 failures += (_left_out(name, index, key, obj, old, exc),)
 
         if failures or self.growing:
@@ -84,7 +84,7 @@ class Contents(Generic[T]):
 
             try:
                 index.put(key, obj, old)
-            except USER_ERRORS as exc:  # reported
+            except user_errors() as exc:  # reported
                 failures += (_left_out(name, index, key, obj, old, exc),)
 
         if failures or self.growing:
@@ -202,7 +202,7 @@ class Growing(Generic[T]):
 
             try:
                 index.put(key, obj, None)
-            except USER_ERRORS as exc:  # reported
+            except user_errors() as exc:  # reported
                 failures += (_left_out(name, index, key, obj, None, exc),)
 
         for failure in failures:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.errors import OptionsError
 from aioinformer.model.functions import check_plain
 from aioinformer.model.paths import Path, path_reader
@@ -294,7 +294,7 @@ class Index(Generic[T]):
 
         try:
             return _pack(self._function(obj))
-        except USER_ERRORS:  # as it did then, when it was reported
+        except user_errors():  # as it did then, when it was reported
             return None
 
     def find(self, obj: T) -> list[T]:

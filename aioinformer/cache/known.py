@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 
 if TYPE_CHECKING:
     from aioinformer.cache.queue import KnownObjects
@@ -15,7 +14,7 @@ __all__ = ["Known"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Known(Generic[T]):
@@ -46,7 +45,7 @@ class Known(Generic[T]):
         """The state known of an object; None if there is none, or it cannot be read."""
         try:
             return self._get(key)
-        except USER_ERRORS:  # somebody else's store: logged and dropped
+        except user_errors():  # somebody else's store: logged and dropped
             logger.exception("cannot look up %s among the known objects", key)
             return None
 
@@ -54,7 +53,7 @@ class Known(Generic[T]):
         """True for an object that is known, or may be: it could not be looked up."""
         try:
             return self._get(key) is not None
-        except USER_ERRORS:  # somebody else's store: logged and dropped
+        except user_errors():  # somebody else's store: logged and dropped
             logger.exception("cannot look up %s among the known objects", key)
             return True
 

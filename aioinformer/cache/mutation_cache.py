@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.cache.clock import LoopClock
 from aioinformer.cache.deltas import DeletedFinalStateUnknown
 from aioinformer.cache.store import Indexer
@@ -294,5 +294,5 @@ def _rejects(held: _Held[T], uid: str, version: int) -> bool:
 def _answers(index: Index[T], obj: T) -> Iterable[str]:
     try:
         return index.answers(obj)
-    except USER_ERRORS:  # reported by the store when the object arrives
+    except user_errors():  # reported by the store when the object arrives
         return ()

@@ -8,7 +8,6 @@ all, and nobody notices. With a detector, somebody does.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping
 from copy import deepcopy
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import OptionsError
 from aioinformer.model.durations import Duration, seconds_of
@@ -30,7 +29,7 @@ __all__ = ["MUTATION_DETECTOR_VARIABLE", "Mutation", "MutationDetector"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 MUTATION_DETECTOR_VARIABLE = "KUBE_CACHE_MUTATION_DETECTOR"
 """The environment variable that enables detectors; the same as client-go's."""
@@ -195,7 +194,7 @@ class MutationDetector(Generic[T]):
         if self._on_mutation is not None:
             try:
                 self._on_mutation(mutation)
-            except USER_ERRORS:  # logged and dropped
+            except user_errors():  # logged and dropped
                 logger.exception("on_mutation failed")
 
 

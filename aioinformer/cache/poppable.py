@@ -8,13 +8,13 @@ cancelled, and nothing handed out twice.
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from inspect import iscoroutine
 from time import perf_counter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aioinformer._tasks import Bell
+from aioinformer._user_code import guarded_logger
 from aioinformer.cache.deltas import Requeue
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, GuardedSink
@@ -28,7 +28,7 @@ __all__ = ["Poppable", "slow_after"]
 
 E = TypeVar("E")
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # client-go's figures: below them a slow call is nobody's trouble.
 DEPTH_TO_COMPLAIN = 10

@@ -6,10 +6,9 @@ loop and never wait; reads may come from any thread, and each answers from one s
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.contents import Contents, Growing
 from aioinformer.cache.index import check_index_function
@@ -28,7 +27,7 @@ __all__ = ["Contents", "Indexer", "Store"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Store(Generic[T]):
@@ -59,6 +58,9 @@ class Store(Generic[T]):
         self.key_func = key_func
         self._on_error = on_error or _log
         self._contents: Contents[T] = Contents({}, self._report)
+        # While a step is under way, failures wait here.
+        self._holding = False
+        self._held: builtins.list[HandlerError] = []
 
     def __len__(self) -> int:
         return len(self._contents.objects)
@@ -126,10 +128,14 @@ class Store(Generic[T]):
             NoKey: One of them has no key; nothing is written.
         """
         replacement = self.replacement()
-        for obj in objects:
-            replacement.put(key_of(obj, self.key_func), obj)
+        self.hold_reports()
+        try:
+            for obj in objects:
+                replacement.put(key_of(obj, self.key_func), obj)
 
-        self.swap(replacement, resource_version)
+            self.swap(replacement, resource_version)
+        finally:
+            self.release_reports()
 
     def resync(self) -> None:
         """Do nothing: there is nobody behind a store to be told again."""
@@ -190,10 +196,30 @@ class Store(Generic[T]):
     def _indexes(self) -> Mapping[str, Index[T]]:
         return self._contents.indexes
 
+    def hold_reports(self) -> None:
+        """Begin a step of several writes: keep failures until `release_reports()`.
+
+        `on_error` may read the store, write to it, or add a handler to its informer. In
+        the middle of a step it would see and change a half of it.
+        """
+        self._holding = True
+
+    def release_reports(self) -> None:
+        """End the step, and report what has failed in it."""
+        self._holding = False
+        if self._held:
+            held, self._held = self._held, []
+            for failure in held:
+                self._report(failure)
+
     def _report(self, failure: HandlerError) -> None:
+        if self._holding:
+            self._held.append(failure)
+            return
+
         try:
             self._on_error(failure)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("on_error failed")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.cache.store import Store
 from aioinformer.errors import HandlerError
 from aioinformer.model.functions import check_plain
@@ -71,7 +71,7 @@ class UndeltaStore(Store[T]):
         objects = self.list()
         try:
             self._push(objects)
-        except USER_ERRORS as exc:  # reported
+        except user_errors() as exc:  # reported
             name = getattr(self._push, "__qualname__", repr(self._push))
             failure = HandlerError("push function", name, objects)
             failure.__cause__ = exc

@@ -6,11 +6,11 @@ Neither files nor SSL contexts are touched on the event loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Ticket"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # How often files of certificates are looked at; whoever replaces them does so long
 # before the old ones expire. client-go looks every five minutes.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.proof import Proof, bearer
 from aioinformer.errors import OptionsError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Credentials"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # Service account tokens live for an hour and the kubelet replaces the file when 80 % of
 # that is over, so a minute is early enough; client-go uses the same.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.discovery_files import folder_of, load, save
 from aioinformer.client.discovery_names import Catalogue
 from aioinformer.client.discovery_requests import Questions
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Discovery"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # As kubectl has it. What it does not know, it asks for earlier.
 MAX_AGE_SECONDS = 6 * 60 * 60.0

@@ -8,7 +8,6 @@ functions block: call them in a thread.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import tempfile
@@ -16,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.discovery_documents import (
     read_groups,
     read_resources,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["folder_of", "load", "save"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # As client-go: what some file system may not have in a name.
 _STRANGE = re.compile(r"[^(\w/.)]", re.ASCII)

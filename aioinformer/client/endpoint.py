@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.access import Access
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 _NOT_ENTERED = (
     "this client is not entered: use `async with client:`, or `await client.start()`"

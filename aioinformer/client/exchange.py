@@ -6,10 +6,10 @@ Both can be ended from outside, by `close()`: whoever waits gets a `TransportErr
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING, TypeAlias
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.failures import api_error, mapped
 from aioinformer.errors import TransportError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exchange", "Head", "Response", "keep_alive"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # What asyncio reads from a socket at once, whole: cut up, each part would be copied and
 # go through every task alone. Splitting it takes less than half a slice of the loop.

@@ -6,7 +6,6 @@ HTTP library is the `__cause__`.
 
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from aiohttp import RequestInfo
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import (
     AioInformerError,
     ApiError,
@@ -39,7 +39,7 @@ __all__ = [
     "transport_error",
 ]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError)
 """What the HTTP library raises where the network fails."""

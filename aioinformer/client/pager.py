@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import DecodeError, OptionsError, ResourceExpired
 from aioinformer.watch.interface import ListOptions
 from aioinformer.watch.pages import PagesAhead
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PagedList", "Pager"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 PAGE_SIZE = 500
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from aioinformer._user_code import guarded_logger, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_ANSWER", "RequestMeter"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 NO_ANSWER = "<error>"
 """The code of a request that got no answer, as client-go writes it."""
@@ -93,6 +94,6 @@ class RequestMeter:
 
         try:
             tell(name, value, **labels, host=self._host)
-        except Exception:  # the user's sink: logged, and told no more
+        except user_errors():  # the user's sink: logged, and told no more
             logger.exception("the client of %s: the metrics sink failed", self._host)
             self._failed = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import importlib.metadata
-import logging
 import socket
 import ssl
 import weakref
@@ -19,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from aioinformer._tasks import finish
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
 from aioinformer.client.failures import mapped, refuse_web_page
 from aioinformer.client.request_meter import NO_ANSWER
@@ -39,7 +39,7 @@ __all__ = ["Transport"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 def _user_agent() -> str:

@@ -9,11 +9,11 @@ cancelled twice it stops at once. It ends by itself only with an error.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from aioinformer._tasks import Supervisor, leaf_of, together
+from aioinformer._user_code import guarded_logger
 from aioinformer.controller.measures import Measures
 from aioinformer.controller.reconcile import check_reconcile
 from aioinformer.controller.source import sources_of
@@ -21,7 +21,7 @@ from aioinformer.controller.workers import Workers
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.reporting import Reporter
-from aioinformer.metrics import NULL_SINK
+from aioinformer.metrics import NULL_SINK, ScopedSink
 from aioinformer.model.durations import seconds_of, timeout_of
 from aioinformer.workqueue.priority import PriorityQueue
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Controller"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 SYNC_PATIENCE_SECONDS = 30.0
 """A controller that waits for its informers says so as often."""
@@ -161,8 +161,9 @@ class Controller(Entered):
         self._drain_seconds = _not_negative(drain_timeout)
         seconds = _positive(timeout)
         self._concurrency = concurrency
-        self._measures = Measures(name, metrics, on_error)
-        reporter = Reporter(f"controller {name}", on_error, metrics)
+        self._metrics = ScopedSink(metrics, f"controller {name}")
+        self._measures = Measures(name, self._metrics, on_error)
+        reporter = Reporter(f"controller {name}", on_error, self._metrics)
         self._sources = sources_of(for_, owns, watches, predicates, reporter)
         self._queue: PriorityQueue[ReconcileRequest] = (
             PriorityQueue(name, metrics=metrics) if queue is None else _taken(queue)
@@ -278,11 +279,20 @@ class Controller(Entered):
         client: Client | None = None,
         elector: Elector | None = None,
     ) -> None:
-        """What begins reconciles ends first; then those in the group drain."""
         if self._begun:
             raise OptionsError(f"the controller {self.name} has been run already")
 
         self._begun = True
+        try:
+            await self._work(ready, client, elector)
+        finally:
+            self._metrics.end()
+            self._queue.forget_metrics()
+
+    async def _work(
+        self, ready: Callable[[], None], client: Client | None, elector: Elector | None
+    ) -> None:
+        """What begins reconciles ends first; then those in the group drain."""
         workers = self._workers
         workers.client = client if self._client is None else self._client
         workers.elector = elector if self._elector is None else self._elector

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import leaf_of
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import AioInformerError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew", "Part"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

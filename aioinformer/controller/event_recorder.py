@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from aioinformer._tasks import Supervisor, finish
+from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff, Failure
 from aioinformer.controller.event_book import (
     MOST_KNOWN,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventClient", "EventRecorder"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.informer.log_limit import LogLimit
 from aioinformer.informer.reporting import Reporter
 from aioinformer.metrics import GuardedSink
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeaderMeasures"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class LeaderMeasures:

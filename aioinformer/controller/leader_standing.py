@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.controller import lease_record
 
 if TYPE_CHECKING:
@@ -146,5 +146,5 @@ class Standing:
 
         try:
             self._on_new_leader(leader)
-        except USER_ERRORS as exc:
+        except user_errors() as exc:
             self._measures.callback_failed(leader, exc)

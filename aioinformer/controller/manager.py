@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioinformer._tasks import Supervisor
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.sharing import entered_together
 from aioinformer.controller.controller import SYNC_PATIENCE_SECONDS, Controller
 from aioinformer.controller.crew import Crew, Part
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Manager", "Runs"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 LIVENESS_TOLERANCE_SECONDS = 20.0
 """Work that outlives its lease by so much is taken for stuck, as in controller-runtime."""

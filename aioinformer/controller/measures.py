@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError
 from aioinformer.informer.log_limit import LogLimit
 from aioinformer.metrics import GuardedSink
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Measures"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Measures:
@@ -172,7 +171,7 @@ class Measures:
         failure.__cause__ = cause
         try:
             self._on_error(failure)
-        except USER_ERRORS:  # the user's error handler: logged and dropped
+        except user_errors():  # the user's error handler: logged and dropped
             logger.exception("controller %s: on_error failed", self._name)
 
 

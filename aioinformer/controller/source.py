@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.controller.causes import Cause, cause_of
 from aioinformer.controller.mapping import (
     Mapping,
@@ -104,14 +104,14 @@ class Source:
     def _passes(self, predicate: Predicate, event: Notification) -> bool:
         try:
             return predicate(event)
-        except USER_ERRORS as exc:  # reported
+        except user_errors() as exc:  # reported
             self._report("predicate", event, exc)
             return True
 
     def _mapped(self, obj: KubeObject) -> list[ReconcileRequest]:
         try:
             return requests_for(self.mapping, obj)
-        except USER_ERRORS as exc:  # reported
+        except user_errors() as exc:  # reported
             self._report("mapping", obj, exc)
             return []
 

@@ -11,12 +11,11 @@ it, without keeping a worker. What is asked for meanwhile is done then.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.controller.causes import Cause, Causes
 from aioinformer.controller.client import ReconcileClient
 from aioinformer.controller.context import Context
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 SETTLE_SECONDS = 10.0
 """So long the informers have to show what was written."""
@@ -257,7 +256,9 @@ class Workers:
 
             late = TimeoutError(f"not done within {self._timeout:g} s")
             return verdict_on_failure(late, timed_out=True)
-        except Exception as exc:  # noqa: BLE001 - the user's code, told when it has ended
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:  # reported when it has ended
             return verdict_on_failure(exc, timed_out=patience.expired())
 
         return verdict_on_answer(answer)
@@ -317,7 +318,7 @@ class Workers:
         """Have it done again, when the rate limiter says; that may be a user's."""
         try:
             self._queue.add_rate_limited(request, priority)
-        except USER_ERRORS:  # logged, and the request is not lost
+        except user_errors():  # logged, and the request is not lost
             logger.exception(
                 "controller %s: the rate limiter failed; %s is tried again in %d s",
                 self._name,
@@ -329,7 +330,7 @@ class Workers:
     def _forget(self, request: ReconcileRequest) -> None:
         try:
             self._queue.forget(request)
-        except USER_ERRORS:  # logged, and that is all that was to be done
+        except user_errors():  # logged, and that is all that was to be done
             logger.exception(
                 "controller %s: the rate limiter did not forget %s",
                 self._name,
@@ -340,7 +341,7 @@ class Workers:
         """The how manieth it is since the last success, as far as the limiter says."""
         try:
             return self._queue.num_requeues(request) + 1
-        except USER_ERRORS:  # logged; it is worked on all the same
+        except user_errors():  # logged; it is worked on all the same
             logger.exception(
                 "controller %s: the rate limiter cannot tell the attempts of %s",
                 self._name,

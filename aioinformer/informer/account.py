@@ -9,7 +9,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.measures import Measures
 from aioinformer.informer.recovery import is_foreign, is_refusal
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Account"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Account:
@@ -140,10 +140,10 @@ class Account:
             self.history_resets += 1
 
         self._row += 1
+        self.measures.failed(error)
         if not (absent and isinstance(error, NotFound)):
             self._log(error, ordinary=watched or isinstance(error, ResourceExpired))
 
-        self.measures.failed(error)
         self._tell(error)
 
     def streams_given_up(self) -> None:
@@ -180,5 +180,5 @@ class Account:
 
         try:
             self._handler(error)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("%s: the watch error handler failed", self.name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import logging
 from typing import TYPE_CHECKING, overload
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
 from aioinformer.informer.live_copy import LiveCopy
 from aioinformer.informer.parts import trouble_with
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AwaitedCopy"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 IDLE_SECONDS = 10.0
 """Who waits for so long for an informer that nobody runs has forgotten to, perhaps."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.informer.compression_fit import CompressionFit
 from aioinformer.model.compression import (
     LEAST_BODY,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compressing"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Compressing:

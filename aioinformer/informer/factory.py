@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import Supervisor
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
 from aioinformer.client.discovery_source import DiscoveredListWatch
 from aioinformer.client.list_watch import ListWatch
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedInformerFactory"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class SharedInformerFactory(Hosted):
@@ -270,7 +270,11 @@ class SharedInformerFactory(Hosted):
                 # From here on who asks for the same gets a new one.
                 del self._entries[asked.identity]
                 wait = not self._supervisor.contains_caller()
-                await self._fleet.stop(entry.informer, wait=wait)
+                await self._fleet.stop(
+                    entry.informer,
+                    wait=wait,
+                    then=lambda: self._forget_metrics(entry.informer),
+                )
 
     def _entry(self, asked: Question, indexers: Indexers) -> Entry:
         self._check_open()
@@ -429,8 +433,17 @@ class SharedInformerFactory(Hosted):
             raise self._fleet.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
-        async with entered_together(self._client):
-            await self._fleet.run(self.informers, ready)
+        try:
+            async with entered_together(self._client):
+                await self._fleet.run(self.informers, ready)
+        finally:
+            for informer in self.informers:
+                informer.forget_metrics()
+
+    def _forget_metrics(self, gone: SharedInformer) -> None:
+        """Drop the series of an informer, unless the next one of its name has them."""
+        if all(informer.name != gone.name for informer in self.informers):
+            gone.forget_metrics()
 
     def _check_loop(self) -> None:
         if self._supervisor.running and self._loop is not running_loop():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import Bell, wait_for_end
+from aioinformer._tasks import Bell, cancelled_alone, wait_for_end
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Fleet:
@@ -88,14 +88,21 @@ class Fleet:
             context=self._context.copy(),
         )
         self._tasks[informer] = task
-        task.add_done_callback(lambda _: self._forget(informer))
+        task.add_done_callback(lambda task: self._forget(informer, task))
 
-    async def stop(self, informer: SharedInformer, *, wait: bool = True) -> None:
+    async def stop(
+        self,
+        informer: SharedInformer,
+        *,
+        wait: bool = True,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         """Stop one informer before the others, as its own `run()` says. Idempotent.
 
         Args:
             informer: Whom.
             wait: False to ask for it only.
+            then: Called when it has ended.
 
         Cancellation:
             Deferred until it has ended.
@@ -103,8 +110,10 @@ class Fleet:
         task = self._tasks.get(informer)
         if task is None:
             informer.abandon()
+            then()
             return
 
+        task.add_done_callback(lambda _: then())
         self._ask_to_end(informer)
         if wait:
             await wait_for_end(task)
@@ -146,9 +155,10 @@ class Fleet:
             self._ending.add(informer)
             self._tasks[informer].cancel()
 
-    def _forget(self, informer: SharedInformer) -> None:
+    def _forget(self, informer: SharedInformer, task: asyncio.Task[None]) -> None:
         """Its task is over; one that was cancelled unbegun has told nobody so far."""
-        informer.abandon()
+        astray = task.cancelled() and informer not in self._ending
+        informer.abandon(cancelled_alone(repr(task.get_name())) if astray else None)
         del self._tasks[informer]
         self._ending.discard(informer)
         self._dead.discard(informer)
@@ -157,17 +167,21 @@ class Fleet:
     async def _run(self, informer: SharedInformer) -> None:
         try:
             await informer.run()
-        except Exception as exc:  # noqa: BLE001 - it ends alone
+        except asyncio.CancelledError:
+            raise
+        except user_errors() as exc:  # it ends alone
             self._note_death(informer, exc)
 
     def _note_death(self, informer: SharedInformer, failure: BaseException) -> None:
-        """Say so in the log, once."""
+        """Tell everybody who waits, and the log, once."""
         if informer in self._dead:
             return
 
         self._dead.add(informer)
         self._ending.add(informer)  # by itself, when its handlers have had their time
-        logger.critical("informer %s died", informer.name, exc_info=failure)
         if self.failure is None:
             self.failure = failure
             self._news.ring()
+
+        # Last: a log handler may take long.
+        logger.critical("informer %s died", informer.name, exc_info=failure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.informer.notifications import Added, Deleted, Updated, object_of
 
 if TYPE_CHECKING:
@@ -78,6 +78,6 @@ class HandlerFilter:
     def _passes(self, obj: KubeObject, event: Notification) -> bool:
         try:
             return bool(self._accepts(obj))
-        except USER_ERRORS as exc:
+        except user_errors() as exc:
             self._reporter.failed("filter", self._name, event, exc)
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn, Self, assert_never
 
-from aioinformer._tasks import Bell, Supervisor
+from aioinformer._tasks import Bell, Supervisor, cancelled_alone
 from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
@@ -179,6 +179,9 @@ class InformerWatch(Watch):
                 )
                 if self._stopped:
                     self._running.cancel()
+
+            if not self._stopped:
+                raise cancelled_alone(repr(self._informer.name))
         finally:
             self._informer.abandon()  # which may not have come to its first step
             self._running = None

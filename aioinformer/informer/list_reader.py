@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import ApiError, DecodeError, NotFound, TransportError
 from aioinformer.informer.absence import Absence
 from aioinformer.informer.initial_events import InitialEvents
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListReader"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 WARN_SECONDS = 10.0
 """After so long without an event a stream that is not complete is worth a warning, as

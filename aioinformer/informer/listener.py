@@ -8,7 +8,8 @@ from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from aioinformer._tasks import USER_ERRORS, Bell
+from aioinformer._tasks import Bell
+from aioinformer._user_code import user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import InformerStopped
 from aioinformer.informer.calling import Calls
@@ -218,6 +219,10 @@ class Listener:
 
         self._tell()
 
+    def forget_metrics(self) -> None:
+        """Have the metrics sink drop the series of this handler."""
+        self._slowness.forget_metrics()
+
     # ------------------------------------------------------------ its life
 
     async def run(self) -> None:
@@ -275,7 +280,7 @@ class Listener:
                         type(outcome) is CoroutineType or isinstance(outcome, Awaitable)
                     ):
                         await outcome
-                except USER_ERRORS as exc:
+                except user_errors() as exc:
                     if calls.is_from_outside(exc):
                         raise
 

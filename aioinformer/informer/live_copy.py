@@ -23,7 +23,7 @@ from aioinformer.informer.resync import resync_seconds
 from aioinformer.informer.status import combined
 from aioinformer.informer.transforming import Transforming
 from aioinformer.informer.waiting import Waiting
-from aioinformer.metrics import NULL_SINK
+from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.durations import seconds_of
 from aioinformer.watch.interface import Selection
 
@@ -70,8 +70,8 @@ class LiveCopy:
         self.name = name
         self._resync_seconds = resync_seconds(resync_period)
         self.options = options or ReflectorOptions()
-        self._metrics = metrics
-        self._reporter = Reporter(name, on_error, metrics)
+        self._metrics = ScopedSink(metrics, name)
+        self._reporter = Reporter(name, on_error, self._metrics)
         self._indexer: Indexer[KubeObject] = Indexer(
             {NAMESPACE_INDEX: by_namespace},
             key_func=attrgetter("key"),
@@ -126,6 +126,7 @@ class LiveCopy:
             queue,
             self._waiting,
             self._compressing,
+            GuardedSink(self._metrics, name, name=name),
         )
         pipeline = (
             Pipeline(*common)

@@ -3,11 +3,13 @@
 Everything that changes the store of an informer is here, in synchronous steps. A step
 first changes the store and then queues what changed for the listeners, without a wait
 between them: so a handler never finds the store behind what it is told, and a handler
-that is added between two steps has seen exactly what the store held then.
+that is added between two steps has seen exactly what the store held then. Index functions
+that fail are reported when the step is over, as `on_error` may add such a handler.
 """
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget, release
@@ -17,6 +19,7 @@ from aioinformer.informer.intake import Intake
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
 from aioinformer.informer.sifting import same_state
 from aioinformer.informer.waiting import Waiting
+from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.compressing import Compressing
     from aioinformer.informer.processor import Processor
     from aioinformer.informer.transforming import Transforming
+    from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["Pipeline"]
@@ -52,6 +56,8 @@ class Pipeline(Intake):
         queue: What is between the reflector and the store; a `DeltaFIFO` if left out.
         waiting: Who waits for what the store shows; told in the step that changes it.
         compressing: What makes the objects smaller that are stored.
+        metrics: Takes `informer_processing_latency_seconds`: the time from taking a
+            batch of changes, or a list, until it is applied.
     """
 
     def __init__(
@@ -63,8 +69,10 @@ class Pipeline(Intake):
         queue: Queue[KubeObject] | None = None,
         waiting: Waiting | None = None,
         compressing: Compressing | None = None,
+        metrics: MetricsSink = NULL_SINK,
     ) -> None:
         super().__init__(indexer, transforming, queue, compressing)
+        self._metrics = metrics
         self._processor = processor
         self._on_applied = on_applied
         self._waiting = Waiting() if waiting is None else waiting
@@ -90,10 +98,20 @@ class Pipeline(Intake):
     async def _apply_waiting(self, budget: LoopBudget) -> None:
         """Apply a part of what is queued: some changes, or up to one complete list."""
         await budget.start()
-        replacement = self._apply_changes(budget)
+        began = perf_counter() if self._metrics.enabled and len(self._fifo) else None
+        self._indexer.hold_reports()
+        try:
+            replacement = self._apply_changes(budget)
+        finally:
+            self._indexer.release_reports()
+
         budget.end()
         if replacement is not None:
             await self._apply_replacement(replacement)
+
+        if began is not None:
+            name = "informer_processing_latency_seconds"
+            self._metrics.observe(name, perf_counter() - began)
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.
@@ -189,23 +207,27 @@ class Pipeline(Intake):
 
         # Perhaps a newer one: that of a bookmark which came behind the list.
         version = self._fifo.applied() or replacement.resource_version
-        self._indexer.swap(new, self._reached(version))
-        if self._committed is new:
-            self._committed = None
+        self._indexer.hold_reports()
+        try:
+            self._indexer.swap(new, self._reached(version))
+            if self._committed is new:
+                self._committed = None
 
-        if not before:
-            self._processor.publish(Snapshot(list(now.values()), initial=first))
+            if not before:
+                self._processor.publish(Snapshot(list(now.values()), initial=first))
 
-        # In batches that go as they are delivered.
-        for start in range(0, len(changes), _BATCH):
-            self._processor.publish(changes[start : start + _BATCH])
+            # In batches that go as they are delivered.
+            for start in range(0, len(changes), _BATCH):
+                self._processor.publish(changes[start : start + _BATCH])
 
-        self._waiting.replaced(before, now)
-        if first:
-            self.synced = True
-            self._mark_synced()
+            self._waiting.replaced(before, now)
+            if first:
+                self.synced = True
+                self._mark_synced()
 
-        self._on_applied()
+            self._on_applied()
+        finally:
+            self._indexer.release_reports()
 
         # The old maps themselves stay whole, as a reader in another thread may be just
         # about to look into them.

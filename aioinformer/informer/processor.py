@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import logging
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import cancelled_alone
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from aioinformer.errors import InternalError
     from aioinformer.informer.inbox import Batch
     from aioinformer.informer.listener import Listener
 
 __all__ = ["Processor"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 LATE_SECONDS = 10.0
 """A handler that has not ended so long after it was asked to is warned of."""
@@ -38,7 +40,10 @@ class Processor:
         self._listeners: list[Listener] = []
         self._group: asyncio.TaskGroup | None = None
         self._context = contextvars.Context()
+        self._draining = False
         self._ended = False
+        # Why it cannot go on.
+        self._failure: InternalError | None = None
         # Listeners for which much has come while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
@@ -69,7 +74,7 @@ class Processor:
             self._listeners.remove(listener)
             listener.remove()
             if self._group is None and not self._ended:
-                listener.end()  # it has no task which could say so
+                self._end(listener)  # it has no task which could say so
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners. Nobody may change it."""
@@ -84,6 +89,10 @@ class Processor:
 
     async def run(self) -> None:
         """Run the listeners.
+
+        Raises:
+            InternalError: Other code has cancelled the task of a listener, which was
+                neither removed nor is drained.
 
         Cancellation:
             The way to stop it: every running call is cancelled, what waits is dropped.
@@ -121,9 +130,12 @@ class Processor:
     async def drained(self) -> None:
         """Wait until everything that is queued now has been delivered.
 
+        It is the beginning of the end: nothing is queued any more.
+
         Cancellation:
             Safe.
         """
+        self._draining = True
         for listener in self.listeners:
             with contextlib.suppress(InformerStopped):
                 await listener.wait_idle()
@@ -151,9 +163,11 @@ class Processor:
                 )
 
     async def _keep_tidy(self) -> NoReturn:
-        while True:
+        while self._failure is None:
             # In no variable: while nothing is to do, nobody is to be kept.
             await (await self._crowded.get()).tidy()
+
+        raise self._failure
 
     def _start_all(self, group: asyncio.TaskGroup) -> None:
         for listener in self._listeners:
@@ -169,10 +183,24 @@ class Processor:
 
     def _task_ended(self, listener: Listener, task: asyncio.Task[None]) -> None:
         # `run()` says so too, but not if it is cancelled before it has begun.
-        listener.end()
-        if task.cancelled() and not self._ended and not listener.removed:
-            self.remove(listener)
+        self._end(listener)
+        if not task.cancelled() or self._ended or listener.removed:
+            return
+
+        self.remove(listener)
+        if self._draining:
             logger.error(
                 "handler %s is called no more: its task was cancelled from outside",
                 listener.name,
             )
+            return
+
+        # It would miss every change from here on, and who relies on it would not know.
+        self._failure = cancelled_alone(repr(task.get_name()))
+        self._crowded.put_nowait(listener)  # wakes the own task, which raises
+
+    def _end(self, listener: Listener) -> None:
+        listener.end()
+        # Another handler of the same name, such as a reader of events, has its series.
+        if listener.removed and all(it.name != listener.name for it in self._listeners):
+            listener.forget_metrics()

@@ -11,12 +11,12 @@ the user, `Backoff` says how long to wait.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn, TypeGuard, assert_never
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff, Failure
 from aioinformer.errors import (
     ApiError,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Reflector:

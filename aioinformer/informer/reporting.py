@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError
 from aioinformer.informer.log_limit import LogLimit
 from aioinformer.metrics import NULL_SINK
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reporter"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 
 class Reporter:
@@ -73,7 +72,7 @@ class Reporter:
                 informer=self._name,
                 at=failure.where,
             )
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("%s: the metrics sink failed", self._name)
 
         if self._on_error is None:
@@ -81,7 +80,7 @@ class Reporter:
 
         try:
             self._on_error(failure)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("%s: on_error failed", self._name)
 
     def _log(self, failure: HandlerError) -> None:

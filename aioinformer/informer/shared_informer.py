@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
-from aioinformer._tasks import leaf_of
-from aioinformer.errors import InternalError
+from aioinformer._tasks import leaf_of, watch_over
 from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handled import HandledCopy
 from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
@@ -55,7 +54,8 @@ class SharedInformer(HandledCopy):
         G12: An exception in a handler, filter, index function, transform or watch error
             handler is logged (what repeats, in part) and counted, and stops nothing else;
             those of the first four are passed to `on_error`. One in a predicate is
-            raised to who waits. A `CancelledError` that such code raises by itself is one like any other.
+            raised to who waits. A `CancelledError` that such code raises by itself
+            counts as well, and any other `BaseException` that does not end the program.
 
     Several namespaces:
         Each has a list and a watch of its own, with their own troubles and versions;
@@ -190,6 +190,8 @@ class SharedInformer(HandledCopy):
         Raises:
             OptionsError: A second call.
             InformerStopped: It was abandoned before.
+            InternalError: Other code has cancelled one of its tasks, or a function of
+                yours has cancelled the task that called it.
             Exception: A bug of ours; errors of the server and of handlers never end it.
 
         Cancellation:
@@ -208,14 +210,17 @@ class SharedInformer(HandledCopy):
         if failure is not None:  # pragma: no branch - `_run()` never ends by itself
             raise failure
 
-    def abandon(self) -> None:
+    def abandon(self, failure: BaseException | None = None) -> None:
         """Say that it is not going to be run any more, so that nobody waits for it.
 
         For those who run informers: a task that is cancelled before its first step has
         not called `run()`. One that has ended is ended already.
+
+        Args:
+            failure: The reason, if nobody has stopped it: it counts as dead of this.
         """
         self._processor.end()
-        self._live.end()
+        self._live.end(failure)
 
     def set_death_handler(self, handler: Callable[[BaseException], None]) -> None:
         """Have a function told what the informer dies of, in the moment it does.
@@ -228,6 +233,15 @@ class SharedInformer(HandledCopy):
         """
         self._live.on_death = handler
 
+    def forget_metrics(self) -> None:
+        """Have the metrics sink drop the series of this informer and its handlers.
+
+        For those who run informers, when it has ended and they let go of it. Only a
+        `ForgettingSink` does so. Series belong to names: another informer of the same
+        name in the same sink begins new ones.
+        """
+        self._metrics.end()
+
     async def _run(self) -> None:
         """Two nested groups: what feeds the handlers dies first, then they drain."""
         async with asyncio.TaskGroup() as downstream:  # pragma: no branch - see above
@@ -236,14 +250,19 @@ class SharedInformer(HandledCopy):
             )
             try:
                 async with asyncio.TaskGroup() as upstream:
+                    tasks = [processor]
                     for part in self._parts:
                         name = part.reflector.name
-                        upstream.create_task(
-                            _alive(part.pipeline.run), name=f"{name} pipeline"
+                        tasks += (
+                            upstream.create_task(
+                                part.pipeline.run(), name=f"{name} pipeline"
+                            ),
+                            upstream.create_task(
+                                part.reflector.run(), name=f"{name} reflector"
+                            ),
                         )
-                        upstream.create_task(
-                            _alive(part.reflector.run), name=f"{name} reflector"
-                        )
+
+                    await watch_over(tasks)
             except BaseExceptionGroup as group:
                 # Dead from here on, though the handlers may go on for a while.
                 self._live.die(leaf_of(group))
@@ -258,22 +277,3 @@ class SharedInformer(HandledCopy):
                         self._processor.tell_undelivered(DRAIN_SECONDS)
 
                 processor.cancel()
-
-
-async def _alive(life: Callable[[], Coroutine[Any, Any, NoReturn]]) -> NoReturn:
-    """Run what a group has to notice the end of, even if it cancels itself.
-
-    A group takes a cancelled task for one that it has cancelled. So a source that lets
-    a `CancelledError` of its own through would leave an informer that looks alive.
-
-    Raises:
-        InternalError: It was cancelled, and nobody asked for it.
-    """
-    try:
-        await life()
-    except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is not None and not task.cancelling():
-            raise InternalError("a list or watch cancelled itself") from exc
-
-        raise

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.informer.log_limit import LogLimit
-from aioinformer.metrics import NULL_SINK
+from aioinformer.metrics import NULL_SINK, ScopedSink
 
 if TYPE_CHECKING:
     from aioinformer.informer.inbox import Inbox
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCKING_SECONDS", "HIGH_WATER", "Slowness"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 BLOCKING_SECONDS = 0.05
 """A handler that keeps the loop from turning for this long delays everything."""
@@ -54,7 +53,7 @@ class Slowness:
     ) -> None:
         self._name = name
         self._inbox = inbox
-        self._metrics = metrics
+        self._metrics = ScopedSink(metrics, f"handler {name}")
         self._limit = LogLimit()
         # The next warning is due at this many; and when the last one was written.
         self._high_water = HIGH_WATER
@@ -108,7 +107,7 @@ class Slowness:
         name = "aioinformer_blocking_calls_total"
         try:
             self._metrics.count(name, 1.0, handler=self._name)
-        except USER_ERRORS:  # logged and dropped
+        except user_errors():  # logged and dropped
             logger.exception("handler %s: the metrics sink failed", self._name)
 
     # ------------------------------------------------------------ calls that wait
@@ -127,6 +126,10 @@ class Slowness:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def forget_metrics(self) -> None:
+        """Have the sink drop the handler's series."""
+        self._metrics.end()
 
     def _look(self) -> None:
         self._timer = None

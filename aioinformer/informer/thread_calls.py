@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import threading
 from collections.abc import Awaitable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import guarded_logger, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadCalls"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 Work: TypeAlias = "tuple[Future[BaseException | None], Callable[[], object]]"
 
@@ -114,7 +113,7 @@ def _do(works: SimpleQueue[Work | None]) -> None:
 def _failure_of(call: Callable[[], object]) -> BaseException | None:
     try:
         call()
-    except USER_ERRORS as exc:
+    except user_errors() as exc:
         return exc
 
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from aioinformer._tasks import USER_ERRORS
+from aioinformer._user_code import user_errors
 from aioinformer.informer.reporting import Reporter
 from aioinformer.model.functions import check_plain
 from aioinformer.model.objects import KubeObject
@@ -70,7 +70,7 @@ class Transforming:
         try:
             result = function(obj)
             return result if result is None or result is obj else _kept(obj, result)
-        except USER_ERRORS as exc:
+        except user_errors() as exc:
             self.failures += 1
             self._reporter.failed("transform", self.name, obj, exc)
             return obj

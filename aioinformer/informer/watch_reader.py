@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import RetryWithDeadline
 from aioinformer.errors import ApiError, DecodeError, HistoryReset, TransportError
 from aioinformer.informer.guard import Guard
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchReader"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 SILENCE_SECONDS = 60.0
 """Servers send a bookmark about every minute: a new watch that says nothing for so long

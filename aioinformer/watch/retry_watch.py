@@ -14,8 +14,13 @@ import random
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, assert_never
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff, Failure, failure_of
-from aioinformer.errors import InternalError, OptionsError, WrongLoop
+from aioinformer.errors import (
+    InternalError,
+    OptionsError,
+    WrongLoop,
+)
 from aioinformer.model.durations import Duration, seconds_of
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.events import EventType, WatchEvent
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RetryWatch"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 SHORTEST_GAP_SECONDS = 1.0
 """Watches start at least so far apart, also where all goes well: as in client-go."""

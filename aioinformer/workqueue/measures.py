@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from aioinformer.metrics import CollectingSink
+from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer.metrics import NULL_SINK, CollectingSink, forget
 from aioinformer.workqueue.ownership import clock_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hooks", "Meter"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 T = TypeVar("T")
 
@@ -28,6 +28,17 @@ AGES_SECONDS = 0.5
 # So many durations are kept until somebody collects them. Telling them takes about
 # 0.1 ms, which nobody notices, and is cheaper for each than telling it alone.
 KEPT = 1000
+
+
+METRICS = (
+    "workqueue_adds_total",
+    "workqueue_depth",
+    "workqueue_longest_running_processor_seconds",
+    "workqueue_queue_duration_seconds",
+    "workqueue_retries_total",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_work_duration_seconds",
+)
 
 
 class Hooks(NamedTuple, Generic[T]):
@@ -153,6 +164,14 @@ class Meter(Generic[T]):
         if self._collecting is None:
             self.tell()
 
+    def forget(self) -> None:
+        """Have the sink drop the series of this queue, and tell it nothing more."""
+        with self._lock:
+            sink, self._sink, self._collecting = self._sink, NULL_SINK, None
+
+        for name in METRICS:
+            forget(sink, f"work queue {self._name!r}", name, name=self._name)
+
     # ------------------------------------------------------------ telling
 
     def tell(self) -> None:
@@ -169,7 +188,7 @@ class Meter(Generic[T]):
         try:
             for part in parts:
                 part()
-        except Exception:  # the user's sink: logged and dropped
+        except user_errors():  # the user's sink: logged and dropped
             # Once: it would come again with every item.
             if not self._complained:
                 self._complained = True

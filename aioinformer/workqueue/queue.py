@@ -375,6 +375,14 @@ class WorkQueue(Taking[T]):
         if self._states.get(item) == _WORKING:
             self._left.add(item)
 
+    def forget_metrics(self) -> None:
+        """Have the metrics sink drop the series of this queue; it measures no more.
+
+        For a queue that is not used any more. Only a `ForgettingSink` drops series.
+        """
+        if self._meter is not None:
+            self._meter.forget()
+
     # ------------------------------------------------------------ for subclasses
 
     def _wants(self, item: T) -> bool:

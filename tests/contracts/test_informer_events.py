@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -19,6 +19,7 @@ from aioinformer.testing.faults import Cut, Gone, Refuse, StepBack
 
 if TYPE_CHECKING:
     from aioinformer import KubeObject
+    from aioinformer.errors import HandlerError
 
 from informers import Event, cut_running_watch, plain, pods_of, settled, tell
 
@@ -247,6 +248,51 @@ async def test_G5_a_late_handler_gets_a_snapshot_then_every_change() -> None:
             assert len(told) == len(set(told)) == 102
             assert told[: len(initial)] == initial
             assert set(told[len(initial) :]) == {"added before", "added after"}
+
+
+@pytest.mark.parametrize("role", ["index", "transform"])
+@pytest.mark.parametrize("moment", ["watch", "first-list", "relist"])
+async def test_G5_a_handler_added_by_on_error_is_told_each_object_once(
+    role: str, moment: str
+) -> None:
+    """It is added while what the failing function was called with is taken in."""
+    told: list[str] = []
+
+    def fails(obj: KubeObject) -> NoReturn:
+        raise ValueError
+
+    def add(_: HandlerError) -> None:
+        if not told:
+            told.append("handler added")
+            informer.add_event_handler(on_event=lambda event: told.append(tell(event)))
+
+    async with APIServer() as server:
+        factory = SharedInformerFactory(server.client(), on_error=add)
+        roles: dict[str, dict[str, Any]] = {
+            "index": {"indexers": {"team": fails}},
+            "transform": {"transform": fails},
+        }
+        informer = factory.informer("v1", "pods", **roles[role])
+        if moment == "first-list":
+            server.create(PODS, plain("web"))
+            server.create(PODS, plain("db"))
+
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            if moment == "relist":
+                await server.stop()
+                server.compact()
+
+            if moment != "first-list":
+                server.create(PODS, plain("web"))
+                server.create(PODS, plain("db"))
+
+            if moment == "relist":
+                await server.start()
+
+            await settled(server, informer)
+
+    assert sorted(it.split()[-1] for it in told[1:]) == ["db", "web"]
 
 
 async def test_G6_what_went_while_disconnected_is_told_with_its_last_state() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -19,6 +19,7 @@ from aioinformer import (
 from aioinformer.errors import (
     Forbidden,
     HandlerError,
+    InternalError,
     Invalid,
     NotFound,
     Unauthorized,
@@ -29,6 +30,8 @@ from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Cut, Gone, Refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aioinformer import KubeObject, SharedInformer
 
 from factory_helpers import Bug, break_requests
@@ -124,6 +127,46 @@ async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on() -> None:
 
         assert caught.value.__cause__ is error
         with pytest.raises(Bug):
+            await factory.shutdown()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "informer pods",
+        "pods reflector",
+        "pods pipeline",
+        "pods processor",
+        "handler pods/greet",
+    ],
+)
+async def test_G8_an_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
+    part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with APIServer() as server:
+        server.create(PODS, plain("web"))
+        factory = SharedInformerFactory(server.client())
+        dying = factory.informer("v1", "pods")
+        dying.add_event_handler(on_event=lambda event: None, name="greet")
+        living = factory.informer("v1", "configmaps")
+        await factory.start()
+        await factory.wait_for_cache_sync(timeout=30)
+
+        (task,) = [it for it in asyncio.all_tasks() if it.get_name() == part]
+        task.cancel()
+        async with asyncio.timeout(30):
+            error = await factory.failed()
+
+        assert isinstance(error, InternalError)
+        assert part in str(error)
+        assert factory.not_ready() == {"pods": f"stopped: {error!r}"}
+        assert dying.status.last_error is error
+        assert living.lister.list() == []
+        with pytest.raises(InformerStopped):
+            dying.lister.list()
+
+        assert "informer pods died" in caplog.messages
+        with pytest.raises(InternalError):
             await factory.shutdown()
 
 
@@ -268,6 +311,107 @@ async def test_G12_what_is_told_of_errors_may_fail_itself(
     assert names == ["one"]
     told = {record.getMessage().rpartition(": ")[2] for record in caplog.records}
     assert {"on_error failed", "the watch error handler failed"} <= told
+
+
+async def test_G12_a_base_exception_in_code_of_the_user_is_a_failure_like_any_other() -> (
+    None
+):
+    """As `pytest.fail()` in a handler raises it: visible, and the end of nothing."""
+
+    def fails(*_: object) -> NoReturn:
+        pytest.fail("not as expected")
+
+    failures: list[HandlerError] = []
+
+    def fails_too(failure: HandlerError) -> None:
+        failures.append(failure)
+        fails()
+
+    async with APIServer() as server:
+        server.create(PODS, plain("one"))
+        factory = SharedInformerFactory(server.client(), on_error=fails_too)
+        informer = factory.informer(
+            "v1", "pods", transform=fails, indexers={"team": fails}
+        )
+        informer.set_watch_error_handler(fails)
+        informer.add_event_handler(on_event=fails)
+        informer.add_event_handler(on_event=fails, thread=True)
+        seen: list[str] = []
+        informer.add_event_handler(lambda obj: seen.append(obj.name), filter=fails)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            await cut_running_watch(server, informer)
+            server.create(PODS, plain("two"))
+            await settled(server, informer)
+            assert factory.not_ready() == {}
+
+    assert seen == ["one", "two"]
+    assert {it.where for it in failures} == {
+        "transform",
+        "index function",
+        "handler",
+        "filter",
+    }
+    assert {type(it.__cause__) for it in failures} == {pytest.fail.Exception}
+
+
+class Broken(logging.Handler):
+    """Raises what `logging` does not catch."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise RuntimeError("the log is full")
+
+
+@pytest.fixture
+def broken_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.DEBUG, logger="aioinformer")
+    logger, handler = logging.getLogger("aioinformer"), Broken()
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+@pytest.mark.usefixtures("broken_log")
+async def test_G12_a_log_handler_that_raises_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(_: object) -> NoReturn:
+        raise ValueError
+
+    async with APIServer() as server:
+        client = server.client()
+        factory = SharedInformerFactory(client)
+        pods = factory.informer("v1", "pods", transform=fails)
+        names = watch_names(pods)
+        pods.add_event_handler(on_event=fails)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            await cut_running_watch(server, pods)
+            server.create(PODS, plain("one"))
+            await settled(server, pods)
+            assert factory.not_ready() == {}
+
+    assert names == ["one"]
+    assert "RuntimeError: the log is full" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("broken_log")
+async def test_G8_a_death_is_told_though_a_log_handler_raises() -> None:
+    async with APIServer() as server:
+        factory = SharedInformerFactory(server.client())
+        pods = factory.informer("v1", "pods")
+        await factory.start()
+        await factory.wait_for_cache_sync(timeout=30)
+        tasks = asyncio.all_tasks()
+        (task,) = [it for it in tasks if it.get_name() == "pods reflector"]
+        task.cancel()
+        async with asyncio.timeout(30):
+            error = await factory.failed()
+
+        assert isinstance(error, InternalError)
+        assert pods.status.phase == "stopped"
+        with pytest.raises(InternalError):
+            await factory.shutdown()
 
 
 async def test_G12_what_a_predicate_raises_is_raised_to_who_waits() -> None:

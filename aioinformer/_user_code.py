@@ -1,0 +1,78 @@
+"""Protection from the user's code: what it raises, and log handlers that raise.
+
+Informers, queues and controllers call functions of the user: handlers, transforms, index
+functions, metrics sinks, log handlers. A failure of these must end nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+__all__ = ["GuardedLogger", "guarded_logger", "user_errors"]
+
+_PROGRAM_ENDS = (GeneratorExit, KeyboardInterrupt, SystemExit)
+
+
+def user_errors() -> tuple[type[BaseException], ...]:
+    """Return the exceptions to catch around a function of the user.
+
+    For `except user_errors():`, which Python evaluates while the exception is handled.
+    It catches all but `SystemExit`, `KeyboardInterrupt` and `GeneratorExit`: those end
+    the program or a coroutine, as the user asked. An `except` clause with a fixed list
+    would have to name every class that derives from `BaseException`, such as that of
+    `pytest.fail()`; one of these would end the task that called.
+
+    A `CancelledError` is caught too: our own cancellation arrives only at an `await`. A
+    plain function does not wait, so it has raised that error itself, as the result of a
+    cancelled future does. Around an `await`, handle the cancellation first.
+    """
+    return () if isinstance(sys.exception(), _PROGRAM_ENDS) else (BaseException,)
+
+
+class GuardedLogger(_Adapter):
+    """A logger whose handlers and filters may raise.
+
+    `logging` itself passes on what a `Filter`, or a `Handler` without `handleError`,
+    raises. Here it is printed to stderr, as `logging` does for its own handlers, and
+    dropped: the caller is usually recording a failure, and has to go on.
+    """
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message; every other method calls this one."""
+        # One more frame between the caller and the record, which names the caller.
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        try:
+            super().log(level, msg, *args, **kwargs)
+        except user_errors():  # printed and dropped
+            _PRINTER.handleError(_record_of(self.logger.name, level, msg, args))
+
+
+def guarded_logger(name: str) -> GuardedLogger:
+    """Return the logger of a module: `logger = guarded_logger(__name__)`."""
+    return GuardedLogger(logging.getLogger(name))
+
+
+# Prints what another handler has raised, if `logging.raiseExceptions` says so.
+_PRINTER = logging.Handler()
+
+
+def _record_of(
+    name: str, level: int, msg: object, args: tuple[object, ...]
+) -> logging.LogRecord:
+    values: Mapping[str, object] = {
+        "name": name,
+        "levelno": level,
+        "levelname": logging.getLevelName(level),
+        "msg": msg,
+        "args": args,
+    }
+    return logging.makeLogRecord(values)

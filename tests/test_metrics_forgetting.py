@@ -1,0 +1,184 @@
+"""Series end with what they measure: informers, handlers, controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import Page, Stream, modified, thing
+from informer_helpers import Recorder, Slow, keep_busy, pods_of, running, settle
+from metrics_helpers import PlainSink
+from prometheus_client import CollectorRegistry, generate_latest
+
+from aioinformer import Controller, ReconcileRequest, SharedInformerFactory
+from aioinformer.metrics import ForgettingSink
+from aioinformer.metrics_prometheus import PrometheusSink
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from aioinformer import Context
+    from aioinformer.informer.notifications import Notification
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+def series(registry: CollectorRegistry, text: str = "") -> list[str]:
+    lines = generate_latest(registry).decode().splitlines()
+    return [line for line in lines if not line.startswith("#") and text in line]
+
+
+def fails(_: object) -> None:
+    raise ValueError
+
+
+class Unforgetting(PlainSink):
+    """Fails to forget."""
+
+    def forget(self, name: str, /, **labels: str) -> None:
+        raise ValueError("never")
+
+
+# ---------------------------------------------------------------- informers
+
+
+async def test_factory_forgets_the_series_of_informers_used_for_a_time(
+    registry: CollectorRegistry,
+) -> None:
+    async with APIServer() as server:
+        server.create(PODS, {"metadata": {"name": "web"}, "spec": {"containers": []}})
+        factory = SharedInformerFactory(
+            server.client(), metrics=PrometheusSink(registry), transform=fails
+        )
+        factory.informer("v1", "configmaps")
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            await asyncio.sleep(1)
+            lasting = len(series(registry))
+            for number in range(20):
+                selector = f"app!=a{number}"
+                async with factory.use("v1", "pods", label_selector=selector) as pods:
+                    pods.add_event_handler(on_event=fails)
+                    await pods.wait_synced(timeout=30)
+                    await settle()
+                    assert series(registry, 'at="handler"')
+                    assert len(series(registry)) > lasting + 20
+
+            assert len(series(registry)) == lasting
+            assert series(registry, 'name="configmaps"')
+
+    assert series(registry) == []
+
+
+async def test_factory_keeps_the_series_of_the_next_informer_of_the_name(
+    registry: CollectorRegistry,
+) -> None:
+    async with APIServer() as server:
+        server.create(PODS, {"metadata": {"name": "web"}, "spec": {"containers": []}})
+        async with SharedInformerFactory(
+            server.client(), metrics=PrometheusSink(registry)
+        ) as factory:
+
+            async def use_and_drain() -> None:
+                async with factory.use("v1", "pods") as pods:
+                    pods.add_event_handler(on_event=Slow(3.0))
+                    await pods.wait_synced(timeout=30)
+
+            draining = asyncio.create_task(use_and_drain())
+            await asyncio.sleep(1)
+            async with factory.use("v1", "pods") as pods:
+                await pods.wait_synced(timeout=30)
+                await draining
+                assert series(registry, 'reflector_lists_total{name="pods"}')
+
+            assert series(registry, "reflector") == []
+
+
+@pytest.mark.parametrize("sink", [PlainSink(), Unforgetting()], ids=["not", "fails"])
+async def test_informer_ends_well_though_its_sink_does_not_forget(
+    sink: PlainSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    pods = pods_of(metrics=sink)
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+
+    pods.forget_metrics()
+    pods.forget_metrics()
+    assert sink.counts["reflector_lists_total", ("pods",)] == 1
+    assert ("pods: the metrics sink failed" in caplog.messages) == isinstance(
+        sink, ForgettingSink
+    )
+
+
+async def test_informer_measures_how_long_each_batch_took_to_be_applied() -> None:
+    sink = PlainSink()
+    stream = Stream()
+    pods = pods_of(
+        Page([thing("a"), thing("b")], version=5), watches=(stream,), metrics=sink
+    )
+    latency = sink.observed["informer_processing_latency_seconds"]
+    async with running(pods.run()):
+        await pods.wait_synced(timeout=30)
+        assert len(latency) == 1
+        for version in (6, 7):
+            stream.send(modified(thing("a", version)), modified(thing("b", version)))
+            await asyncio.sleep(1)
+
+    assert len(latency) == 3
+    assert all(0 < seconds < 5 for seconds in latency)
+    assert sink.labels["informer_processing_latency_seconds"] == {("name", "pods")}
+
+
+# ---------------------------------------------------------------- handlers
+
+
+async def test_removed_handler_takes_its_series_along(
+    registry: CollectorRegistry,
+) -> None:
+    def blocks(_: Notification) -> None:
+        keep_busy(0.06)
+
+    pods = pods_of(metrics=PrometheusSink(registry))
+    alone = pods.add_event_handler(on_event=blocks, name="alone")
+    shared = [pods.add_event_handler(on_event=blocks, name="same") for _ in range(2)]
+    other = pods.add_event_handler(on_event=Recorder(), name="other")
+    async with running(pods.run()):
+        for registration in (alone, *shared, other):
+            await registration.wait_synced(timeout=30)
+
+        assert len(series(registry, "blocking_calls")) == 2
+        await alone.aclose()
+        await shared[0].aclose()
+        await settle()
+        (left,) = series(registry, "blocking_calls")
+        assert "pods/same" in left
+        await shared[1].aclose()
+        await settle()
+        assert series(registry, "blocking_calls") == []
+
+
+# ---------------------------------------------------------------- controllers
+
+
+async def test_controller_that_has_ended_takes_its_series_along(
+    registry: CollectorRegistry,
+) -> None:
+    async def reconcile(request: ReconcileRequest, ctx: Context) -> None:
+        raise ValueError
+
+    sink = PrometheusSink(registry)
+    pods = pods_of()
+    controller = Controller("web", reconcile, for_=pods, metrics=sink)
+    async with running(pods.run()):
+        with contextlib.suppress(asyncio.CancelledError):
+            async with running(controller.run()):
+                await asyncio.sleep(1)
+                assert series(registry, 'controller="web"')
+                assert series(registry, 'workqueue_adds_total{name="web"}')
+
+    assert series(registry) == []

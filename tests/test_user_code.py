@@ -1,0 +1,102 @@
+"""Protection from the user's code: exceptions, and log handlers that raise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer._user_code import guarded_logger, user_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+logger = guarded_logger(__name__)
+
+
+class Foreign(BaseException):
+    """As that of pytest.fail()."""
+
+
+def caught(error: BaseException) -> bool:
+    try:
+        raise error
+    except user_errors():
+        return True
+
+
+@pytest.mark.parametrize("error", [ValueError(), asyncio.CancelledError(), Foreign()])
+def test_user_errors_catch_whatever_a_function_raises(error: BaseException) -> None:
+    assert caught(error)
+
+
+@pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt(), GeneratorExit()])
+def test_user_errors_let_the_end_of_the_program_pass(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        caught(error)
+
+
+class Raising(logging.Filter):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise self.error
+
+
+@pytest.fixture
+def raising() -> Iterator[Raising]:
+    """A filter of this module's logger."""
+    it = Raising(ValueError("no more logs"))
+    logger.logger.addFilter(it)
+    yield it
+    logger.logger.removeFilter(it)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no more logs"), Foreign("no more logs")], ids=type
+)
+def test_logger_prints_and_drops_what_a_filter_raises(
+    raising: Raising, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    raising.error = error
+    logger.warning("event key=%s", "a")
+
+    printed = capsys.readouterr().err
+    assert "no more logs" in printed
+    assert "Message: 'event key=%s'" in printed
+
+
+def test_logger_lets_the_end_of_the_program_pass(raising: Raising) -> None:
+    raising.error = SystemExit()
+    with pytest.raises(SystemExit):
+        logger.warning("event")
+
+
+def test_logger_is_silent_if_logging_is(
+    raising: Raising,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger.warning("event")
+    assert capsys.readouterr().err == ""
+
+
+def test_logger_names_the_caller_in_its_records(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger.warning("event")
+    try:
+        raise ValueError
+    except ValueError:
+        logger.exception("failure")
+
+    for record in caplog.records:
+        assert record.name == __name__
+        assert record.funcName == "test_logger_names_the_caller_in_its_records"
+
+    assert caplog.records[1].exc_info is not None
