@@ -180,35 +180,50 @@ def test_null_in_the_metadata_of_a_list_reads_as_absent() -> None:
     assert (splitter.resource_version, splitter.continue_token) == ("", "")
 
 
+NAMELESS: list[Any] = [
+    *(None, 7, "x", '"},\\"spec\\":', [], {}, {"metadata": None}),
+    *({"metadata": 7}, {"metadata": {"namespace": "s"}}, {"metadata": {"name": 7}}),
+]
+
+
+@pytest.mark.parametrize("item", NAMELESS, ids=map(str, range(len(NAMELESS))))
 @pytest.mark.parametrize("size", [1, 100, 0])
-def test_skips_and_counts_items_that_cannot_be_read(size: int) -> None:
-    bad: list[Any] = [
-        *(None, 7, "x", '"},\\"spec\\":', [], {}, {"metadata": None}),
-        *({"metadata": 7}, {"metadata": {"namespace": "s"}}, {"metadata": {"name": 7}}),
-    ]
+def test_item_without_a_name_fails_the_list(item: Any, size: int) -> None:
+    """Left out, it would seem deleted."""
     good = pod_list()["items"]
-    body = written(pod_list(items=[good[0], *bad, good[1], good[2]]))
 
-    found, splitter = split(body, size)
-
-    assert found == [pod("a"), pod("b"), pod("c")]
-    assert splitter.skipped == len(bad)
+    for items in ([item], [good[0], item, good[1], good[2]], [*good, item]):
+        with pytest.raises(DecodeError):
+            split(written(pod_list(items=items)), size)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["in-the-middle", "at-the-end"])
 @pytest.mark.parametrize("size", [4000, 0])
-def test_skips_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
-    deep = b',{"metadata":{"name":"deep"},"a":' + nested() + b"}"
-    body = written(pod_list(metadata=None))
+def test_lists_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
+    deep = b',{"a":' + nested() + b',"metadata":{"name":"deep","uid":"u"}}'
+    body = written(pod_list())
     body = body.replace(b',{"metadata"', deep + b',{"metadata"', 1)
     if last:
         body = body[:-2] + deep + b'],"metadata":{"resourceVersion":"8"}}'
 
-    found, splitter = split(body, size)
+    splitter = ListSplitter(ObjectDecoder(PODS))
+    pieces = pieces_of(body, size or len(body))
+    objects = [obj for piece in pieces for obj in splitter.feed(piece)]
+    objects += splitter.finish()
 
-    assert found == [pod("a"), pod("b"), pod("c")]
-    assert splitter.skipped == 1 + last
-    assert splitter.resource_version == ("8" if last else "")
+    names = ["a", "deep", "b", "c", "deep"] if last else ["a", "deep", "b", "c"]
+    assert [it.name for it in objects] == names
+    assert (objects[1].uid, splitter.skipped) == ("u", 0)
+    assert objects[1].raw == b'{"apiVersion":"v1","kind":"Pod",' + deep[2:]
+    assert splitter.resource_version == ("8" if last else "7")
+
+
+def test_deep_item_that_is_no_json_fails_the_list() -> None:
+    item = b'{"a":%b,"metadata":{"name":"deep"}}' % nested().replace(b"1", b"x")
+    body = written(pod_list()).replace(b"]}", b"," + item + b"]}")
+
+    with pytest.raises(DecodeError):
+        split(body)
 
 
 @pytest.mark.parametrize(
@@ -323,12 +338,12 @@ def test_listed_object_refers_to_its_own_bytes_only() -> None:
         assert orjson.loads(obj.raw) == obj.to_dict()
 
 
-def test_what_cannot_be_read_is_named_where_its_name_can() -> None:
+def test_what_cannot_be_read_is_named_if_it_is_of_this_kind() -> None:
     bad = [
         {"metadata": {"name": "labels", "namespace": "shop", "labels": {"x": 1}}},
         {"metadata": {"name": "cluster-wide", "labels": 7}},
-        {"metadata": {"name": 7, "labels": 7}},
-        {"metadata": "nothing"},
+        {"kind": "Pod", "apiVersion": "v2", "metadata": {"name": "newer"}},
+        {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "foreign"}},
     ]
     body = written(pod_list(items=[pod_list()["items"][0], *bad]))
 
@@ -336,4 +351,4 @@ def test_what_cannot_be_read_is_named_where_its_name_can() -> None:
 
     assert objects == [pod("a")]
     assert splitter.skipped == 4
-    assert splitter.unreadable == ["shop/labels", "cluster-wide"]
+    assert splitter.unreadable == ["shop/labels", "cluster-wide", "newer"]

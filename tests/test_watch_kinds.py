@@ -71,13 +71,19 @@ def test_what_is_not_said_is_empty(body: bytes, expected: tuple[str, str]) -> No
             b'{"kind":"a\nb","apiVersion":"v1","x":1}', id="control-character"
         ),
         pytest.param(b'{"kind":7,"apiVersion":"v1"}', id="number"),
-        pytest.param(b'{"x":' + nested() + b',"kind":"Pod"}', id="too-deep"),
+        pytest.param(b'{"x":' + nested() + b',"kind":7}', id="too-deep"),
         pytest.param(b"[]", id="array"),
     ],
 )
 def test_a_type_that_cannot_be_read_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError):
         type_of(body)
+
+
+def test_type_is_read_behind_what_nests_too_deeply() -> None:
+    body = b'{"apiVersion":"v1","data":' + nested() + b',"kind":"Pod"}'
+
+    assert type_of(body) == ("Pod", "v1")
 
 
 @pytest.mark.parametrize(

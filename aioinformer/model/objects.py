@@ -263,12 +263,18 @@ class KubeObject(
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, KubeObject):
-            return self.raw == other.raw or self._decoded() == other._decoded()
+            return self.raw == other.raw or self._says_the_same(other)
 
         if isinstance(other, Mapping):
             return self._decoded() == dict(other)
 
         return NotImplemented
+
+    def _says_the_same(self, other: KubeObject) -> bool:
+        try:
+            return self._decoded() == other._decoded()
+        except DecodeError:
+            return False  # one of them cannot be read, and they are not the same bytes
 
     # A struct's own would tell identities apart, and not what the JSON says.
     __ne__ = object.__ne__
