@@ -116,8 +116,9 @@ def test_types_of_custom_objects_stay_as_they_are(style: str, size: int) -> None
 def test_typed_item_is_kept_byte_by_byte() -> None:
     item = b'{ "kind" : "Pod", "apiVersion":"v1","metadata":{"name":"a"}}'
     splitter = ListSplitter(ObjectDecoder(PODS))
+    head = b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":['
 
-    assert splitter.feed(b'{"items":[' + item + b"]}") == []
+    assert splitter.feed(head + item + b"]}") == []
 
     assert [it.raw for it in splitter.finish()] == [item]
 
@@ -133,10 +134,7 @@ def test_typed_item_is_kept_byte_by_byte() -> None:
             PODS, {"kind": "List", "apiVersion": "v2"}, ("v1", "Pod"), id="plain-list"
         ),
         pytest.param(
-            PODS,
-            {"kind": None, "apiVersion": None},
-            ("v1", "Pod"),
-            id="of-the-resource",
+            PODS, {"kind": "List", "apiVersion": None}, ("v1", "Pod"), id="no-version"
         ),
         pytest.param(
             Resource("", "v1", "pods"),
@@ -159,7 +157,6 @@ def test_type_that_is_put_in_front(
     [
         pytest.param({"items": []}, id="empty"),
         pytest.param({"items": None}, id="null"),
-        pytest.param({"items": None, "metadata": None}, id="null-metadata"),
     ],
 )
 @pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
@@ -169,13 +166,17 @@ def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
 
     assert found == []
     assert splitter.skipped == 0
-    assert splitter.resource_version == ("7" if "metadata" not in fields else "")
+    assert splitter.resource_version == "7"
 
 
-def test_null_in_the_metadata_of_a_list_reads_as_absent() -> None:
-    body = written(pod_list(metadata={"resourceVersion": None, "continue": None}))
+@pytest.mark.parametrize("metadata", [{}, {"resourceVersion": None, "continue": None}])
+def test_list_of_an_aggregated_api_needs_no_version(metadata: Any) -> None:
+    """Those of metrics.k8s.io have none; null reads as absent."""
+    metrics = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+    names = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
+    body = written({**names, "metadata": metadata, "items": []})
 
-    _, splitter = split(body)
+    _, splitter = split(body, 0, metrics)
 
     assert (splitter.resource_version, splitter.continue_token) == ("", "")
 
@@ -244,6 +245,23 @@ def test_deep_item_that_is_no_json_fails_the_list() -> None:
         pytest.param(written(pod_list(items={})), id="items-is-an-object"),
         pytest.param(written(pod_list(items=7)), id="items-is-a-number"),
         pytest.param(written(pod_list(metadata=7)), id="metadata-is-a-number"),
+        pytest.param(written(pod_list(metadata=None)), id="no-metadata"),
+        pytest.param(written(pod_list(metadata={})), id="no-version"),
+        pytest.param(
+            written(pod_list(metadata={"resourceVersion": ""})), id="empty-version"
+        ),
+        pytest.param(written(pod_list(kind=None)), id="no-kind"),
+        pytest.param(written(pod_list(kind="")), id="empty-kind"),
+        pytest.param(written(pod_list(kind="Pod")), id="kind-of-an-object"),
+        pytest.param(b'{"items":[]}', id="nothing-but-items"),
+        pytest.param(
+            b'{"items":[],"metadata":{"resourceVersion":"7"}}', id="no-kind-behind"
+        ),
+        pytest.param(b'{"items":[],"kind":"PodList"}', id="no-metadata-behind"),
+        pytest.param(
+            b'{"items":[],"kind":"Table","metadata":{"resourceVersion":"7"}}',
+            id="table-behind",
+        ),
         pytest.param(written(pod_list(kind="NodeList")), id="other-kind-in-front"),
         pytest.param(
             written(dict(reversed(pod_list(kind="NodeList").items()))),
@@ -280,6 +298,7 @@ def test_items_of_other_objects_are_not_taken_for_those_of_the_list(
     inner = [{"metadata": {"name": "inner"}}]
     body = written(
         {
+            "kind": "PodList",
             "metadata": {"resourceVersion": "7", "x": {"items": inner}},
             "other": [{"items": inner}],
             'a"items': inner,

@@ -15,6 +15,7 @@ from aioinformer.errors import DecodeError
 from aioinformer.model.head import LabelTable, read_head, read_identity
 from aioinformer.model.nesting import member, shallow
 from aioinformer.model.objects import KubeObject
+from aioinformer.model.resources import lookup
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.framing import ItemFramer, LineFramer, prove, split_deep
@@ -316,6 +317,10 @@ class ListSplitter:
     Items of built-in kinds lack `apiVersion` and `kind` in lists: they are put in
     front, so that a listed object has the same fields as a watched one.
 
+    A body without the kind of a list, or without metadata, is refused: it could be any
+    answer, and an empty one would seem to say that nothing exists. Lists of built-in kinds
+    have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have none.
+
     A list that leaves out an object says that it was deleted. So an item that cannot be
     read is named in `unreadable`, and one without a readable name fails the list.
     """
@@ -327,6 +332,9 @@ class ListSplitter:
         self._prefix = b""
         self._kind = decoder.resource.kind
         self._api_version = decoder.resource.api_version
+        # What the list has said of itself so far.
+        self._has_kind = False
+        self._has_metadata = False
         self.resource_version = ""
         """The list's version. Servers write it before or behind the items."""
         self.continue_token = ""
@@ -361,6 +369,7 @@ class ListSplitter:
             envelope = _decode_rest(self._items.rest())
 
         self._note(envelope)
+        self._check_head()
         return self._objects(map(memoryview, envelope.items or ()))
 
     def _read_head(self, head: bytearray, chunk: bytes) -> bytes:
@@ -384,27 +393,48 @@ class ListSplitter:
 
     def _note(self, envelope: _Envelope) -> None:
         """Take kind, version and token from what stands before or behind the items."""
-        listed = (envelope.kind or "").removesuffix("List")
+        kind, version = envelope.kind or "", envelope.api_version or ""
+        listed = kind.removesuffix("List")
         # A "List" is of no kind; its items say theirs.
         if listed:
-            version = envelope.api_version or ""
             if not self._decoder.kinds.allows(listed, version):
                 asked = self._decoder.resource
                 raise DecodeError(
                     f"expected a list of {asked.api_version} {asked.kind or asked}, "
-                    f"got {version} {envelope.kind}"
+                    f"got {version} {kind}"
                 )
+
+            if listed == kind:
+                raise DecodeError(f"not a list: {kind}")
 
             self._kind = self._kind or listed
             self._api_version = version or self._api_version
 
+        self._has_kind |= bool(kind)
         self._prefix = b'{"apiVersion":%s,"kind":%s,' % (
             msgspec.json.encode(self._api_version),
             msgspec.json.encode(self._kind),
         )
         if envelope.metadata is not None:
+            self._has_metadata = True
             self.resource_version = envelope.metadata.resource_version or ""
             self.continue_token = envelope.metadata.continue_token or ""
+
+    def _check_head(self) -> None:
+        """Check that the body has said what it is.
+
+        Raises:
+            DecodeError: If it could be something else than a list of this kind.
+        """
+        if not self._has_kind:
+            raise DecodeError("not a list: no kind")
+
+        if not self._has_metadata:
+            raise DecodeError("not a list: no metadata")
+
+        resource = self._decoder.resource
+        if not self.resource_version and lookup(resource.api_version, resource.plural):
+            raise DecodeError(f"a list of {resource} without a resource version")
 
     def _objects(self, items: Iterable[memoryview]) -> list[KubeObject]:
         """Make objects of copies of the items; they get a type if they have none."""

@@ -22,6 +22,7 @@ from aioinformer.client import Client, ListWatch
 from aioinformer.errors import DecodeError
 from aioinformer.informer import ReflectorOptions, SharedInformer
 from aioinformer.model.resource import Resource
+from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -220,6 +221,48 @@ async def test_G6_list_with_an_item_without_a_name_deletes_nothing(
 
         run.server.items = [widget("b")]
         assert await run.settled(90) == ["gone a"]
+
+
+NO_LISTS = {
+    "items-alone": b'{"items":[]}',
+    "no-kind": b'{"metadata":{"resourceVersion":"11"},"items":[]}',
+    "no-metadata": b'{"kind":"WidgetList","apiVersion":"example.com/v1","items":[]}',
+    "no-version": b'{"kind":"WidgetList","metadata":{},"items":[]}',
+    "no-kind-behind": b'{"items":[],"metadata":{"resourceVersion":"11"}}',
+    "kind-of-an-object": b'{"kind":"Widget","metadata":{"resourceVersion":"11"},"items":[]}',
+    "status": b'{"kind":"Status","metadata":{"resourceVersion":"11"},"items":[]}',
+}
+
+
+@pytest.mark.parametrize("body", NO_LISTS.values(), ids=NO_LISTS)
+async def test_G6_answer_that_does_not_say_it_is_a_list_deletes_nothing(
+    body: bytes,
+) -> None:
+    async with informed(widget("a"), widget("b")) as run:
+        run.server.instead = body
+        run.server.end_history()
+        told = await run.settled(60)
+
+        assert (told, run.names) == ([], ["a", "b"])
+        assert isinstance(run.informer.status.last_error, DecodeError)
+
+        run.server.instead, run.server.version = b"", 12
+        run.server.items = [widget("a")]
+        assert await run.settled(90) == ["gone b"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"items":[]}', b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}'],
+)
+async def test_client_list_refuses_an_answer_that_does_not_say_it_is_a_list(
+    body: bytes,
+) -> None:
+    server = Server()
+    server.instead = body
+    async with server.canned, Client.from_url(server.canned.url) as client:
+        with pytest.raises(DecodeError):
+            await client.list(PODS)
 
 
 async def test_relist_keeps_what_is_known_of_an_object_with_unreadable_labels() -> None:
