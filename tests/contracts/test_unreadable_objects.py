@@ -7,6 +7,7 @@ than decoders follow, which it does.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -263,6 +264,24 @@ async def test_client_list_refuses_an_answer_that_does_not_say_it_is_a_list(
     async with server.canned, Client.from_url(server.canned.url) as client:
         with pytest.raises(DecodeError):
             await client.list(PODS)
+
+
+async def test_lister_json_is_json_whatever_the_server_sent() -> None:
+    async with informed(widget("a"), widget("b")) as run:
+        front = (
+            b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":%b,"spec":%b}'
+        )
+        metadata = written({"name": "c", "namespace": "shop", "resourceVersion": "11"})
+        run.server.send(line("ADDED", front % (metadata, b"{}nonsense{}")))
+        await run.settled()
+        lister = run.informer.lister
+
+        for text in (lister.json(), lister.namespace("shop").json()):
+            items = json.loads(text)["items"]
+            assert sorted(it["metadata"]["name"] for it in items) == ["a", "b"]
+
+        assert run.names == ["a", "b", "c"]
+        assert run.informer.status.degraded == 1
 
 
 async def test_relist_keeps_what_is_known_of_an_object_with_unreadable_labels() -> None:
