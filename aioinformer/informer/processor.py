@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from aioinformer.informer.inbox import Batch
@@ -39,6 +40,8 @@ class Processor:
         self._group: asyncio.TaskGroup | None = None
         self._context = contextvars.Context()
         self._ended = False
+        self.on_idle: list[Callable[[], None]] = []
+        """Called when a listener has delivered all that waited for it; must not wait."""
         # Listeners for which much has come while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
@@ -59,6 +62,7 @@ class Processor:
             )
 
         listener.on_crowded = self._crowded.put_nowait
+        listener.on_idle = self._listener_idle
         self._listeners.append(listener)
         if self._group is not None:
             self._start(self._group, listener)
@@ -70,6 +74,10 @@ class Processor:
             listener.remove()
             if self._group is None and not self._ended:
                 listener.end()  # it has no task which could say so
+
+    def _listener_idle(self) -> None:
+        for call in self.on_idle:
+            call()
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners. Nobody may change it."""

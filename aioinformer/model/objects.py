@@ -46,7 +46,8 @@ class KubeObject(
     A read-only `Mapping` of what the JSON says, and so is everything below it:
     `obj["spec"]["nodeName"]` works, assigning raises `TypeError`. The body is decoded
     when it is first looked into, and a small cache for each informer keeps the last
-    128 decodes; `at()` reads one path for a fifth of that cost. `null` reads as absent
+    128 decodes, up to 2 MiB of JSON. Bodies above 128 KiB are decoded each time. `at()`
+    reads one path for a fifth of that cost. `null` reads as absent
     in all properties and in `at()`.
 
     Equality compares what the JSON says (also with a dict). Objects are not hashable:
