@@ -58,7 +58,7 @@ def break_requests(
     client.stream = stream  # type: ignore[method-assign]
 
 
-NO_NODES = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}'
+NO_NODES = b'{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}'
 
 
 class FakeClient(Client):

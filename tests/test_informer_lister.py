@@ -6,15 +6,18 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import orjson
 import pytest
 from fake_source import thing
+from json_helpers import calls_of, nested
 from queue_helpers import error_in_thread
 
 from aioinformer.cache import Indexer, index_by, index_by_label
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError, Stale
 from aioinformer.informer import Lister
+from aioinformer.informer.body_check import BodyCheck
 from aioinformer.model import KubeObject, LabelSelector
 from aioinformer.model.durations import seconds_of
 
@@ -60,13 +63,17 @@ def lister(trust: Trust) -> Lister:
     return lister_of(*OBJECTS, trust=trust)
 
 
-def lister_of(*objects: KubeObject, trust: Trust | None = None) -> Lister:
+def lister_of(
+    *objects: KubeObject,
+    trust: Trust | None = None,
+    bodies: BodyCheck | None = None,
+) -> Lister:
     indexer: Indexer[KubeObject] = Indexer(
         {NAMESPACE_INDEX: by_namespace, "node": index_by("spec.nodeName")}
     )
     indexer.replace(objects, "17")
     trust = trust or Trust()
-    return Lister(indexer, trust, trust.check_age)
+    return Lister(indexer, trust, trust.check_age, bodies=bodies)
 
 
 def keys(objects: list[KubeObject]) -> list[str]:
@@ -237,6 +244,68 @@ def test_json_of_any_version_is_json() -> None:
     assert body["metadata"]["resourceVersion"] == 'a"b\\'
 
 
+# ---------------------------------------------------------------- bodies
+
+
+def with_body(obj: KubeObject, body: bytes) -> KubeObject:
+    return msgspec.structs.replace(obj, body=body)
+
+
+NO_JSON = {
+    "nonsense": b'{"metadata":{"name":"x"},"spec":nonsense}',
+    "cut-off": b'{"metadata":{"name":"x"},"spec":{}',
+    "more-behind": b'{"metadata":{"name":"x"}},{"spec":{}}',
+    "not-utf8": b'{"metadata":{"name":"x"},"spec":"\xff"}',
+    "too-deep": b'{"a":%b]' % nested(),
+}
+
+
+@pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
+def test_json_leaves_out_a_body_that_is_not_json(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = BodyCheck("pods")
+    lister = lister_of(*OBJECTS[1:], with_body(OBJECTS[0], body), bodies=bodies)
+
+    for _ in range(3):
+        items = json.loads(lister.json())["items"]
+        assert items == [obj.to_dict() for obj in OBJECTS[1:]]
+
+    assert bodies.failures == 1
+    assert caplog.text.count("body is not JSON") == 1
+    assert OBJECTS[0].key in caplog.text
+
+
+def test_json_has_objects_that_nest_too_deeply() -> None:
+    body = OBJECTS[0].raw[:-1] + b',"deep":%b}' % nested()
+
+    assert body in lister_of(with_body(OBJECTS[0], body)).json()
+
+
+def test_json_looks_at_each_body_once() -> None:
+    lister = lister_of(*OBJECTS)
+    first = calls_of(lister.json)
+
+    assert calls_of(lister.json) < first - len(OBJECTS)
+    assert calls_of(lister.namespace("shop").json) < first
+
+
+def test_body_check_remembers_no_more_than_twice_the_store() -> None:
+    bodies = BodyCheck()
+    stored = {obj.key: obj for obj in OBJECTS}
+    bad = with_body(OBJECTS[0], b"{")
+    bodies.joined([*OBJECTS, bad], {**stored, "bad": bad})
+
+    for number in range(5000):
+        changed = with_body(OBJECTS[1], b'{"n":%d}' % number)
+        broken = with_body(OBJECTS[2], b'{"n":%d' % number)
+        assert bodies.joined([changed, broken], stored) == changed.raw
+        assert len(bodies) <= 2 * len(stored) + 1024
+
+    assert bodies.failures == 5001
+    assert bodies._plain.issuperset(hash(obj.body) for obj in OBJECTS)
+
+
 # ---------------------------------------------------------------- trust
 
 READS: dict[str, Callable[..., object]] = {
@@ -390,17 +459,14 @@ def test_an_index_in_a_namespace_finds_what_is_in_both(nodes: int) -> None:
 
 
 def test_json_decodes_nothing() -> None:
-    broken = thing("web-9", namespace="shop")
-    broken = KubeObject(
-        b'{"decoded":never}',
-        broken.key,
-        broken.uid,
-        broken.resource_version,
-        {"app": "web"},
-        broken.context,
+    """The bytes are those that the server sent, however they are written."""
+    odd = with_body(
+        thing("web-9", namespace="shop", labels={"app": "web"}),
+        b'{ "a" :1e2, "a":"\\u0041" }',
     )
 
-    text = lister_of(*OBJECTS, broken).namespace("shop").json("app=web")
+    text = lister_of(*OBJECTS, odd).namespace("shop").json("app=web")
 
-    assert text.endswith(b'{"decoded":never}]}')
+    assert text.endswith(b"," + odd.raw + b"]}")
     assert text.count(b'"kind":"Pod"') == 2
+    assert len(odd.context._decoded) == 0

@@ -79,6 +79,56 @@ async def test_what_a_list_cannot_read_stays_as_it_is_known(rig: Rig) -> None:
     assert len(rig.indexer) == 2
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["first-list", "relist"])
+@pytest.mark.parametrize(
+    ("versions", "kept"),
+    [
+        pytest.param((9, 8), 9, id="older-behind"),
+        pytest.param((8, 9), 9, id="newer-behind"),
+        pytest.param((10, 9), 10, id="more-digits"),
+        pytest.param(("x", 8), 8, id="not-comparable"),
+        pytest.param((9, "x"), "x", id="not-comparable-behind"),
+    ],
+)
+async def test_list_with_two_states_of_an_object_keeps_the_newer_one(
+    rig: Rig, versions: tuple[int | str, int | str], kept: int | str, first: bool
+) -> None:
+    if not first:
+        await rig.relist(thing("a", 5), version=5)
+
+    one, other = (thing("a", version) for version in versions)
+    await rig.relist(one, thing("b"), other, thing("c"), version=12)
+    await rig.applied()
+
+    stored = rig.indexer.get_by_key("default/a")
+    assert stored is not None
+    assert stored.resource_version == str(kept)
+    assert len(rig.indexer) == 3
+
+
+async def test_older_state_does_not_follow_one_that_the_transform_left_out() -> None:
+    rig = Rig(transform=lambda obj: None if obj.resource_version == "9" else obj)
+    async with running(rig.run()):
+        await rig.relist(thing("a", 9), thing("b"), thing("a", 8), version=12)
+        await rig.applied()
+
+        assert rig.indexer.list_keys() == ["default/b"]
+
+
+async def test_unreadable_item_does_not_follow_a_newer_state_of_the_list(
+    rig: Rig,
+) -> None:
+    await rig.relist(thing("a", 5), version=5)
+    await rig.pipeline.stage([thing("a", 9)])
+    await rig.pipeline.stage_unreadable(["default/a"])
+    await rig.pipeline.commit("12")
+    await rig.applied()
+
+    stored = rig.indexer.get_by_key("default/a")
+    assert stored is not None
+    assert stored.resource_version == "9"
+
+
 # ---------------------------------------------------------------- streams
 
 

@@ -57,8 +57,8 @@ async def test_what_is_not_named_for_a_minute_is_gone(
     assert caplog.text.count("has this resource no more") == 1
 
 
-async def test_what_was_listed_without_a_version_goes_too() -> None:
-    lists: list[Page | Exception] = [Page([thing("a")], version=""), GONE]
+async def test_what_was_listed_at_version_0_goes_too() -> None:
+    lists: list[Page | Exception] = [Page([thing("a")], version="0"), GONE]
     source, store = ServedSource(lists, [Stream(1.0, END)]), FakeStore()
 
     async with running(reflector_of(source, store).run()):

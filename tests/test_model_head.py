@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from json_helpers import nested, styles, texts, values, written
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.head import LabelTable, read_head
+from aioinformer.model.head import LabelTable, read_head, read_identity
 
 FIELDS = {"name": "name", "namespace": "namespace", "uid": "uid"}
 FIELDS["resourceVersion"] = "resource_version"
@@ -167,15 +167,67 @@ def test_mark_in_an_inner_object_is_not_taken_for_the_cut() -> None:
         pytest.param(b'{"metadata":{"name":"\xff"}}', id="not-utf8"),
         pytest.param(b'{"metadata":{"name":"n"}', id="cut-off"),
         pytest.param(b'{"metadata":{"name":"n"}}}', id="too-long"),
-        pytest.param(nested(), id="too-deep"),
         pytest.param(
             b'{"a":' + nested() + b'},"spec":{}}', id="too-deep-before-the-cut"
         ),
+        pytest.param(b'{"a":' + nested() + b',"metadata":7}', id="too-deep-in-front"),
+        pytest.param(nested()[:-1], id="too-deep-cut-off"),
     ],
 )
 def test_raises_decode_error_for(body: bytes) -> None:
     with pytest.raises(DecodeError, match="an object that cannot be read"):
         read_head(body)
+
+
+@pytest.mark.parametrize("depth", [1100, 30_000])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(b'{"a":%b,"metadata":{%b}}', id="in-front"),
+        pytest.param(b'{"metadata":{"managedFields":[%b],%b}}', id="in-the-metadata"),
+    ],
+)
+def test_reads_the_head_of_an_object_that_nests_too_deeply(
+    place: bytes, depth: int
+) -> None:
+    fields = b'"name":"n","namespace":"s","uid":"u","resourceVersion":"7",'
+    body = place % (nested(depth), fields + b'"labels":{"a":"b"}')
+
+    assert facts(body) == {
+        "name": "n",
+        "namespace": "s",
+        "uid": "u",
+        "resourceVersion": "7",
+        "labels": {"a": "b"},
+    }
+    assert read_identity(body).name == "n"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"name": "n", "labels": 7}, ("n", None, None, None)),
+        ({"name": "n", "namespace": "s", "uid": 7}, ("n", "s", None, None)),
+        ({"name": "n", "uid": "u", "resourceVersion": 7}, ("n", None, "u", None)),
+        ({"name": "n", "namespace": 7}, None),
+        ({"name": 7}, None),
+        ({"name": ""}, None),
+        ({}, None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_identity_needs_a_name_but_no_other_field(metadata: Any, expected: Any) -> None:
+    body = written({"metadata": metadata})
+
+    if expected is None:
+        with pytest.raises(DecodeError):
+            read_identity(body)
+
+        return
+
+    found = read_identity(body)
+    assert (found.name, found.namespace, found.uid, found.resource_version) == expected
 
 
 def test_reads_every_truncation_of_an_object_as_it_is_or_refuses_it() -> None:

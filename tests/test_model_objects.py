@@ -303,6 +303,17 @@ def test_body_that_nests_too_deeply_raises_decode_error_when_looked_into() -> No
             look()
 
 
+def test_object_that_cannot_be_decoded_equals_only_the_same_bytes() -> None:
+    body = written(pod("web-0", "shop"))[:-1] + b',"x":' + nested() + b"}"
+    obj, same, other = (
+        ObjectDecoder(PODS).decode(it) for it in (body, body, body[:-1] + b" }")
+    )
+
+    assert obj == same
+    assert obj != other
+    assert obj != sample()
+
+
 # ---------------------------------------------------------------- copies, printing
 
 

@@ -20,6 +20,8 @@ from aioinformer.errors import DecodeError
 from aioinformer.model import KubeObject
 from aioinformer.model.views import (
     DECODED_BODIES_KEPT,
+    DECODED_BYTES_KEPT,
+    LARGEST_DECODED_KEPT,
     ObjectContext,
     ReadOnlyDict,
     ReadOnlyList,
@@ -271,7 +273,7 @@ def test_context_never_keeps_more_than_its_bound() -> None:
     assert DECODED_BODIES_KEPT == 128
 
 
-class DroppedMeanwhile(OrderedDict[bytes, dict[str, Any]]):
+class DroppedMeanwhile(OrderedDict[bytes, tuple[dict[str, Any], int]]):
     """A cache of which another thread drops the entry that was just found."""
 
     def get(self, key: bytes, default: Any = None) -> Any:
@@ -281,10 +283,71 @@ class DroppedMeanwhile(OrderedDict[bytes, dict[str, Any]]):
 def test_body_that_another_thread_drops_meanwhile_is_still_returned() -> None:
     context = ObjectContext()
     found = context.decoded(body(1), "it")
-    context._decoded = DroppedMeanwhile(context._decoded)
+    context._decoded.bodies = DroppedMeanwhile(context._decoded.bodies)
 
     assert context.decoded(body(1), "it") is found
     assert context.decoded(body(1), "it") == found
+
+
+def text(number: int, size: int) -> bytes:
+    """A body of exactly so many bytes."""
+    front = b'{"n":%d,"x":"' % number
+    return front + b"x" * (size - len(front) - 2) + b'"}'
+
+
+def sizes_of(context: ObjectContext) -> list[int]:
+    return [size for _, size in context._decoded.bodies.values()]
+
+
+@pytest.mark.parametrize("size", [20_000, 100_000, LARGEST_DECODED_KEPT])
+def test_context_keeps_no_more_bytes_than_its_bound(size: int) -> None:
+    context = ObjectContext()
+
+    for number in range(300):
+        found = context.decoded(text(number, size), "it")
+        assert context.decoded(text(number, size), "it") is found
+        assert sum(sizes_of(context)) <= DECODED_BYTES_KEPT
+
+    assert sum(sizes_of(context)) > DECODED_BYTES_KEPT - size
+    assert DECODED_BYTES_KEPT == 2 * 1024 * 1024
+
+
+def test_context_keeps_no_large_body() -> None:
+    context = ObjectContext()
+    small = context.decoded(body(1), "it")
+
+    for number in range(160):
+        context.decoded(text(number, LARGEST_DECODED_KEPT + 1), "it")
+
+    assert sizes_of(context) == [len(body(1))]
+    assert context.decoded(body(1), "it") is small
+
+
+def test_count_of_bytes_that_threads_made_inexact_is_taken_anew() -> None:
+    context = ObjectContext()
+    context._decoded._size = 10 * DECODED_BYTES_KEPT
+
+    for number in range(10):
+        context.decoded(text(number, 1000), "it")
+
+    assert sizes_of(context) == [1000] * 10
+    assert context._decoded._size == 10_000
+
+
+def test_context_drops_bodies_that_nothing_else_refers_to() -> None:
+    context = ObjectContext()
+    bodies = [text(number, 1000) for number in range(10)]
+    for it in bodies:
+        context.decoded(it, "it")
+
+    context.drop_unused()
+    assert len(context._decoded) == 10
+
+    del bodies[3:], it
+    context.drop_unused()
+
+    assert list(context._decoded.bodies) == bodies
+    assert context._decoded._size == 3000
 
 
 def test_copy_of_a_context_is_empty() -> None:

@@ -139,13 +139,18 @@ def test_reads_a_line_however_it_is_written(text: bytes) -> None:
         pytest.param(line("", pod("a")), id="empty-type"),
         pytest.param(line("ADDED", {}), id="no-metadata"),
         pytest.param(line("ADDED", {"metadata": {"namespace": "s"}}), id="no-name"),
-        pytest.param(line("DELETED", {"metadata": 7}), id="metadata-is-a-number"),
+        pytest.param(line("MODIFIED", {"metadata": 7}), id="metadata-is-a-number"),
         pytest.param(line("BOOKMARK", {"metadata": 7}), id="unreadable-bookmark"),
         pytest.param(line("ADDED", {"metadata": {"labels": 7}}), id="labels"),
         pytest.param(line("ADDED", [pod("a")]), id="array"),
         pytest.param(line("ADDED", None), id="null"),
         pytest.param(
-            b'{"type":"ADDED","object":{"x":' + nested() + b"}}\n", id="too-deep"
+            b'{"type":"ADDED","object":{"x":' + nested() + b"}}\n",
+            id="too-deep-without-a-name",
+        ),
+        pytest.param(
+            b'{"type":"OTHER","object":{"x":' + nested() + b"}}\n",
+            id="too-deep-of-an-unknown-type",
         ),
     ],
 )
@@ -170,6 +175,11 @@ def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
         pytest.param(b'{"type":"ADDED","object":{}\n', id="cut-off"),
         pytest.param(b'{"type":"ADDED","object":[{}}\n', id="crossed-brackets"),
         pytest.param(b'{"type":"\xff","object":{}}\n', id="not-utf8"),
+        pytest.param(b'{"type":"ADDED","object":{"a":%b]}\n' % nested(), id="deep"),
+        pytest.param(b'{"object":{"a":%b}}\n' % nested(), id="deep-without-a-type"),
+        pytest.param(line("DELETED", {"metadata": 7}), id="deletion-of-nothing"),
+        pytest.param(line("DELETED", {"metadata": {}}), id="deletion-without-a-name"),
+        pytest.param(line("DELETED", pod("a") | {"kind": 7}), id="deletion-of-no-kind"),
         pytest.param(b'{"type":"ERROR","object":7}\n', id="error-without-status"),
         pytest.param(b'{"type":"ERROR","object":{"metadata":7}}\n', id="odd-status"),
     ],
@@ -178,6 +188,70 @@ def test_skips_and_counts_an_event_that_it_cannot_use(text: bytes) -> None:
 def test_line_that_is_no_event_raises_decode_error(text: bytes, size: int) -> None:
     with pytest.raises(DecodeError):
         decode(line("ADDED", pod("a")) + text + line("ADDED", pod("b")), size)
+
+
+DEEP_LINES = {
+    "as-servers-write-it": b'{"type":"%b","object":{"apiVersion":"v1","data":%b,%b}}\n',
+    "type-in-front": b'{"type":"%b","object":{"kind":"Pod","apiVersion":"v1","a":%b,%b}}\n',
+    "in-the-metadata": b'{"type":"%b","object":{"metadata":{"x":%b},%b}}\n',
+    "more-behind": b'{"type":"%b","object":{"data":%b,%b},"more":{"x":1}}\n',
+    "blanks": b'{"type": "%b", "object": {"data":%b,%b}}\n',
+}
+
+
+@pytest.mark.parametrize("text", DEEP_LINES.values(), ids=DEEP_LINES)
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_reads_the_head_of_an_object_that_nests_too_deeply(
+    kind: str, text: bytes
+) -> None:
+    rest = written({"kind": "Pod", **pod("a", labels={"x": "y"})})[1:-1]
+    deep = text % (kind.encode(), nested(1100), rest)
+
+    events, skipped = decode(line("ADDED", pod("b")) + deep + line("ADDED", pod("c")))
+
+    assert [it.object.name for it in events] == ["b", "a", "c"]
+    obj = events[1].object
+    assert (events[1].type, obj.key, skipped) == (kind, "default/a", 0)
+    assert (obj.uid, obj.labels) == (pod("a")["metadata"]["uid"], {"x": "y"})
+    assert obj.resource_version == "1"
+    assert obj.raw in deep
+    assert obj.raw.endswith(rest + b"}")
+    with pytest.raises(DecodeError):
+        obj.to_dict()
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"labels": 7}, {"labels": {"x": 7}}, {"uid": 7}, {"generateName": 7}]
+)
+def test_deletion_needs_no_more_than_a_key(metadata: Any) -> None:
+    gone = pod("a")
+    gone["metadata"] = {**gone["metadata"], **metadata}
+
+    (event,), skipped = decode(line("DELETED", gone))
+
+    assert (event.type, event.object.key, skipped) == ("DELETED", "default/a", 0)
+
+
+DEEP_STATUS = b"""{"kind":"Status","code":410,"reason":"Expired","message":"too old",\
+"details":{"causes":%b,"retryAfterSeconds":3}}""" % nested()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b'{"type":"ERROR","object":%b}\n', id="as-servers-write-it"),
+        pytest.param(b'{"object":%b,"type":"ERROR"}\n', id="other-order"),
+        pytest.param(b'{"type":"ERROR","object":%b,"x":1}\n', id="more-behind"),
+    ],
+)
+def test_error_that_nests_too_deeply_says_its_code(text: bytes) -> None:
+    (event,), skipped = decode(text % DEEP_STATUS)
+
+    error = event.error()
+
+    assert isinstance(error, ResourceExpired)
+    assert (error.reason, error.message, error.retry_after) == ("Expired", "too old", 3)
+    assert skipped == 0
 
 
 def test_events_before_a_line_that_is_no_event_are_returned() -> None:

@@ -116,8 +116,9 @@ def test_types_of_custom_objects_stay_as_they_are(style: str, size: int) -> None
 def test_typed_item_is_kept_byte_by_byte() -> None:
     item = b'{ "kind" : "Pod", "apiVersion":"v1","metadata":{"name":"a"}}'
     splitter = ListSplitter(ObjectDecoder(PODS))
+    head = b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":['
 
-    assert splitter.feed(b'{"items":[' + item + b"]}") == []
+    assert splitter.feed(head + item + b"]}") == []
 
     assert [it.raw for it in splitter.finish()] == [item]
 
@@ -133,10 +134,7 @@ def test_typed_item_is_kept_byte_by_byte() -> None:
             PODS, {"kind": "List", "apiVersion": "v2"}, ("v1", "Pod"), id="plain-list"
         ),
         pytest.param(
-            PODS,
-            {"kind": None, "apiVersion": None},
-            ("v1", "Pod"),
-            id="of-the-resource",
+            PODS, {"kind": "List", "apiVersion": None}, ("v1", "Pod"), id="no-version"
         ),
         pytest.param(
             Resource("", "v1", "pods"),
@@ -159,7 +157,6 @@ def test_type_that_is_put_in_front(
     [
         pytest.param({"items": []}, id="empty"),
         pytest.param({"items": None}, id="null"),
-        pytest.param({"items": None, "metadata": None}, id="null-metadata"),
     ],
 )
 @pytest.mark.parametrize("style", ["compact", "spaced", "pretty"])
@@ -169,46 +166,65 @@ def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
 
     assert found == []
     assert splitter.skipped == 0
-    assert splitter.resource_version == ("7" if "metadata" not in fields else "")
+    assert splitter.resource_version == "7"
 
 
-def test_null_in_the_metadata_of_a_list_reads_as_absent() -> None:
-    body = written(pod_list(metadata={"resourceVersion": None, "continue": None}))
+@pytest.mark.parametrize("metadata", [{}, {"resourceVersion": None, "continue": None}])
+def test_list_of_an_aggregated_api_needs_no_version(metadata: Any) -> None:
+    """Those of metrics.k8s.io have none; null reads as absent."""
+    metrics = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+    names = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
+    body = written({**names, "metadata": metadata, "items": []})
 
-    _, splitter = split(body)
+    _, splitter = split(body, 0, metrics)
 
     assert (splitter.resource_version, splitter.continue_token) == ("", "")
 
 
+NAMELESS: list[Any] = [
+    *(None, 7, "x", '"},\\"spec\\":', [], {}, {"metadata": None}),
+    *({"metadata": 7}, {"metadata": {"namespace": "s"}}, {"metadata": {"name": 7}}),
+]
+
+
+@pytest.mark.parametrize("item", NAMELESS, ids=map(str, range(len(NAMELESS))))
 @pytest.mark.parametrize("size", [1, 100, 0])
-def test_skips_and_counts_items_that_cannot_be_read(size: int) -> None:
-    bad: list[Any] = [
-        *(None, 7, "x", '"},\\"spec\\":', [], {}, {"metadata": None}),
-        *({"metadata": 7}, {"metadata": {"namespace": "s"}}, {"metadata": {"name": 7}}),
-    ]
+def test_item_without_a_name_fails_the_list(item: Any, size: int) -> None:
+    """Left out, it would seem deleted."""
     good = pod_list()["items"]
-    body = written(pod_list(items=[good[0], *bad, good[1], good[2]]))
 
-    found, splitter = split(body, size)
-
-    assert found == [pod("a"), pod("b"), pod("c")]
-    assert splitter.skipped == len(bad)
+    for items in ([item], [good[0], item, good[1], good[2]], [*good, item]):
+        with pytest.raises(DecodeError):
+            split(written(pod_list(items=items)), size)
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["in-the-middle", "at-the-end"])
 @pytest.mark.parametrize("size", [4000, 0])
-def test_skips_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
-    deep = b',{"metadata":{"name":"deep"},"a":' + nested() + b"}"
-    body = written(pod_list(metadata=None))
+def test_lists_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
+    deep = b',{"a":' + nested() + b',"metadata":{"name":"deep","uid":"u"}}'
+    body = written(pod_list())
     body = body.replace(b',{"metadata"', deep + b',{"metadata"', 1)
     if last:
         body = body[:-2] + deep + b'],"metadata":{"resourceVersion":"8"}}'
 
-    found, splitter = split(body, size)
+    splitter = ListSplitter(ObjectDecoder(PODS))
+    pieces = pieces_of(body, size or len(body))
+    objects = [obj for piece in pieces for obj in splitter.feed(piece)]
+    objects += splitter.finish()
 
-    assert found == [pod("a"), pod("b"), pod("c")]
-    assert splitter.skipped == 1 + last
-    assert splitter.resource_version == ("8" if last else "")
+    names = ["a", "deep", "b", "c", "deep"] if last else ["a", "deep", "b", "c"]
+    assert [it.name for it in objects] == names
+    assert (objects[1].uid, splitter.skipped) == ("u", 0)
+    assert objects[1].raw == b'{"apiVersion":"v1","kind":"Pod",' + deep[2:]
+    assert splitter.resource_version == ("8" if last else "7")
+
+
+def test_deep_item_that_is_no_json_fails_the_list() -> None:
+    item = b'{"a":%b,"metadata":{"name":"deep"}}' % nested().replace(b"1", b"x")
+    body = written(pod_list()).replace(b"]}", b"," + item + b"]}")
+
+    with pytest.raises(DecodeError):
+        split(body)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +245,23 @@ def test_skips_an_item_that_nests_too_deeply(size: int, last: bool) -> None:
         pytest.param(written(pod_list(items={})), id="items-is-an-object"),
         pytest.param(written(pod_list(items=7)), id="items-is-a-number"),
         pytest.param(written(pod_list(metadata=7)), id="metadata-is-a-number"),
+        pytest.param(written(pod_list(metadata=None)), id="no-metadata"),
+        pytest.param(written(pod_list(metadata={})), id="no-version"),
+        pytest.param(
+            written(pod_list(metadata={"resourceVersion": ""})), id="empty-version"
+        ),
+        pytest.param(written(pod_list(kind=None)), id="no-kind"),
+        pytest.param(written(pod_list(kind="")), id="empty-kind"),
+        pytest.param(written(pod_list(kind="Pod")), id="kind-of-an-object"),
+        pytest.param(b'{"items":[]}', id="nothing-but-items"),
+        pytest.param(
+            b'{"items":[],"metadata":{"resourceVersion":"7"}}', id="no-kind-behind"
+        ),
+        pytest.param(b'{"items":[],"kind":"PodList"}', id="no-metadata-behind"),
+        pytest.param(
+            b'{"items":[],"kind":"Table","metadata":{"resourceVersion":"7"}}',
+            id="table-behind",
+        ),
         pytest.param(written(pod_list(kind="NodeList")), id="other-kind-in-front"),
         pytest.param(
             written(dict(reversed(pod_list(kind="NodeList").items()))),
@@ -265,6 +298,7 @@ def test_items_of_other_objects_are_not_taken_for_those_of_the_list(
     inner = [{"metadata": {"name": "inner"}}]
     body = written(
         {
+            "kind": "PodList",
             "metadata": {"resourceVersion": "7", "x": {"items": inner}},
             "other": [{"items": inner}],
             'a"items': inner,
@@ -323,12 +357,12 @@ def test_listed_object_refers_to_its_own_bytes_only() -> None:
         assert orjson.loads(obj.raw) == obj.to_dict()
 
 
-def test_what_cannot_be_read_is_named_where_its_name_can() -> None:
+def test_what_cannot_be_read_is_named_if_it_is_of_this_kind() -> None:
     bad = [
         {"metadata": {"name": "labels", "namespace": "shop", "labels": {"x": 1}}},
         {"metadata": {"name": "cluster-wide", "labels": 7}},
-        {"metadata": {"name": 7, "labels": 7}},
-        {"metadata": "nothing"},
+        {"kind": "Pod", "apiVersion": "v2", "metadata": {"name": "newer"}},
+        {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "foreign"}},
     ]
     body = written(pod_list(items=[pod_list()["items"][0], *bad]))
 
@@ -336,4 +370,4 @@ def test_what_cannot_be_read_is_named_where_its_name_can() -> None:
 
     assert objects == [pod("a")]
     assert splitter.skipped == 4
-    assert splitter.unreadable == ["shop/labels", "cluster-wide"]
+    assert splitter.unreadable == ["shop/labels", "cluster-wide", "newer"]

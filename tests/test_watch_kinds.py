@@ -71,13 +71,19 @@ def test_what_is_not_said_is_empty(body: bytes, expected: tuple[str, str]) -> No
             b'{"kind":"a\nb","apiVersion":"v1","x":1}', id="control-character"
         ),
         pytest.param(b'{"kind":7,"apiVersion":"v1"}', id="number"),
-        pytest.param(b'{"x":' + nested() + b',"kind":"Pod"}', id="too-deep"),
+        pytest.param(b'{"x":' + nested() + b',"kind":7}', id="too-deep"),
         pytest.param(b"[]", id="array"),
     ],
 )
 def test_a_type_that_cannot_be_read_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError):
         type_of(body)
+
+
+def test_type_is_read_behind_what_nests_too_deeply() -> None:
+    body = b'{"apiVersion":"v1","data":' + nested() + b',"kind":"Pod"}'
+
+    assert type_of(body) == ("Pod", "v1")
 
 
 @pytest.mark.parametrize(
@@ -181,6 +187,9 @@ def test_an_error_event_is_not_checked() -> None:
 # ---------------------------------------------------------------- in a list
 
 
+AT_7 = {"resourceVersion": "7"}
+
+
 def listed(resource: Resource, body: Any) -> list[Any]:
     splitter = ListSplitter(ObjectDecoder(resource))
     objects = splitter.feed(written(body)) + splitter.finish()
@@ -195,7 +204,7 @@ def test_a_list_skips_items_of_another_type() -> None:
         called(None, None, "d"),
         TABLE | {"metadata": {"name": "e"}},
     ]
-    body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+    body = {"kind": "PodList", "apiVersion": "v1", "metadata": AT_7, "items": items}
 
     assert listed(PODS, body) == ["a", "d", 3]
 
@@ -212,7 +221,7 @@ def test_a_list_skips_items_of_another_type() -> None:
 def test_a_list_of_another_type_raises_decode_error(
     kind: str, api_version: str, message: str, behind: bool
 ) -> None:
-    head = {"kind": kind, "apiVersion": api_version, "metadata": {}}
+    head = {"kind": kind, "apiVersion": api_version, "metadata": AT_7}
     items = {"items": [pod("a")]}
 
     with pytest.raises(DecodeError, match=message):
@@ -231,13 +240,14 @@ def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
 
 def test_items_of_a_list_of_no_kind_say_theirs() -> None:
     items = [called("Deployment", "apps/v1", "a"), called("Pod", "v1", "b")]
-    body = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
+    body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
 
     assert listed(DEPLOYMENTS, body) == ["a", 1]
 
 
 def test_an_item_that_says_nothing_in_a_list_of_no_kind_is_what_was_asked_for() -> None:
-    body = {"kind": "List", "apiVersion": "v1", "items": [called(None, None)]}
+    items = [called(None, None)]
+    body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
     splitter = ListSplitter(ObjectDecoder(DEPLOYMENTS))
 
     (found,) = splitter.feed(written(body)) + splitter.finish()

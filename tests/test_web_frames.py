@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from conftest import pod
+from json_helpers import nested
 from web_helpers import SentEvents
 
 from aioinformer.model import KubeObject
@@ -111,5 +114,32 @@ def test_what_may_be_the_metadata_of_a_secret(annotated: bool) -> None:
 
 def test_anything_else_is_left_as_it_is() -> None:
     obj = KubeObject.of(pod("web") | {"data": {"a": "b"}})
+
+    assert without_secrets(obj) == obj.raw
+
+
+def undecodable(kind: str, body: bytes) -> KubeObject:
+    obj = KubeObject.of(pod("a", labels={"x": "y"}) | {"kind": kind})
+    return msgspec.structs.replace(obj, body=obj.raw[:-1] + b"," + body + b"}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'"data":' + nested() + b',"x":"c2VzYW0="', id="too-deep"),
+        pytest.param(b'"data":{"x":"c2VzYW0="]', id="no-json"),
+    ],
+)
+def test_secret_that_cannot_be_read_is_sent_as_its_identity(body: bytes) -> None:
+    obj = undecodable("Secret", body)
+
+    sent = without_secrets(obj)
+
+    assert json.loads(sent)["metadata"]["name"] == "a"
+    assert b"c2VzYW0=" not in sent
+
+
+def test_object_that_nests_too_deeply_is_sent_whole() -> None:
+    obj = undecodable("Widget", b'"data":' + nested())
 
     assert without_secrets(obj) == obj.raw

@@ -346,7 +346,7 @@ class HTTPListPage:
 
     @property
     def unreadable(self) -> list[str]:
-        """The keys of those of them whose names could be read."""
+        """The keys of those of them that are of the kind asked for."""
         return self._splitter.unreadable
 
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:

@@ -100,13 +100,13 @@ class Account:
             self._skipped += watch.skipped
 
     def unreadable(self, number: int, keys: list[str]) -> None:
-        """Objects of a list cannot be read; some of them have keys at least."""
+        """Objects of a list cannot be read; those of the right kind have keys."""
         self._skipped += number
         logger.warning(
             "%s: %d objects of a list cannot be read; what is known of them stays: %s",
             self.name,
             number,
-            ", ".join(keys[:5]) or "not even their names",
+            ", ".join(keys[:5]) or "of another kind",
         )
 
     def answered(self) -> None:

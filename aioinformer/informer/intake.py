@@ -42,6 +42,21 @@ class _Staging:
         # The keys of what came before anything could be compressed, and waits for that.
         self.uncompressed: list[str] = []
 
+    def __contains__(self, key: str) -> bool:
+        return key in self.contents.objects or key in self.left_out
+
+    def is_ahead_of(self, obj: KubeObject) -> bool:
+        """True if the list has a newer state of an object that it names again.
+
+        Versions that are not decimal are not compared.
+        """
+        listed = self.contents.objects.get(obj.key)
+        if listed is None:
+            listed = self.left_out[obj.key]
+
+        number = version_number(obj.resource_version)
+        return 0 <= number < version_number(listed.resource_version)
+
     def put(self, key: str, obj: KubeObject, taken: KubeObject) -> None:
         self.left_out.pop(key, None)
         self.contents.put(key, obj, taken)
@@ -131,6 +146,8 @@ class Intake:
 
         What is in the store already, with the same uid and version, is kept: then the
         new bytes are let go at once, and a relist needs no second copy of everything.
+        If the list names an object again, its newer state stays, or the later one if
+        their versions cannot be compared.
 
         Args:
             objects: As the server gave them.
@@ -146,6 +163,7 @@ class Intake:
         current = self._indexer.contents
         # Most often a first list: there is nothing to ask about any of it.
         put = staged.contents.put if self._takes_all(current) else None
+        listed, left_out = staged.contents.objects, staged.left_out
         newest = staged.newest
         budget = LoopBudget.current()
         await budget.start()
@@ -154,8 +172,11 @@ class Intake:
             if version > newest or len(version) != len(newest):
                 newest = max(newest, version, key=_as_a_number)
 
-            if put is not None:
-                put(obj.key, obj)
+            key = obj.key
+            if (key in listed or key in left_out) and staged.is_ahead_of(obj):
+                pass  # pages of different moments: this one is the older
+            elif put is not None:
+                put(key, obj)
             else:
                 self._stage(obj, staged, current, anew=anew)
 
@@ -181,7 +202,9 @@ class Intake:
         await budget.start()
         for key in keys:
             old = current.objects.get(key)
-            if old is not None:
+            if key in staged:
+                pass  # the list had a state of it that could be read
+            elif old is not None:
                 staged.keep(key, old, current)
             elif key in self._left_out:
                 staged.leave_out(key, self._left_out[key])

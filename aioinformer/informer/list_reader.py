@@ -138,6 +138,9 @@ class ListReader:
 
                 self._account.last_contact = _now()
                 await self._note_unreadable(page)
+                if not page.resource_version:
+                    raise DecodeError("a list without a resource version to watch from")
+
                 return PageListed(page.resource_version, self._next_token(page))
         except (ApiError, TransportError, DecodeError) as exc:
             return await self.failed(exc)

@@ -12,6 +12,7 @@ import msgspec
 
 from aioinformer.cache.index import NAMESPACE_INDEX, index_by_label
 from aioinformer.errors import OptionsError
+from aioinformer.informer.body_check import BodyCheck
 from aioinformer.informer.typed_lister import TypedLister
 from aioinformer.model.selectors import LabelSelector
 
@@ -67,6 +68,7 @@ class Lister:
             complete, or dead, or if there is nothing of it.
         check_age: Raises if it is older than so much.
         namespace: Restricts it to one namespace.
+        bodies: Tells which bodies `json` may join; shared by the listers of an informer.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class Lister:
         check_live: Callable[[str | None], None],
         check_age: Callable[[Duration, str | None], None],
         namespace: str | None = None,
+        bodies: BodyCheck | None = None,
     ) -> None:
         self._indexer = indexer
         self._check_live = check_live
         self._check_age = check_age
         self._namespace = namespace
+        self._bodies = BodyCheck() if bodies is None else bodies
 
     def __repr__(self) -> str:
         where = "all namespaces" if self._namespace is None else self._namespace
@@ -87,7 +91,9 @@ class Lister:
 
     def namespace(self, namespace: str) -> Lister:
         """The same for one namespace; `""` is that of cluster-scoped objects."""
-        return Lister(self._indexer, self._check_live, self._check_age, namespace)
+        return Lister(
+            self._indexer, self._check_live, self._check_age, namespace, self._bodies
+        )
 
     def into(self, kind: type[T]) -> TypedLister[T]:
         """The same, with objects of a type: decoded by each read, and yours to change.
@@ -194,7 +200,9 @@ class Lister:
         """The same as `list`, as a Kubernetes `List` in JSON.
 
         The stored bodies are joined, not decoded, in one go: that takes about a
-        millisecond for each megabyte. The list's version is that of the cache, so that
+        millisecond for each megabyte. The first call that joins a body checks it, too;
+        an object whose body is not JSON is left out, and counted in `status.degraded`.
+        The list's version is that of the cache, so that
         a client can go on from it. Read in another thread than the informer's, it may
         have objects that are newer, but none that is older. Options and errors are
         those of `list`.
@@ -210,7 +218,7 @@ class Lister:
                 b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":',
                 msgspec.json.encode(version),
                 b'},"items":[',
-                b",".join([obj.raw for obj in objects]),
+                self._bodies.joined(objects, contents.objects),
                 b"]}",
             )
         )

@@ -10,6 +10,7 @@ from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import NotSynced, OptionsError, Stale
+from aioinformer.informer.body_check import BodyCheck
 from aioinformer.informer.compressing import Compressing
 from aioinformer.informer.lister import Lister
 from aioinformer.informer.liveness import Liveness
@@ -101,7 +102,10 @@ class LiveCopy:
             for namespace, it in sources.items()
         )
         self._named = None not in sources
-        self._lister = Lister(self._indexer, self._check_live, self._check_age)
+        self._bodies = BodyCheck(name)
+        self._lister = Lister(
+            self._indexer, self._check_live, self._check_age, bodies=self._bodies
+        )
 
     def _part(
         self,
@@ -260,7 +264,7 @@ class LiveCopy:
         else:
             (status,) = parts
 
-        failures = self._transforming.failures
+        failures = self._transforming.failures + self._bodies.failures
         return replace(
             status,
             degraded=status.degraded + failures,

@@ -16,7 +16,13 @@ from aioinformer.budget import LoopBudget, release
 from aioinformer.cache.deltas import Delta, DeltaType, Replacement
 from aioinformer.informer.inbox import Snapshot
 from aioinformer.informer.intake import Intake
-from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
+from aioinformer.informer.notifications import (
+    Added,
+    Deleted,
+    Notification,
+    Updated,
+    object_of,
+)
 from aioinformer.informer.sifting import same_state
 from aioinformer.informer.waiting import Waiting
 from aioinformer.metrics import NULL_SINK
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.transforming import Transforming
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.views import ObjectContext
 
 __all__ = ["Pipeline"]
 
@@ -76,6 +83,9 @@ class Pipeline(Intake):
         self._processor = processor
         self._on_applied = on_applied
         self._waiting = Waiting() if waiting is None else waiting
+        # Of the objects that came last; None before the first one.
+        self._context: ObjectContext | None = None
+        processor.on_idle.append(self._drop_decoded)
         self.synced = False
         """The first complete list is in the store and in the listeners' queues."""
 
@@ -108,10 +118,17 @@ class Pipeline(Intake):
         budget.end()
         if replacement is not None:
             await self._apply_replacement(replacement)
+            del replacement
 
+        self._drop_decoded()
         if began is not None:
             name = "informer_processing_latency_seconds"
             self._metrics.observe(name, perf_counter() - began)
+
+    def _drop_decoded(self) -> None:
+        """Drop the decoded bodies of what left the store, unless it is yet to be told."""
+        if self._context is not None:
+            self._context.drop_unused()
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.
@@ -147,6 +164,7 @@ class Pipeline(Intake):
                 until_check = _CHANGES_BETWEEN_CHECKS
 
         if notifications:
+            self._context = object_of(notifications[-1]).context
             self._processor.publish(notifications)
             self._waiting.changed(notifications)
 
@@ -219,6 +237,10 @@ class Pipeline(Intake):
             # In batches that go as they are delivered.
             for start in range(0, len(changes), _BATCH):
                 self._processor.publish(changes[start : start + _BATCH])
+
+            for obj in now.values():
+                self._context = obj.context
+                break
 
             self._waiting.replaced(before, now)
             if first:

@@ -15,6 +15,7 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from aioinformer.errors import InternalError
@@ -44,6 +45,8 @@ class Processor:
         self._ended = False
         # Why it cannot go on.
         self._failure: InternalError | None = None
+        self.on_idle: list[Callable[[], None]] = []
+        """Called when a listener has delivered all that waited for it; must not wait."""
         # Listeners for which much has come while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
@@ -64,6 +67,7 @@ class Processor:
             )
 
         listener.on_crowded = self._crowded.put_nowait
+        listener.on_idle = self._listener_idle
         self._listeners.append(listener)
         if self._group is not None:
             self._start(self._group, listener)
@@ -75,6 +79,10 @@ class Processor:
             listener.remove()
             if self._group is None and not self._ended:
                 self._end(listener)  # it has no task which could say so
+
+    def _listener_idle(self) -> None:
+        for call in self.on_idle:
+            call()
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners. Nobody may change it."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_VERSION", "Sifted", "history_reset", "same_state", "sift"]
 
 NO_VERSION = frozenset({"", "0"})
-"""What asks for any state, or for the newest. A list should not be of such a version;
-those of some mocks and emulators are."""
+"""Versions that ask for any state, or for the newest. A list should not be of such a
+version; some mocks and emulators list at 0."""
 
 
 @dataclass(slots=True)

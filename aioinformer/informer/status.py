@@ -73,9 +73,11 @@ class InformerStatus:
     compared anew."""
 
     degraded: int
-    """Objects and events that were left out because they cannot be read, and objects
-    that are stored as they came because the transform failed for them. The state known
-    before of an unreadable object stays in the store."""
+    """Objects and events that were left out because they cannot be read, objects that
+    are stored as they came because the transform failed for them, and bodies that
+    `Lister.json` left out because they are not JSON. The state known
+    before of an unreadable object stays in the store. Objects that nest too deeply for
+    a decoder are stored, and do not count."""
 
     not_served: bool
     """To the last attempt the server said that it has no such resource (404)."""

@@ -99,15 +99,22 @@ def _do(works: SimpleQueue[Work | None]) -> None:
     """The thread: what is asked for, one after the other, until it is None."""
     while (work := works.get()) is not None:
         outcome, call = work
-        if outcome.set_running_or_notify_cancel():
+        del work
+        failure = None
+        running = outcome.set_running_or_notify_cancel()
+        if running:
             try:
-                outcome.set_result(_failure_of(call))
+                failure = _failure_of(call)
             except BaseException as exc:  # it ends the program, from the loop's side
                 outcome.set_exception(exc)
                 raise
 
-        # While it waits for more, it keeps nothing.
-        del work, outcome, call
+        # Once the loop's side goes on, and while it waits for more, it keeps nothing.
+        del call
+        if running:
+            outcome.set_result(failure)
+
+        del outcome, failure
 
 
 def _failure_of(call: Callable[[], object]) -> BaseException | None:

@@ -147,6 +147,7 @@ class WatchReader:
                 return failure
 
             guard.reading = True
+            del batch  # what it deleted is not kept until the next one comes
             batch = await watch.next_batch()
 
         return None

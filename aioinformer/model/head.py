@@ -8,13 +8,14 @@ exact, and whatever does not fit it is decoded as a whole.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from aioinformer.errors import DecodeError
+from aioinformer.model.nesting import shallow
 
-__all__ = ["Head", "LabelTable", "read_head"]
+__all__ = ["Head", "LabelTable", "read_head", "read_identity"]
 
 
 class Head(msgspec.Struct, gc=False, rename="camel"):
@@ -44,6 +45,10 @@ class _Object(msgspec.Struct, gc=False):
     metadata: Head | None = None
 
 
+class _AnyObject(msgspec.Struct, gc=False):
+    metadata: dict[str, Any] | None = None
+
+
 class _Front(msgspec.Struct, gc=False):
     metadata: _Complete
 
@@ -53,6 +58,7 @@ class _NamespacedFront(msgspec.Struct, gc=False):
 
 
 _decode: Final = msgspec.json.Decoder(_Object).decode
+_decode_any: Final = msgspec.json.Decoder(_AnyObject).decode
 _decode_front: Final = msgspec.json.Decoder(_Front).decode
 _decode_namespaced: Final = msgspec.json.Decoder(_NamespacedFront).decode
 _decode_labels: Final = msgspec.json.Decoder(dict[str, str | None] | None).decode
@@ -76,14 +82,14 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
     """Read the head of a complete JSON object.
 
     What is behind the head is not validated: a broken body shows when it is decoded.
+    An object that nests too deeply for a decoder has a head, too.
 
     Args:
         body: The whole object.
         namespaced: False if its kind has no namespaces, so that none is looked for.
 
     Raises:
-        DecodeError: If it is not JSON, its metadata has the wrong shape, or it nests
-            too deeply to be read.
+        DecodeError: If it is not JSON, or its metadata has the wrong shape.
     """
     cut = body.find(_WITHIN, 0, _FRONT_LIMIT)
     if cut > 0:
@@ -105,9 +111,43 @@ def read_head(body: bytes, *, namespaced: bool = True) -> Head:
                 return head  # whatever is missing there is nowhere
 
     try:
-        return _decode(body).metadata or Head()
-    except _UNREADABLE as exc:
+        try:
+            return _decode(body).metadata or Head()
+        except RecursionError:
+            return _decode(shallow(body)).metadata or Head()
+
+    except (*_UNREADABLE, DecodeError) as exc:
         raise DecodeError(f"an object that cannot be read: {exc}") from exc
+
+
+def read_identity(body: bytes) -> Head:
+    """Read name, namespace, uid and version of an object with an unreadable head.
+
+    Other metadata may have any shape. A uid or version of the wrong type is absent.
+
+    Raises:
+        DecodeError: If it is not JSON, or has no readable name and namespace.
+    """
+    try:
+        try:
+            metadata = _decode_any(body).metadata or {}
+        except RecursionError:
+            metadata = _decode_any(shallow(body)).metadata or {}
+
+    except (*_UNREADABLE, DecodeError) as exc:
+        raise DecodeError(f"an object that cannot be read: {exc}") from exc
+
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not (name and isinstance(name, str) and isinstance(namespace, str | None)):
+        raise DecodeError("an object without a readable name")
+
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    return Head(
+        name,
+        namespace,
+        uid if isinstance(uid, str) else None,
+        version if isinstance(version, str) else None,
+    )
 
 
 class LabelTable:

@@ -46,7 +46,8 @@ class KubeObject(
     A read-only `Mapping` of what the JSON says, and so is everything below it:
     `obj["spec"]["nodeName"]` works, assigning raises `TypeError`. The body is decoded
     when it is first looked into, and a small cache for each informer keeps the last
-    128 decodes; `at()` reads one path for a fifth of that cost. `null` reads as absent
+    128 decodes, up to 2 MiB of JSON. Bodies above 128 KiB are decoded each time. `at()`
+    reads one path for a fifth of that cost. `null` reads as absent
     in all properties and in `at()`.
 
     Equality compares what the JSON says (also with a dict). Objects are not hashable:
@@ -263,12 +264,18 @@ class KubeObject(
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, KubeObject):
-            return self.raw == other.raw or self._decoded() == other._decoded()
+            return self.raw == other.raw or self._says_the_same(other)
 
         if isinstance(other, Mapping):
             return self._decoded() == dict(other)
 
         return NotImplemented
+
+    def _says_the_same(self, other: KubeObject) -> bool:
+        try:
+            return self._decoded() == other._decoded()
+        except DecodeError:
+            return False  # one of them cannot be read, and they are not the same bytes
 
     # A struct's own would tell identities apart, and not what the JSON says.
     __ne__ = object.__ne__

@@ -12,10 +12,21 @@ hand out what it holds, as it is, stands here.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar, cast, overload
+from operator import itemgetter
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NoReturn,
+    SupportsIndex,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import orjson
 
@@ -28,7 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECODED_BODIES_KEPT",
+    "DECODED_BYTES_KEPT",
+    "LARGEST_DECODED_KEPT",
     "READ_ONLY",
+    "DecodedBodies",
     "ObjectContext",
     "ReadOnlyDict",
     "ReadOnlyList",
@@ -42,6 +56,10 @@ T = TypeVar("T")
 # A decoded pod is about 30 KB and 74 objects of the garbage collector; 128 of them are
 # 4 MB. A larger cache makes scans no faster and every full collection slower.
 DECODED_BODIES_KEPT = 128
+
+# In bytes of JSON, of which the decoded form takes about five times as much.
+DECODED_BYTES_KEPT = 2 * 1024 * 1024
+LARGEST_DECODED_KEPT = 128 * 1024
 
 READ_ONLY = (
     "cached objects are shared and read-only; take a copy with .to_dict(), "
@@ -65,10 +83,91 @@ def decode_json(raw: bytes, what: str) -> Any:
         raise DecodeError(f"{what}: {exc}", offset=exc.pos) from exc
 
 
+class DecodedBodies:
+    """The bodies that were looked at last, decoded.
+
+    Bounded by their number and by their bytes of JSON. A large body is never kept: who
+    reads several fields of one decodes it for each.
+
+    May be used from any thread: each step is atomic by itself. Threads can make the count
+    of bytes inexact, so it is taken anew before anything is dropped for it.
+    """
+
+    __slots__ = ("_size", "bodies")
+
+    def __init__(self) -> None:
+        # By the bodies as they are stored, with the length of their JSON. A compressed
+        # body names its dictionary, and is never JSON: equal ones mean the same, whatever
+        # context they are of.
+        self.bodies: OrderedDict[bytes, tuple[dict[str, Any], int]] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def keep(self, body: bytes, value: dict[str, Any], size: int) -> None:
+        """Keep a decoded body, if it is not too large; older ones make room for it.
+
+        Args:
+            body: As it is stored.
+            value: What it decodes to.
+            size: The length of its JSON.
+        """
+        if size > LARGEST_DECODED_KEPT:
+            return
+
+        bodies = self.bodies
+        bodies[body] = value, size
+        self._size += size
+        while len(bodies) > DECODED_BODIES_KEPT:
+            self._size -= self._drop_oldest()
+
+        if self._size > DECODED_BYTES_KEPT:
+            self._measure()
+            while self._size > DECODED_BYTES_KEPT:
+                self._size -= self._drop_oldest()
+
+    def drop_unused(self) -> None:
+        """Drop the bodies that no object has any more."""
+        if not self.bodies:
+            return  # nobody reads bodies: this is asked for each change
+
+        bodies = list(self.bodies)
+        counts = list(map(sys.getrefcount, bodies))
+        for body, count in zip(bodies, counts, strict=True):
+            if count <= _REFERENCES_OF_CACHE:
+                self.bodies.pop(body, None)
+
+        if len(self.bodies) < len(bodies):
+            self._measure()
+
+    def _drop_oldest(self) -> int:
+        """Drop one; returns its size."""
+        try:
+            return self.bodies.popitem(last=False)[1][1]
+        except KeyError:  # another thread has dropped it
+            return self._size
+
+    def _measure(self) -> None:
+        self._size = sum(map(_SIZE, list(self.bodies.values())))
+
+
+_SIZE = itemgetter(1)
+
+
+def _references_of_cache() -> int:
+    """References to a body in `drop_unused` if nothing but the cache holds it."""
+    bodies = OrderedDict([(bytes(bytearray(b"any")), None)])
+    return next(map(sys.getrefcount, list(bodies)))
+
+
+_REFERENCES_OF_CACHE: Final = _references_of_cache()
+
+
 class ObjectContext:
     """What the objects of one informer share: how their bodies are read.
 
-    Keeps the `DECODED_BODIES_KEPT` bodies that were looked at last. It never refers to
+    Keeps the bodies that were looked at last: see `DecodedBodies`. It never refers to
     the objects themselves, so that no reference cycle hides from the collector (which
     does not look into objects). Copied or pickled, it arrives empty.
 
@@ -88,12 +187,9 @@ class ObjectContext:
     ) -> None:
         self.codec = codec
         self._plain = plain
-
-        # By the bodies as they are stored. A compressed one names its dictionary, and
-        # is never JSON: equal ones mean the same, whatever context they are of.
-        self._decoded: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
-        if plain is not None:
-            self._decoded = plain._decoded  # noqa: SLF001 - of the same class
+        self._decoded: DecodedBodies = (
+            DecodedBodies() if plain is None else plain._decoded  # noqa: SLF001 - of the same class
+        )
 
     @property
     def plain(self) -> ObjectContext:
@@ -111,28 +207,31 @@ class ObjectContext:
     def decoded(self, body: bytes, what: str) -> dict[str, Any]:
         """The decoded form of a stored body; shared, so never to be changed.
 
-        May be called from any thread: each step on the cache is atomic by itself.
+        May be called from any thread.
 
         Raises:
             DecodeError: If it is not a JSON object.
             InternalError: It was compressed, and is damaged.
         """
-        found = self._decoded.get(body)
+        bodies = self._decoded.bodies
+        found = bodies.get(body)
         if found is not None:
             with suppress(KeyError):  # another thread may have dropped it just now
-                self._decoded.move_to_end(body)
+                bodies.move_to_end(body)
 
-            return found
+            return found[0]
 
-        value = decode_json(self.raw(body, what), what)
+        raw = self.raw(body, what)
+        value = decode_json(raw, what)
         if not isinstance(value, dict):
             raise DecodeError(f"{what}: not a JSON object", offset=0)
 
-        self._decoded[body] = value
-        while len(self._decoded) > DECODED_BODIES_KEPT:
-            self._decoded.popitem(last=False)
-
+        self._decoded.keep(body, value, len(raw))
         return value
+
+    def drop_unused(self) -> None:
+        """Drop the decoded bodies of objects that are gone. May be called at any time."""
+        self._decoded.drop_unused()
 
     def __reduce__(self) -> tuple[type[ObjectContext], tuple[()]]:
         return ObjectContext, ()

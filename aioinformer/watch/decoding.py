@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.head import LabelTable, read_head
+from aioinformer.model.head import LabelTable, read_head, read_identity
+from aioinformer.model.nesting import member, shallow
 from aioinformer.model.objects import KubeObject
-from aioinformer.model.paths import path_reader
+from aioinformer.model.resources import lookup
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.framing import ItemFramer, LineFramer, prove, split_deep
-from aioinformer.watch.kinds import KindCheck, has_sure_borders
+from aioinformer.watch.kinds import KindCheck, has_sure_borders, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +40,15 @@ class Decoder(Protocol):
 
         Raises:
             DecodeError: If it cannot be read.
+        """
+
+    def identify(self, body: bytes) -> KubeObject:
+        """Read which object it is, of one that `decode` cannot read.
+
+        The result has key, uid and version, and no labels.
+
+        Raises:
+            DecodeError: If even its key cannot be read.
         """
 
 
@@ -71,6 +81,25 @@ class ObjectDecoder:
             self._context,
         )
 
+    def identify(self, body: bytes) -> KubeObject:
+        """Read which object it is, of one that `decode` cannot read.
+
+        The result has key, uid and version, and no labels.
+
+        Raises:
+            DecodeError: If it is not JSON, or even its key cannot be read.
+        """
+        head = read_identity(body)
+        name, namespace = head.name or "", head.namespace
+        return KubeObject(
+            body,
+            f"{namespace}/{name}" if namespace else name,
+            head.uid or "",
+            head.resource_version or "",
+            {},
+            self._context,
+        )
+
 
 # ---------------------------------------------------------------- watch streams
 
@@ -84,6 +113,17 @@ _decode_line: Final = msgspec.json.Decoder(_Line).decode
 
 
 _is_blank: Final = re.compile(rb"\s*\Z").match
+
+
+def _decode_any_line(text: bytes | memoryview) -> _Line:
+    """Decode a line, however deep it nests."""
+    try:
+        return _decode_line(text)
+    except RecursionError:
+        text = bytes(text)
+        line = _decode_line(shallow(text))
+        line.object = msgspec.Raw(member(text, "object"))
+        return line
 
 
 class _Front(NamedTuple):
@@ -120,6 +160,10 @@ class StreamDecoder:
     A line that is written as servers write it today is not proved to be JSON behind the
     fields that are needed: a body that is none shows when somebody looks into it. The
     last line of a stream that ends without a newline is proved, as it may be cut off.
+
+    An object that nests too deeply for a decoder is like any other; who looks into its
+    body gets a `DecodeError`. A DELETED event needs no more than a readable key. Without
+    that it ends the watch, so that a list shows what is gone.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -203,10 +247,7 @@ class StreamDecoder:
             return  # an empty line keeps a connection alive
 
         try:
-            line = _decode_line(text)
-        except RecursionError:
-            self.skipped += 1  # an object that nests too deeply to be read
-            return
+            line = _decode_any_line(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise DecodeError(f"a watch line that is no event: {exc}") from exc
 
@@ -215,22 +256,29 @@ class StreamDecoder:
             return
 
         kind, body = EventType(line.type), bytes(line.object)
+        decoder = self._decoder
         try:
-            if kind is EventType.ERROR or self._decoder.kinds.passes(body):
-                self._append(kind, self._decoder.decode(body), events)
+            if kind is EventType.ERROR or decoder.kinds.passes(body):
+                self._append(kind, decoder.decode(body), events)
             else:
                 self.skipped += 1
         except DecodeError:
             if kind is EventType.ERROR:
                 raise  # left out, the end of the watch would seem a clean one
 
-            self.skipped += 1
+            # A deletion that is left out leaves the object in every cache.
+            if kind is EventType.DELETED and decoder.kinds.passes(body):
+                events.append(WatchEvent(kind, decoder.identify(body)))
+            else:
+                self.skipped += 1
 
     def _append(
         self, kind: EventType, item: KubeObject, events: list[WatchEvent]
     ) -> None:
         if item.key or kind is EventType.ERROR or kind is EventType.BOOKMARK:
             events.append(WatchEvent(kind, item))
+        elif kind is EventType.DELETED:
+            raise DecodeError("a DELETED event with an object without a name")
         else:
             self.skipped += 1
 
@@ -263,15 +311,18 @@ _ITEMS_REACH: Final = 64
 _HEAD_LIMIT: Final = 64 * 1024
 
 
-_read_name: Final = path_reader("metadata.name")
-_read_namespace: Final = path_reader("metadata.namespace")
-
-
 class ListSplitter:
     """Turns the bytes of a list body, cut anywhere, into objects as they arrive.
 
     Items of built-in kinds lack `apiVersion` and `kind` in lists: they are put in
     front, so that a listed object has the same fields as a watched one.
+
+    A body without the kind of a list, or without metadata, is refused: it could be any
+    answer, and an empty one would seem to say that nothing exists. Lists of built-in kinds
+    have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have none.
+
+    A list that leaves out an object says that it was deleted. So an item that cannot be
+    read is named in `unreadable`, and one without a readable name fails the list.
     """
 
     def __init__(self, decoder: ObjectDecoder) -> None:
@@ -281,6 +332,9 @@ class ListSplitter:
         self._prefix = b""
         self._kind = decoder.resource.kind
         self._api_version = decoder.resource.api_version
+        # What the list has said of itself so far.
+        self._has_kind = False
+        self._has_metadata = False
         self.resource_version = ""
         """The list's version. Servers write it before or behind the items."""
         self.continue_token = ""
@@ -288,7 +342,7 @@ class ListSplitter:
         self.skipped = 0
         """Items left out so far: unreadable, or of another kind or API version."""
         self.unreadable: list[str] = []
-        """The keys of those of them whose names could be read."""
+        """The keys of those of them that are of this kind."""
 
     def feed(self, chunk: bytes) -> list[KubeObject]:
         """Take the next bytes; return the objects that are complete, in order.
@@ -315,6 +369,7 @@ class ListSplitter:
             envelope = _decode_rest(self._items.rest())
 
         self._note(envelope)
+        self._check_head()
         return self._objects(map(memoryview, envelope.items or ()))
 
     def _read_head(self, head: bytearray, chunk: bytes) -> bytes:
@@ -338,27 +393,48 @@ class ListSplitter:
 
     def _note(self, envelope: _Envelope) -> None:
         """Take kind, version and token from what stands before or behind the items."""
-        listed = (envelope.kind or "").removesuffix("List")
+        kind, version = envelope.kind or "", envelope.api_version or ""
+        listed = kind.removesuffix("List")
         # A "List" is of no kind; its items say theirs.
         if listed:
-            version = envelope.api_version or ""
             if not self._decoder.kinds.allows(listed, version):
                 asked = self._decoder.resource
                 raise DecodeError(
                     f"expected a list of {asked.api_version} {asked.kind or asked}, "
-                    f"got {version} {envelope.kind}"
+                    f"got {version} {kind}"
                 )
+
+            if listed == kind:
+                raise DecodeError(f"not a list: {kind}")
 
             self._kind = self._kind or listed
             self._api_version = version or self._api_version
 
+        self._has_kind |= bool(kind)
         self._prefix = b'{"apiVersion":%s,"kind":%s,' % (
             msgspec.json.encode(self._api_version),
             msgspec.json.encode(self._kind),
         )
         if envelope.metadata is not None:
+            self._has_metadata = True
             self.resource_version = envelope.metadata.resource_version or ""
             self.continue_token = envelope.metadata.continue_token or ""
+
+    def _check_head(self) -> None:
+        """Check that the body has said what it is.
+
+        Raises:
+            DecodeError: If it could be something else than a list of this kind.
+        """
+        if not self._has_kind:
+            raise DecodeError("not a list: no kind")
+
+        if not self._has_metadata:
+            raise DecodeError("not a list: no metadata")
+
+        resource = self._decoder.resource
+        if not self.resource_version and lookup(resource.api_version, resource.plural):
+            raise DecodeError(f"a list of {resource} without a resource version")
 
     def _objects(self, items: Iterable[memoryview]) -> list[KubeObject]:
         """Make objects of copies of the items; they get a type if they have none."""
@@ -371,31 +447,36 @@ class ListSplitter:
                 elif self._decoder.kinds.passes(body := bytes(item)):
                     found = decode(body)
                 else:
-                    found = None  # another kind
+                    self._note_foreign(body)
+                    continue
 
             except DecodeError:
                 prove(item)
-                self.skipped += 1
                 self._note_unreadable(bytes(item))
                 continue
 
-            if found is not None and found.key:
-                objects.append(found)
-            else:
-                self.skipped += 1
+            if not found.key:
+                raise DecodeError("a list with an item that has no name")
+
+            objects.append(found)
 
         return objects
 
     def _note_unreadable(self, body: bytes) -> None:
-        """Find out at least which object it is that cannot be read."""
-        try:
-            name, namespace = _read_name(body), _read_namespace(body)
-        except (DecodeError, RecursionError):
-            return
+        """Note which object it is that cannot be read.
 
-        if name and isinstance(name, str):
-            inside = namespace and isinstance(namespace, str)
-            self.unreadable.append(f"{namespace}/{name}" if inside else name)
+        Raises:
+            DecodeError: If that cannot be read either.
+        """
+        self.unreadable.append(self._decoder.identify(body).key)
+        self.skipped += 1
+
+    def _note_foreign(self, body: bytes) -> None:
+        """Note an object of another type: of our kind in another version, it is there."""
+        if type_of(body)[0] == self._kind:
+            self._note_unreadable(body)
+        else:
+            self.skipped += 1
 
 
 def _closed_at(head: bytearray, cut: int) -> _Envelope | None:

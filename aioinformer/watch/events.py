@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from aioinformer.errors import ApiError, DecodeError, OptionsError
+from aioinformer.model.nesting import shallow
 from aioinformer.model.objects import KubeObject
+from aioinformer.model.views import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +107,12 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
             DecodeError: If its object is not JSON, or is none that says what happened:
                 of another kind than Status.
         """
-        said = self.object.to_dict()
+        try:
+            said = self.object.to_dict()
+        except DecodeError:
+            # It may nest too deeply: what matters stands in the first levels.
+            said = decode_json(shallow(self.object.raw), "an ERROR event")
+
         kind = said.get("kind")
         # One without a kind is taken for what it should be.
         if kind and kind != "Status":

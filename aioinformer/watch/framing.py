@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
+from aioinformer.model.nesting import check_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,6 @@ _BEFORE_INNER: Final = b":{"
 _PROVED_BYTES: Final = 64 * 1024
 
 _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode_item: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class ItemFramer:
@@ -99,9 +99,6 @@ class ItemFramer:
     the list is known to be written as expected. A server that writes an item without
     metadata, or with other white space, behind that is trusted too far: such an item
     would be taken for the end of the one before.
-
-    An item that nests too deeply to be decoded is handed out unproved: who decodes it
-    will refuse it, and it costs no other item.
 
     The items that are returned refer to a buffer of all of them: copy what is kept.
 
@@ -261,8 +258,7 @@ def split_deep(text: bytes) -> tuple[list[bytes], bytes]:
         text: What stands behind the list's opening bracket.
 
     Returns:
-        The items, those that nest too deeply unproved, and what stands behind the
-        list's closing bracket.
+        The items, and what stands behind the list's closing bracket.
 
     Raises:
         DecodeError: If the list does not end, or an item is not JSON.
@@ -289,16 +285,14 @@ def _split(array: bytes) -> list[memoryview]:
 
 
 def prove(item: bytes | memoryview) -> None:
-    """Make sure that an item is JSON, unless it nests too deeply for that.
+    """Make sure that an item is JSON, however deep it nests.
 
     Raises:
         DecodeError: If it is not.
     """
     try:
-        _decode_item(item)
-    except RecursionError:
-        pass  # who decodes it will refuse it
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        check_json(item)
+    except DecodeError as exc:
         raise DecodeError(f"list items that cannot be read: {exc}") from exc
 
 

@@ -84,7 +84,11 @@ class ListPage(Protocol):
 
     @property
     def unreadable(self) -> list[str]:
-        """The keys of those of them whose names could be read."""
+        """The keys of those of them that are of the kind asked for.
+
+        An object of which not even the key can be read fails the page: left out, it
+        would seem deleted.
+        """
 
     def __aiter__(  # noqa: PYI058 - it has to have an aclose()
         self,

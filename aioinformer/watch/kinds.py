@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
+from aioinformer.model.nesting import shallow
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -50,13 +51,20 @@ def type_of(body: bytes) -> tuple[str, str]:
     try:
         front = _FRONT.match(body)
         if front is None:
-            found = _decode(body)
+            found = _decode_type(body)
             return found.kind or "", found.api_version or ""
 
         kind, api_version = front[1] or front[4], front[2] or front[3]
         return _decode_text(kind), _decode_text(api_version)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"an object whose kind cannot be read: {exc}") from exc
+
+
+def _decode_type(body: bytes) -> _TypeMeta:
+    try:
+        return _decode(body)
+    except RecursionError:
+        return _decode(shallow(body))
 
 
 # Of each group the kinds that a list can be cut of without looking at every byte. In

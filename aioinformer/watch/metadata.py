@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
+from aioinformer.model.nesting import check_json, member
 from aioinformer.model.resource import Resource
 from aioinformer.watch.decoding import ObjectDecoder
 from aioinformer.watch.kinds import KindCheck, type_of
@@ -95,8 +96,11 @@ def _metadata_of(body: bytes) -> bytes:
         return body  # what a watch ends with is no object
 
     try:
-        metadata = _decode(body).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        metadata: bytes | msgspec.Raw = _decode(body).metadata
+    except RecursionError:
+        check_json(body)
+        metadata = member(body, "metadata") or b"{}"
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"an object without readable metadata: {exc}") from exc
 
     return b"%s%s}" % (_HEAD, metadata)

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from aioinformer.errors import DecodeError
+from aioinformer.watch.kinds import type_of
+
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.web.journal import Told
@@ -81,15 +84,24 @@ def without_secrets(obj: KubeObject) -> bytes:
     Neither `data` and `stringData` go in, nor the annotation in which `kubectl apply`
     keeps them. Of an object of which there is only the metadata nobody knows whether it
     is a Secret: that annotation is left out of all of them.
-    """
-    match obj.kind:
-        case "Secret":
-            hidden = ["data", "stringData"]
-        case "PartialObjectMetadata" if _LAST_APPLIED in obj.annotations:
-            hidden = []
-        case _:
-            return obj.raw
 
+    Of an object in which nothing can be looked for, there is its identity alone.
+    """
+    raw = obj.raw
+    try:
+        match type_of(raw)[0]:
+            case "Secret":
+                return _without(obj, ["data", "stringData"])
+            case "PartialObjectMetadata" if _LAST_APPLIED in obj.annotations:
+                return _without(obj, [])
+            case _:
+                return raw
+
+    except DecodeError:
+        return _identity(obj)
+
+
+def _without(obj: KubeObject, hidden: list[str]) -> bytes:
     body = obj.to_dict()
     for name in hidden:
         body.pop(name, None)
@@ -97,6 +109,20 @@ def without_secrets(obj: KubeObject) -> bytes:
     annotations = (body.get("metadata") or {}).get("annotations") or {}
     annotations.pop(_LAST_APPLIED, None)
     return msgspec.json.encode(body)
+
+
+def _identity(obj: KubeObject) -> bytes:
+    """Say who an object is, without its body."""
+    return msgspec.json.encode(
+        {
+            "metadata": {
+                "name": obj.name,
+                "namespace": obj.namespace,
+                "uid": obj.uid,
+                "resourceVersion": obj.resource_version,
+            }
+        }
+    )
 
 
 def _data(obj: KubeObject | None, secret_data: bool) -> bytes:
