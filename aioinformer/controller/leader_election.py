@@ -89,9 +89,15 @@ class LeaderElector:
         cancelled, and not waited for, may reach the server after the Lease was released.
 
     A Lease that is deleted is created again by its leader. One that cannot be read or
-    written is tried again and again, and the log says why; an attempt that hangs is given
-    up after half of `renew_deadline`. Waiting electors pause for `retry_period` times a
-    number drawn from [1, 2.2).
+    written is tried again and again, and the log says why. Waiting electors pause for
+    `retry_period` times a number drawn from [1, 2.2).
+
+    Each request has a timeout of its own: half of `renew_deadline`, so that a leader has
+    time for another attempt. A candidate waits for the answer of its claim until
+    `renew_deadline` after it was sent, and then leads for what is left of that time. If
+    the answer never comes but the Lease names this replica, it claims the Lease once
+    more. If that fails too, it lets the Lease run out, and leaves it to the others for a
+    few seconds longer: a replica that cannot renew must not block the others.
 
     When the work is over by itself, or its caller is cancelled, the elector goes on
     renewing until the work has ended, and then releases the Lease, so that another
@@ -319,8 +325,12 @@ class LeaderElector:
             await asyncio.sleep(self._timing.pause(self._rng.random()))
 
     async def _renew(self) -> None:
-        """Renew until it is lost; attempts begin a period apart."""
-        started = self._now()
+        """Renew until leadership is lost. Attempts begin a period apart.
+
+        The first is due a period after the claim was sent: with slow answers that is now.
+        """
+        started = self._standing.sent
+        assert started is not None  # it leads
         while (deadline := self.deadline) is not None:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -341,8 +351,7 @@ class LeaderElector:
     async def _attempt(self) -> None:
         """Try once to lead, or to go on leading; what fails is told and tried again."""
         try:
-            async with asyncio.timeout(self._timing.attempt):
-                await self._try()
+            await self._try()
         except Conflict:
             pass  # somebody was faster: look again in the next attempt
         except Exception as exc:
@@ -368,7 +377,10 @@ class LeaderElector:
             else:
                 return
 
-        self._standing.see(await self._lock.get(), self._now())
+        async with asyncio.timeout(self._timing.request):
+            record = await self._lock.get()
+
+        self._standing.see(record, self._now())
         match self._standing.next_step(self._now()):
             case Step.CREATE | Step.CLAIM:
                 await self._claim()
@@ -385,10 +397,17 @@ class LeaderElector:
             self._lose(LATE)
             return
 
-        if self._standing.sighting is None:
-            await self._lock.create(record)
-        else:
-            await self._lock.update(record)
+        try:
+            async with asyncio.timeout(self._standing.claim_seconds):
+                if self._standing.sighting is None:
+                    await self._lock.create(record)
+                else:
+                    await self._lock.update(record)
+        except Conflict:
+            raise  # an answer: it was not written
+        except BaseException:
+            self._standing.unanswered += 1
+            raise
 
         self._standing.written(record, sent, self._now())
         self._move_deadline()
