@@ -17,7 +17,12 @@ from aioinformer.client.request_meter import RequestMeter
 from aioinformer.client.throttle import Throttle
 from aioinformer.client.tls import TLSOptions
 from aioinformer.client.verbs import Request
-from aioinformer.errors import OptionsError, TransportError, WrongLoop
+from aioinformer.errors import (
+    AioInformerError,
+    OptionsError,
+    TransportError,
+    WrongLoop,
+)
 from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
@@ -268,7 +273,8 @@ class Endpoint:
 
         Raises:
             OptionsError: If it is entered already, or the configuration cannot work.
-            TransportError: If it was closed meanwhile.
+            TransportError: If it was closed meanwhile, or its credentials or certificates
+                could not be prepared for a local reason, such as a full disk.
 
         Cancellation:
             Safe: it is as if it had not been called.
@@ -280,7 +286,7 @@ class Endpoint:
         try:
             config = await asyncio.to_thread(_read, self._source)
             access = Access(config)
-            await access.ticket()
+            await self._prepare(access)
             if self._entering is not entering:
                 raise TransportError(f"{self} was closed while it was being entered")
         finally:
@@ -295,6 +301,17 @@ class Endpoint:
             self._meter = RequestMeter(self._metrics, config.server)
 
         self._transport = Transport(config, access, self._meter)
+
+    async def _prepare(self, access: Access) -> None:
+        try:
+            await access.ticket()
+        except AioInformerError:
+            raise
+        except Exception as exc:
+            # No mistake of the configuration: the disk is full, no thread can start.
+            raise TransportError(
+                f"{self} cannot be entered: {exc!r}. Trying again may help."
+            ) from exc
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent.

@@ -14,13 +14,12 @@ from aioinformer.controller.leader_standing import LATE, Standing
 from aioinformer.controller.lease_record import Step, released
 from aioinformer.controller.lease_timing import LeaseTiming
 from aioinformer.errors import (
-    ApiError,
     Conflict,
-    DecodeError,
+    InternalError,
     LeadershipLost,
     NotFound,
     OptionsError,
-    TransportError,
+    WrongLoop,
 )
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.durations import seconds_of
@@ -36,15 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LeaderElector", "LeaderLock"]
 
-# What is tried again also by one who does not lead; the rest is a mistake of somebody.
-_FAILURES = (ApiError, TransportError, DecodeError, TimeoutError)
+# Mistakes in the program, which no further attempt mends. A leader tries again even so,
+# until its deadline. Anything else is a failed attempt: the server, the network, the
+# credentials or the operating system may recover.
+_MISTAKES = (OptionsError, WrongLoop, InternalError)
 
 
 class LeaderLock(Protocol):
     """What an election is about, such as a `LeaseLock`; see there for the methods.
 
-    What fails for a while raises an `ApiError`, a `TransportError`, a `DecodeError` or a
-    `TimeoutError`: any other exception ends the waiting of one who does not lead.
+    Any exception is a failed attempt, which is logged and tried again. Only an
+    `OptionsError`, a `WrongLoop` or an `InternalError` ends the waiting of a candidate.
     """
 
     @property
@@ -226,8 +227,7 @@ class LeaderElector:
         Raises:
             LeadershipLost: If it was lost before the block ended.
             OptionsError: If it leads or waits already, or its client was not entered.
-            Exception: While waiting: what the lock failed with, if that is none of the
-                errors that may pass (see `LeaderLock`).
+            WrongLoop: If its client was entered in another event loop.
 
         Cancellation:
             While waiting, it ends that; a claim that was under way may have been done,
@@ -356,7 +356,7 @@ class LeaderElector:
             pass  # somebody was faster: look again in the next attempt
         except Exception as exc:
             leads = self.deadline is not None
-            if not leads and not isinstance(exc, _FAILURES):
+            if not leads and isinstance(exc, _MISTAKES):
                 raise
 
             what = "renew the lease" if leads else "acquire the lease"

@@ -79,7 +79,8 @@ class Manager(Hosted):
     Not guaranteed:
         That it ever begins: caches that cannot be filled, as for want of a permission,
         are waited for, with a warning each 30 s. Call `wait_for_cache_sync()` before
-        `run()` to fail instead.
+        `run()` to fail instead. A client that cannot be entered for a local reason, such
+        as a full disk, is tried again with backoff and a warning.
 
     Lifetime:
         It runs once; entered in one task, and left in the same or another, like a
