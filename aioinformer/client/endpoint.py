@@ -49,7 +49,8 @@ class Endpoint:
         source: The configuration, or a function that reads it, in a thread, each time
             when the client is entered.
         qps: How many requests are sent each second; None for any number. The others
-            wait, in the order of asking. A watch counts when it is opened.
+            wait, in the order of asking. A watch counts when it is opened, and the
+            requests of a `LeaseLock` neither wait nor count.
         burst: How many are sent at once after a pause; None for two seconds' worth,
             which is what client-go has.
         metrics: Takes the metrics of client-go's requests; see `RequestMeter`.
@@ -415,7 +416,7 @@ class Endpoint:
         return b"".join(pieces)
 
     async def _send(self, request: Request) -> Response:
-        if self._throttle is not None:
+        if self._throttle is not None and not request.urgent:
             self._live()
             await self._take_turn(self._throttle, request)
 

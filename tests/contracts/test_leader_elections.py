@@ -226,6 +226,24 @@ async def test_who_stands_in_the_lease_leads_or_another_takes_it_when_it_has_run
                 task.cancel()
 
 
+async def test_renewals_do_not_wait_for_requests_that_the_rate_limit_delays() -> None:
+    async with (
+        APIServer() as server,
+        Client.from_url(server.url, token=server.token, qps=1, burst=1) as client,
+    ):
+        one = elector(client, "a")
+        async with asyncio.TaskGroup() as group, one.leading():
+            reads = [group.create_task(client.list(CONFIG_MAPS)) for _ in range(100)]
+            await asyncio.sleep(60)
+            assert one.is_leader
+            assert one.deadline is not None
+            assert one.deadline - now() > 7
+            # The reads are not any faster.
+            assert 58 <= sum(read.done() for read in reads) <= 62
+            for read in reads:
+                read.cancel()
+
+
 async def test_a_replica_waits_out_a_server_that_restarts() -> None:
     async with cluster() as (server, client):
         one = elector(client, "a")
