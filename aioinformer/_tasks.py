@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
+import threading
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -25,6 +28,7 @@ __all__ = [
     "Held",
     "Supervisor",
     "finish",
+    "in_thread",
     "leaf_of",
     "together",
     "wait_for_end",
@@ -39,6 +43,13 @@ A cancellation of ours arrives only where we wait, and a plain function does not
 that comes out of it is its own, such as the result of a future that was cancelled. Let
 through, it would end the task that called, without a word.
 """
+
+
+OVERDUE_SECONDS = 10.0
+"""A thread that goes on for so long after its cancellation is told of."""
+
+OVERDUE_AGAIN_SECONDS = 60.0
+"""And then as often."""
 
 
 async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:
@@ -105,6 +116,80 @@ async def wait_for_end(task: asyncio.Task[Any]) -> None:
     interrupted = await _outlast(task)
     if interrupted is not None:
         raise interrupted
+
+
+async def in_thread(
+    call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
+) -> T:
+    """Call a function in a thread of its own, and always wait for its end.
+
+    Of its own, as the loop's executor is shared: calls that take long would delay those
+    of the program around us. And a daemon, so that one that never ends does not keep the
+    process from ending when the loop was given up.
+
+    Args:
+        call: Called with a copy of the caller's context variables.
+        name: Name of the thread.
+        overdue: Called with the seconds since the first cancellation when the function
+            has not ended 10 s after it, and then once a minute.
+
+    Returns:
+        What the function returned.
+
+    Raises:
+        RuntimeError: If the operating system cannot start a thread.
+        BaseException: What the function raised.
+
+    Cancellation:
+        Deferred until the function has ended, then raised. If the function failed, its
+        error becomes a note on the `CancelledError`.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: Future[tuple[Any, BaseException | None]] = Future()
+    context = contextvars.copy_context()
+
+    def live() -> None:
+        try:
+            outcome.set_result((context.run(call), None))
+        except USER_ERRORS as exc:
+            # Not as the future's error: that cannot be a StopIteration.
+            outcome.set_result((None, exc))
+        except BaseException as exc:  # it ends the program, from the loop's side
+            outcome.set_exception(exc)
+            raise
+
+    threading.Thread(target=live, name=name, daemon=True).start()
+    ended = asyncio.wrap_future(outcome)
+    interrupted: asyncio.CancelledError | None = None
+    since = due = math.inf
+    while not ended.done():
+        patience = None if interrupted is None else max(0.0, due - loop.time())
+        try:
+            await asyncio.wait({ended}, timeout=patience)
+        except asyncio.CancelledError as exc:
+            if interrupted is None:
+                since, due = loop.time(), loop.time() + OVERDUE_SECONDS
+
+            interrupted = exc
+        else:
+            if not ended.done():
+                due += OVERDUE_AGAIN_SECONDS
+                overdue(loop.time() - since)
+
+    result, failure = ended.result()
+    try:
+        if interrupted is not None:
+            if failure is not None:
+                interrupted.add_note(f"the thread also failed: {failure!r}")
+
+            raise interrupted
+
+        if failure is not None:
+            raise failure
+
+        return result  # type: ignore[no-any-return]
+    finally:
+        del interrupted, failure  # each refers to this frame
 
 
 async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:

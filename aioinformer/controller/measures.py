@@ -164,6 +164,19 @@ class Measures:
             seconds,
         )
 
+    def thread_overdue(
+        self, request: ReconcileRequest, function: str, seconds: float
+    ) -> None:
+        """A reconcile was cancelled so many seconds ago, and its thread goes on."""
+        logger.warning(
+            "controller %s: thread has not ended %.0f s after its reconcile was "
+            "cancelled (key=%s function=%s); the key stays in work and the lease held",
+            self._name,
+            seconds,
+            request.key,
+            function,
+        )
+
     def _report(self, request: ReconcileRequest, cause: BaseException) -> None:
         if self._on_error is None:
             return

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioinformer._tasks import USER_ERRORS
@@ -243,6 +244,7 @@ class Workers:
             stale=unshown is not None,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
+            overdue=partial(self._measures.thread_overdue, request),
         )
         return _Run(request, priority, context, writes, now)
 
