@@ -11,6 +11,7 @@ from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from aioinformer.client.config import ClientConfig
+    from aioinformer.client.discovery import Discovery
     from aioinformer.client.exchange import Response
     from aioinformer.client.verbs import Request
     from aioinformer.controller.writes import Writes
@@ -52,6 +53,11 @@ class _ClientView(Client):
             OptionsError: If it has not been read, as the client was never entered.
         """
         return self._client.config
+
+    @property
+    def discovery(self) -> Discovery:
+        """That of the client, so that the server is asked once for all views of it."""
+        return self._client.discovery
 
     async def start(self) -> NoReturn:
         """Refused.
