@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aioinformer.model.compression import Codec
+    from aioinformer.model.resource import Resource
 
 __all__ = [
     "DECODED_BODIES_KEPT",
@@ -76,18 +77,25 @@ class ObjectContext:
         codec: What the bodies were compressed with; None if they are JSON.
         plain: The context of those objects of the informer whose bodies are JSON, for
             one of which they are not: they share what is decoded.
+        resource: The resource that metadata-only objects belong to, as their bodies do
+            not say it; None for whole objects. That of `plain`, if given.
 
     Attributes:
         codec: The same. Bodies and their codec are never parted: an object has both.
+        resource: The same.
     """
 
-    __slots__ = ("_decoded", "_plain", "codec")
+    __slots__ = ("_decoded", "_plain", "codec", "resource")
 
     def __init__(
-        self, codec: Codec | None = None, plain: ObjectContext | None = None
+        self,
+        codec: Codec | None = None,
+        plain: ObjectContext | None = None,
+        resource: Resource | None = None,
     ) -> None:
         self.codec = codec
         self._plain = plain
+        self.resource = resource if plain is None else plain.resource
 
         # By the bodies as they are stored. A compressed one names its dictionary, and
         # is never JSON: equal ones mean the same, whatever context they are of.
@@ -134,8 +142,8 @@ class ObjectContext:
 
         return value
 
-    def __reduce__(self) -> tuple[type[ObjectContext], tuple[()]]:
-        return ObjectContext, ()
+    def __reduce__(self) -> tuple[type[ObjectContext], tuple[Any, ...]]:
+        return ObjectContext, (None, None, self.resource)
 
 
 def read_only(value: Any) -> Any:
