@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from credential_helpers import Authority, door, kubeconfig
 
-from aioinformer import Manager
+from aioinformer import Manager, SharedInformerFactory
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.access import Access
 from aioinformer.errors import OptionsError, TransportError, Unauthorized
@@ -388,7 +388,7 @@ async def test_a_client_says_that_entering_it_may_succeed_later(
     tls = put(tmp_path, signed["first"])
     client = Client(config_of("https://127.0.0.1:1", authority.file, tls))
 
-    with pytest.raises(TransportError, match=r"cannot be entered: .*No such file"):
+    with pytest.raises(TransportError, match=r"cannot be prepared: .*No such file"):
         await client.start()
 
     assert not client.entered
@@ -414,5 +414,19 @@ async def test_a_manager_waits_for_a_client_that_cannot_be_entered_yet(
         assert manager.running
         assert 60 <= asyncio.get_running_loop().time() < 60 + 60
 
-    assert "cannot be entered" in caplog.text
+    assert "cannot enter <Client https://127.0.0.1:1 not entered>" in caplog.text
     assert not client.entered
+
+
+async def test_a_factory_waits_for_a_configuration_that_cannot_be_read_yet(
+    tmp_path: Path,
+) -> None:
+    def read() -> ClientConfig:
+        return ClientConfig(server=(tmp_path / "server").read_text())
+
+    asyncio.get_running_loop().call_later(
+        60, (tmp_path / "server").write_text, "http://127.0.0.1:1"
+    )
+    async with SharedInformerFactory(Client(read)) as factory:
+        assert factory.running
+        assert 60 <= asyncio.get_running_loop().time() < 60 + 60

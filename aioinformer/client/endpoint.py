@@ -311,7 +311,8 @@ class Endpoint:
         except Exception as exc:
             # No mistake of the configuration: the disk is full, no thread can start.
             raise TransportError(
-                f"{self} cannot be entered: {exc!r}. Trying again may help."
+                f"the credentials of {self} cannot be prepared: {exc!r}. "
+                "Trying again may help."
             ) from exc
 
     async def close(self) -> None:

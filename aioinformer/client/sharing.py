@@ -83,9 +83,11 @@ async def _enter(client: Client) -> None:
         backoff.begin(loop.time())
         try:
             return await client.start()
-        except TransportError as exc:
+        except (TransportError, OSError) as exc:
             wait = backoff.end(loop.time(), failed=True)
-            logger.warning("%s; next attempt in %.1f s", exc, wait)
+            logger.warning(
+                "cannot enter %s, next attempt in %.1f s: %s", client, wait, exc
+            )
             await asyncio.sleep(wait)
 
 

@@ -154,14 +154,14 @@ class Measures:
                 number,
             )
 
-    def long(self, request: ReconcileRequest, seconds: float) -> None:
-        """One has been under way for so many seconds already."""
+    def long(self, request: ReconcileRequest, seconds: float, *, bounded: bool) -> None:
+        """One has been under way for so many seconds already; with a timeout or not."""
         logger.warning(
-            "controller %s: %s has been reconciled for %.0f s and has not ended; a "
-            "timeout= would end it",
+            "controller %s: %s has been reconciled for %.0f s and has not ended%s",
             self._name,
             request.key,
             seconds,
+            "" if bounded else "; a timeout= would end it",
         )
 
     def thread_overdue(

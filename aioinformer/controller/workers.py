@@ -168,7 +168,9 @@ class Workers:
             for run in self._running.values():
                 if now - run.began >= LONG_SECONDS and not run.warned:
                     run.warned = True
-                    self._measures.long(run.request, now - run.began)
+                    self._measures.long(
+                        run.request, now - run.began, bounded=self._timeout is not None
+                    )
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new, and wait for what is under way; then ask that to end.
