@@ -171,6 +171,7 @@ async def test_belongs_to_its_owner() -> None:
 
 async def test_reconciles_share_what_their_client_has_discovered() -> None:
     async with APIServer() as server, server.client() as client:
+        asked = 0
         for _ in range(3):  # one for each reconcile
             one = ReconcileClient(client, Writes([]))
             assert (await one.discovery.resource("po")).plural == "pods"

@@ -111,6 +111,8 @@ def test_metadata_of_an_object_refers_to_the_object(change: str) -> None:
         case "compression":
             obj = compressed(obj)
             assert obj.context.codec is not None
+        case _:
+            pass
 
     assert obj is not None
     assert obj.kind == "PartialObjectMetadata"

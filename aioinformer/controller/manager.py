@@ -327,8 +327,9 @@ class Manager(Hosted):
 
         Cancellation:
             What still runs is cancelled again, to end at once; raised when all has.
-            What stays is the release of the lease, for `renew_deadline` at most, and
-            handlers of informers, for 5 s.
+            What stays is the release of the lease, for `renew_deadline` at most, handlers
+            of informers, for 5 s, and functions in `ctx.run_in_thread()`, until they
+            have returned.
         """
         self._check_loop()
         self._over.set()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 __all__ = ["check_plain", "check_takes", "is_coroutine_function"]
 
@@ -53,7 +53,9 @@ def check_takes(function: Callable[..., object], what: str, form: str) -> None:
         raise OptionsError(f"{what} is called as {form}: {function!r}: {exc}") from None
 
 
-def is_coroutine_function(function: object) -> bool:
+def is_coroutine_function(
+    function: object,
+) -> TypeGuard[Callable[..., Awaitable[Any]]]:
     """Whether a call gives a coroutine, as far as can be seen without calling it.
 
     True of a coroutine function, also a decorated or partial one, and of an object whose

@@ -95,7 +95,7 @@ class ObjectContext:
     ) -> None:
         self.codec = codec
         self._plain = plain
-        self.resource = resource if plain is None else plain.resource
+        self.resource: Resource | None = resource if plain is None else plain.resource
 
         # By the bodies as they are stored. A compressed one names its dictionary, and
         # is never JSON: equal ones mean the same, whatever context they are of.
