@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
+import threading
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from aioinformer._user_code import user_errors
 from aioinformer.errors import AioInformerError, InternalError, OptionsError
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ __all__ = [
     "Supervisor",
     "cancelled_alone",
     "finish",
+    "in_thread",
     "leaf_of",
     "together",
     "wait_for_end",
@@ -32,6 +37,13 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+OVERDUE_SECONDS = 10.0
+"""A thread that goes on for so long after its cancellation is told of."""
+
+OVERDUE_AGAIN_SECONDS = 60.0
+"""And then as often."""
 
 
 async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:
@@ -123,6 +135,80 @@ def cancelled_alone(name: str) -> InternalError:
     return InternalError(
         f"task {name} cancelled itself or was cancelled by other code than its owner"
     )
+
+
+async def in_thread(
+    call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
+) -> T:
+    """Call a function in a thread of its own, and always wait for its end.
+
+    Of its own, as the loop's executor is shared: calls that take long would delay those
+    of the program around us. And a daemon, so that one that never ends does not keep the
+    process from ending when the loop was given up.
+
+    Args:
+        call: Called with a copy of the caller's context variables.
+        name: Name of the thread.
+        overdue: Called with the seconds since the first cancellation when the function
+            has not ended 10 s after it, and then once a minute.
+
+    Returns:
+        What the function returned.
+
+    Raises:
+        RuntimeError: If the operating system cannot start a thread.
+        BaseException: What the function raised.
+
+    Cancellation:
+        Deferred until the function has ended, then raised. If the function failed, its
+        error becomes a note on the `CancelledError`.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: Future[tuple[Any, BaseException | None]] = Future()
+    context = contextvars.copy_context()
+
+    def live() -> None:
+        try:
+            outcome.set_result((context.run(call), None))
+        except user_errors() as exc:
+            # Not as the future's error: that cannot be a StopIteration.
+            outcome.set_result((None, exc))
+        except BaseException as exc:  # it ends the program, from the loop's side
+            outcome.set_exception(exc)
+            raise
+
+    threading.Thread(target=live, name=name, daemon=True).start()
+    ended = asyncio.wrap_future(outcome)
+    interrupted: asyncio.CancelledError | None = None
+    since = due = math.inf
+    while not ended.done():
+        patience = None if interrupted is None else max(0.0, due - loop.time())
+        try:
+            await asyncio.wait({ended}, timeout=patience)
+        except asyncio.CancelledError as exc:
+            if interrupted is None:
+                since, due = loop.time(), loop.time() + OVERDUE_SECONDS
+
+            interrupted = exc
+        else:
+            if not ended.done():
+                due += OVERDUE_AGAIN_SECONDS
+                overdue(loop.time() - since)
+
+    result, failure = ended.result()
+    try:
+        if interrupted is not None:
+            if failure is not None:
+                interrupted.add_note(f"the thread also failed: {failure!r}")
+
+            raise interrupted
+
+        if failure is not None:
+            raise failure
+
+        return result  # type: ignore[no-any-return]
+    finally:
+        del interrupted, failure  # each refers to this frame
 
 
 async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:

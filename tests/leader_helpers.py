@@ -49,12 +49,17 @@ class MemoryLease:
 
 
 class MemoryLock:
-    """A `LeaderLock` on it. A request takes `delay`; `fault` may do anything else."""
+    """A `LeaderLock` on it, with slow requests.
+
+    A request reaches the Lease after `delay`. A write is answered `late` seconds after it
+    was done. `fault` may do anything else.
+    """
 
     def __init__(self, lease: MemoryLease, identity: str) -> None:
         self.name = "lease"
         self.identity = identity
         self.delay = 0.0
+        self.late = 0.0
         self.fault: Fault | None = None
         # Times at which requests were sent, by verb.
         self.sent: list[tuple[float, str]] = []
@@ -71,7 +76,7 @@ class MemoryLock:
         if self._lease.record is not None:
             raise AlreadyExists("it is there", status=409)
 
-        self._write(record)
+        await self._write(record)
 
     async def update(self, record: LeaseRecord) -> None:
         await self._travel("update")
@@ -81,14 +86,18 @@ class MemoryLock:
         if self._lease.version != self._version:
             raise Conflict("it was changed", status=409)
 
-        self._write(record)
+        await self._write(record)
 
     def times(self, *verbs: str) -> list[float]:
         return [time for time, verb in self.sent if not verbs or verb in verbs]
 
-    def _write(self, record: LeaseRecord) -> None:
+    async def _write(self, record: LeaseRecord) -> None:
         self._lease.write(record)
-        self._version = self._lease.version
+        version = self._lease.version
+        if self.late:
+            await asyncio.sleep(self.late)
+
+        self._version = version
 
     async def _travel(self, verb: str) -> None:
         self.sent.append((asyncio.get_running_loop().time(), verb))

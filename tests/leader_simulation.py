@@ -75,6 +75,8 @@ class Process:
         self.wakes = 0.0
         self.frozen_until = 0.0
         self.cut_until = 0.0
+        self.slow_until = 0.0
+        self.leads: Callable[[], bool] = lambda: False
         self._main: asyncio.Task[None] | None = None
 
     @property
@@ -136,6 +138,10 @@ class Weather:
     """How long the server is away, every hour or so."""
     cut: tuple[float, float] = (0.0, 400.0)
     """How long one process gets no answer about the Lease, every hour or so."""
+    slow: tuple[float, float] = (0.0, 0.0)
+    """How much longer each request about the Lease takes, for a while: there or back."""
+    spell: float = 1800.0
+    """The longest that requests of one process stay slow, every hour or so."""
 
 
 @dataclass
@@ -147,6 +153,8 @@ class Report:
     # write of somebody else had arrived.
     acquired: list[tuple[float, str]] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
+    # The most writes in a row that kept a Lease alive for a holder that did not lead.
+    unled: int = 0
     # Of writes: time, author, and whether another had acquired before it arrived.
     arrived: list[tuple[float, str, bool]] = field(default_factory=list)
     # How long before its own deadline each write passed the guard.
@@ -175,6 +183,9 @@ class World:
         self.lease: dict[str, Any] | None = None
         self._version = 0
         self._last_write: dict[str, float] = {}
+        # When the Lease was last written, and how often in a row for nothing.
+        self._renewed = -1e9
+        self._unled = 0
 
     def at(self, time: float, call: Callable[[], None]) -> None:
         heapq.heappush(self._events, (time, next(self._numbers), call))
@@ -184,6 +195,8 @@ class World:
         for process in self.processes:
             self._later(self.weather.calm, partial(self._pause, process))
             self._later(3600, partial(self._cut, process))
+            if self.weather.slow[1]:
+                self._later(3600, partial(self._slow, process))
 
         while True:
             first = min(self.processes, key=lambda it: it.due)
@@ -219,12 +232,24 @@ class World:
         process.cut_until = self.now + self.rng.uniform(*self.weather.cut)
         self._later(3600, partial(self._cut, process))
 
+    def _slow(self, process: Process) -> None:
+        process.slow_until = self.now + self.rng.uniform(0, self.weather.spell)
+        self._later(3600, partial(self._slow, process))
+
     # ------------------------------------------------------------ the network
 
     async def request(
-        self, process: Process, act: Callable[[], T], *, held: float = 0.0
+        self,
+        process: Process,
+        act: Callable[[], T],
+        *,
+        held: float = 0.0,
+        late: float = 0.0,
     ) -> T:
-        """Send a request, `held` seconds from now; it may hang for ever."""
+        """Send a request, `held` seconds from now; it may hang for ever.
+
+        The answer is sent `late` seconds after the request has arrived.
+        """
         answer = process.loop.create_future()
         self.report.requests += 1
         draw = self.rng.random
@@ -242,7 +267,7 @@ class World:
                     error = exc
 
             if draw() >= weather.lost:
-                back = self.now + draw() * weather.latency
+                back = self.now + late + draw() * weather.latency
                 self.at(back, lambda: process.post(lambda: tell(result, error)))
 
         def tell(result: Any, error: Exception | None) -> None:
@@ -281,7 +306,9 @@ class World:
             "resourceVersion": str(self._version),
         }
         self.lease = {"metadata": metadata, "spec": spec}
-        self._note_holder(before["spec"]["holderIdentity"] if before else "", spec)
+        last = before["spec"]["holderIdentity"] if before else ""
+        self._note_holder(last, spec)
+        self._note_unled(last, spec)
         return self.read_lease()
 
     def read_lease(self) -> bytes:
@@ -300,6 +327,16 @@ class World:
             self.report.margins.append(self.now - max(others))
 
         self.report.acquired.append((self.now, holder))
+
+    def _note_unled(self, before: str, spec: dict[str, Any]) -> None:
+        """Count the writes that keep a Lease from the others, while nobody leads."""
+        holder = spec["holderIdentity"]
+        alive = self.now - self._renewed < spec["leaseDurationSeconds"]
+        leads = any(it.leads() for it in self.processes if it.name == holder)
+        again = holder == before and alive and not leads
+        self._unled = self._unled + 1 if again else 0
+        self._renewed = self.now
+        self.report.unled = max(self.report.unled, self._unled)
 
     def write(self, author: str) -> None:
         """A write of a leader's work arrives."""
@@ -349,4 +386,10 @@ class SimulatedClient:
         if self._world.now < self._process.cut_until:
             await asyncio.Event().wait()
 
-        return await self._world.request(self._process, act)
+        world, held, late = self._world, 0.0, 0.0
+        if world.now < self._process.slow_until:
+            held = world.rng.uniform(*world.weather.slow)
+            if world.rng.random() < 0.5:
+                held, late = 0.0, held
+
+        return await world.request(self._process, act, held=held, late=late)

@@ -40,7 +40,7 @@ LONGEST_PROBE_GAP = PROBE_SECONDS + PROBE_JITTER_SECONDS
 READ = ClientConfig(server="https://127.0.0.1").read_seconds
 LEASES = LeaseTiming.of(15.0, 10.0, 2.0)
 # Until somebody who waits looks again, and has been answered.
-LOOK = LEASES.pause(1.0) + LEASES.attempt
+LOOK = LEASES.pause(1.0) + LEASES.request
 
 SLOW_BYTES, SLOW_BYTES_PER_SECOND = 400_000, 200_000
 """What the changes have, and what passes in a second, in the test of a slow link."""
@@ -131,7 +131,7 @@ BOUNDS = {
     "leader ends": _bound(
         "a leader ends",
         LOOK,
-        "the Lease is released; 4.4 s until the next one looks, 5 s for its request",
+        "the Lease is released; 4.4 s until the next one looks, 5 s for its requests",
     ),
     "leader dies": _bound(
         "a leader dies",

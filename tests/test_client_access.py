@@ -6,12 +6,14 @@ import asyncio
 import gc
 import os
 import shutil
+import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from credential_helpers import Authority, door, kubeconfig
 
+from aioinformer import Manager, SharedInformerFactory
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.access import Access
 from aioinformer.errors import OptionsError, TransportError, Unauthorized
@@ -371,3 +373,60 @@ async def test_leaves_nothing_open(
 
     assert {each.fileno() for each in opened} == {-1}
     gc.collect()  # whatever was not closed would warn, which is an error
+
+
+# ---------------------------------------------------------------- a full disk
+
+
+async def test_a_client_says_that_entering_it_may_succeed_later(
+    authority: Authority,
+    signed: dict[str, tuple[Path, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    tls = put(tmp_path, signed["first"])
+    client = Client(config_of("https://127.0.0.1:1", authority.file, tls))
+
+    with pytest.raises(TransportError, match=r"cannot be prepared: .*No such file"):
+        await client.start()
+
+    assert not client.entered
+    (tmp_path / "full").mkdir()
+    async with client:
+        assert client.entered
+
+
+async def test_a_manager_waits_for_a_client_that_cannot_be_entered_yet(
+    authority: Authority,
+    signed: dict[str, tuple[Path, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    tls = put(tmp_path, signed["first"])
+    client = Client(config_of("https://127.0.0.1:1", authority.file, tls))
+    manager = Manager(client)
+    asyncio.get_running_loop().call_later(60, (tmp_path / "full").mkdir)
+
+    async with manager:
+        assert manager.running
+        assert 60 <= asyncio.get_running_loop().time() < 60 + 60
+
+    assert "cannot enter <Client https://127.0.0.1:1 not entered>" in caplog.text
+    assert not client.entered
+
+
+async def test_a_factory_waits_for_a_configuration_that_cannot_be_read_yet(
+    tmp_path: Path,
+) -> None:
+    def read() -> ClientConfig:
+        return ClientConfig(server=(tmp_path / "server").read_text())
+
+    asyncio.get_running_loop().call_later(
+        60, (tmp_path / "server").write_text, "http://127.0.0.1:1"
+    )
+    async with SharedInformerFactory(Client(read)) as factory:
+        assert factory.running
+        assert 60 <= asyncio.get_running_loop().time() < 60 + 60

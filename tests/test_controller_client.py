@@ -167,3 +167,15 @@ async def test_belongs_to_its_owner() -> None:
 
         with pytest.raises(OptionsError, match="left by its owner"):
             await it.client.close()
+
+
+async def test_reconciles_share_what_their_client_has_discovered() -> None:
+    async with APIServer() as server, server.client() as client:
+        asked = 0
+        for _ in range(3):  # one for each reconcile
+            one = ReconcileClient(client, Writes([]))
+            assert (await one.discovery.resource("po")).plural == "pods"
+            asked = len(server.requests)
+
+        assert (await client.discovery.resource("svc")).plural == "services"
+        assert len(server.requests) == asked == 2  # core, and all groups

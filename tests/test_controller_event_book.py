@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import orjson
 import pytest
+from compression_helpers import compressed
 from conftest import pod
 
-from aioinformer import KubeObject
+from aioinformer import KubeObject, Resource
 from aioinformer.controller.event_book import (
     MOST_KNOWN,
     QUIET_SECONDS,
@@ -23,7 +26,12 @@ from aioinformer.controller.event_book import (
     short_note,
 )
 from aioinformer.errors import OptionsError
+from aioinformer.informer.transforming import Transforming
+from aioinformer.model import transform_dict
+from aioinformer.model.resources import DEPLOYMENTS, PODS
+from aioinformer.watch.metadata import MetadataDecoder
 
+PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 POD = Reference("v1", "Pod", "web-0", "shop", "u-1", "7")
 REFERENCE = {
@@ -80,6 +88,54 @@ def test_refers_to_an_object(obj: Any) -> None:
 
     assert reference == POD
     assert reference.body() == REFERENCE
+
+
+@pytest.mark.parametrize("change", ["none", "pickle", "transform", "compression"])
+def test_metadata_of_an_object_refers_to_the_object(change: str) -> None:
+    metadata = {
+        "name": "web",
+        "namespace": "shop",
+        "uid": "u",
+        "annotations": {"note": "x" * 999},
+    }
+    body = {**PARTIAL, "metadata": metadata}
+    obj: KubeObject | None = MetadataDecoder(DEPLOYMENTS).decode(orjson.dumps(body))
+    assert obj is not None
+    match change:
+        case "pickle":
+            obj = pickle.loads(pickle.dumps(obj))
+        case "transform":
+            transforming = Transforming()
+            transforming.function = transform_dict(lambda it: it | {"more": 1})
+            obj = transforming(obj)
+        case "compression":
+            obj = compressed(obj)
+            assert obj.context.codec is not None
+        case _:
+            pass
+
+    assert obj is not None
+    assert obj.kind == "PartialObjectMetadata"
+    assert obj.type_meta == {"apiVersion": "apps/v1", "kind": "Deployment"}
+    assert Reference.to(obj) == Reference("apps/v1", "Deployment", "web", "shop", "u")
+
+
+def test_a_whole_object_names_its_own_type() -> None:
+    obj = KubeObject.of({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}})
+    status = MetadataDecoder(PODS).decode(b'{"kind":"Status","apiVersion":"v1"}')
+
+    assert obj.type_meta == {"apiVersion": "v1", "kind": "Pod"}
+    assert status.type_meta == {"apiVersion": "v1", "kind": "Status"}
+
+
+@pytest.mark.parametrize("as_dict", [True, False])
+def test_metadata_of_an_object_of_unknown_kind_is_refused(as_dict: bool) -> None:
+    widgets = Resource.of("example.com/v1", "widgets")
+    body = orjson.dumps({**PARTIAL, "metadata": {"name": "a"}})
+    obj = MetadataDecoder(widgets).decode(body)
+
+    with pytest.raises(OptionsError, match="PartialObjectMetadata does not say"):
+        Reference.to(obj.to_dict() if as_dict else obj)
 
 
 def test_of_an_object_without_a_namespace_no_namespace_is_named() -> None:

@@ -197,6 +197,23 @@ async def test_what_the_server_fails_at_is_tried_again_while_others_go_on() -> N
         assert recorder.dropped == 0
 
 
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left on device"), RuntimeError("can't start new thread")],
+    ids=["disk-full", "no-thread"],
+)
+async def test_a_recorder_tries_again_after_an_error_of_the_operating_system(
+    error: Exception,
+) -> None:
+    async with recording() as (events, recorder):
+        events.fault = failing(2, error)
+        tell(recorder, "A")
+        await asyncio.sleep(30)
+
+        assert events.counts == {"A": 1}
+        assert recorder.dropped == 0
+
+
 async def test_what_the_server_always_fails_at_is_given_up() -> None:
     async with recording() as (events, recorder):
         events.broken = {"A"}

@@ -109,6 +109,27 @@ async def test_goes_on_trying_when_the_server_refuses(
     assert "cannot acquire the lease: Forbidden: 403: leases is forb" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(28, "No space left on device"), id="disk-full"),
+        pytest.param(RuntimeError("can't start new thread"), id="no-thread"),
+        pytest.param(KeyError("token"), id="plugin"),
+    ],
+)
+async def test_a_candidate_tries_again_after_a_local_error(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock, start = MemoryLock(MemoryLease(), "a"), now()
+    lock.fault = failing(error)
+    asyncio.get_running_loop().call_later(30, setattr, lock, "fault", None)
+
+    async with elector(lock).leading():
+        assert 30 <= now() - start < 30 + 4.4
+
+    assert f"cannot acquire the lease: {type(error).__name__}" in caplog.text
+
+
 async def test_a_request_that_hangs_is_given_up_while_it_waits() -> None:
     lock, start = MemoryLock(MemoryLease(), "a"), now()
     lock.fault = hang

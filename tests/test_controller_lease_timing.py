@@ -53,4 +53,4 @@ def test_who_waits_pauses_for_one_to_two_periods_and_a_bit() -> None:
 def test_one_attempt_that_hangs_leaves_time_for_another() -> None:
     timing = LeaseTiming.of(15, 10, 2)
 
-    assert timing.retry + timing.attempt < timing.renew
+    assert timing.retry + timing.request < timing.renew

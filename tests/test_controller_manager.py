@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from controller_helpers import Notes
@@ -12,7 +13,7 @@ from informer_helpers import running, settle
 from leader_helpers import MemoryLease, for_ever, now
 from manager_helpers import Slow, config_map, elector_of, managed
 
-from aioinformer import Controller, Manager, SharedInformerFactory
+from aioinformer import Client, Controller, Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError, WrongLoop
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer
@@ -20,7 +21,6 @@ from aioinformer.testing.faults import Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Any
 
 
 @pytest.fixture
@@ -272,7 +272,49 @@ async def hang_for_ever(*_: object) -> None:
     await asyncio.Event().wait()
 
 
+async def hang_with(port: int) -> None:
+    await asyncio.Event().wait()
+
+
 # ---------------------------------------------------------------- misuse
+
+
+class Plain:
+    def run(self) -> None: ...
+
+
+class Greedy:
+    async def run(self, port: int) -> None: ...
+
+
+class Part:
+    async def run(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(lambda: None, id="lambda"),
+        pytest.param(print, id="builtin"),
+        pytest.param(Plain(), id="plain-run"),
+        pytest.param(Greedy(), id="run-with-arguments"),
+        pytest.param(hang_with, id="function-with-arguments"),
+        pytest.param(Part, id="class"),
+    ],
+)
+async def test_a_manager_refuses_a_part_that_no_task_can_run(part: Any) -> None:
+    manager = Manager(Client.from_url("http://127.0.0.1:1"))
+    with pytest.raises(OptionsError, match=r"a part is|a part is called as run\(\)"):
+        manager.add(part)
+
+
+async def test_a_manager_takes_a_coroutine_function_with_its_arguments() -> None:
+    manager = Manager(Client.from_url("http://127.0.0.1:1"))
+    manager.add(partial(hang_with, 8080))
+    manager.add(Part())
+    manager.add(Part().run)
+
+    assert repr(manager) == "<Manager idle leader=<Crew of 3> all=<Crew of 0>>"
 
 
 async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
@@ -280,6 +322,7 @@ async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
     with pytest.raises(OptionsError, match="a part is a controller, a coroutine func"):
         manager.add(3)  # type: ignore[arg-type]
 
+    assert repr(manager) == "<Manager idle leader=<Crew of 0> all=<Crew of 0>>"
     maps = manager.informer(CONFIG_MAPS)
     controller = Controller("maps", Notes(), for_=maps)
     manager.add(controller)

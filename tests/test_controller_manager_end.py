@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,7 +56,7 @@ async def test_the_drain_has_a_bound(server: APIServer) -> None:
 async def test_a_second_cancellation_of_run_stops_at_once(server: APIServer) -> None:
     slow, record = Slow(), list[str]()
     manager = managed(server, slow)
-    manager.add(lambda: slow_to_end(record), leader_only=False, name="slow")
+    manager.add(partial(slow_to_end, record), leader_only=False, name="slow")
     task = asyncio.create_task(manager.run())
     await slow.begun.wait()
     start = now()

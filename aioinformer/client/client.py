@@ -48,7 +48,8 @@ class Client(Reading):
         source: The configuration, or a function that reads it, in a thread, each time
             when the client is entered.
         qps: How many requests are sent each second; None for any number. The others
-            wait, in the order of asking. A watch counts when it is opened.
+            wait, in the order of asking. A watch counts when it is opened, and the
+            requests of a `LeaseLock` neither wait nor count.
         burst: How many are sent at once after a pause; None for two seconds' worth,
             which is what client-go has.
         metrics: Takes the metrics of client-go's requests; see `RequestMeter`.

@@ -17,7 +17,12 @@ from aioinformer.client.request_meter import RequestMeter
 from aioinformer.client.throttle import Throttle
 from aioinformer.client.tls import TLSOptions
 from aioinformer.client.verbs import Request
-from aioinformer.errors import OptionsError, TransportError, WrongLoop
+from aioinformer.errors import (
+    AioInformerError,
+    OptionsError,
+    TransportError,
+    WrongLoop,
+)
 from aioinformer.metrics import NULL_SINK
 
 if TYPE_CHECKING:
@@ -44,7 +49,8 @@ class Endpoint:
         source: The configuration, or a function that reads it, in a thread, each time
             when the client is entered.
         qps: How many requests are sent each second; None for any number. The others
-            wait, in the order of asking. A watch counts when it is opened.
+            wait, in the order of asking. A watch counts when it is opened, and the
+            requests of a `LeaseLock` neither wait nor count.
         burst: How many are sent at once after a pause; None for two seconds' worth,
             which is what client-go has.
         metrics: Takes the metrics of client-go's requests; see `RequestMeter`.
@@ -268,7 +274,8 @@ class Endpoint:
 
         Raises:
             OptionsError: If it is entered already, or the configuration cannot work.
-            TransportError: If it was closed meanwhile.
+            TransportError: If it was closed meanwhile, or its credentials or certificates
+                could not be prepared for a local reason, such as a full disk.
 
         Cancellation:
             Safe: it is as if it had not been called.
@@ -280,7 +287,7 @@ class Endpoint:
         try:
             config = await asyncio.to_thread(_read, self._source)
             access = Access(config)
-            await access.ticket()
+            await self._prepare(access)
             if self._entering is not entering:
                 raise TransportError(f"{self} was closed while it was being entered")
         finally:
@@ -295,6 +302,18 @@ class Endpoint:
             self._meter = RequestMeter(self._metrics, config.server)
 
         self._transport = Transport(config, access, self._meter)
+
+    async def _prepare(self, access: Access) -> None:
+        try:
+            await access.ticket()
+        except AioInformerError:
+            raise
+        except Exception as exc:
+            # No mistake of the configuration: the disk is full, no thread can start.
+            raise TransportError(
+                f"the credentials of {self} cannot be prepared: {exc!r}. "
+                "Trying again may help."
+            ) from exc
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent.
@@ -398,7 +417,7 @@ class Endpoint:
         return b"".join(pieces)
 
     async def _send(self, request: Request) -> Response:
-        if self._throttle is not None:
+        if self._throttle is not None and not request.urgent:
             self._live()
             await self._take_turn(self._throttle, request)
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from aioinformer._tasks import finish
+from aioinformer._user_code import guarded_logger
+from aioinformer.backoff import Backoff
+from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
 
 __all__ = ["entered_together"]
+
+logger = guarded_logger(__name__)
 
 # Closing takes 5 s at most, for each of those who may be at it before.
 _LEAVE_SECONDS = 30.0
@@ -38,7 +43,8 @@ async def entered_together(client: Client) -> AsyncIterator[None]:
     """Have a client entered for the length of a block.
 
     One that its owner has entered is left alone. One that nobody has entered is entered
-    with the first block, and left with the last.
+    with the first block, and left with the last. While a local problem keeps it from
+    being entered, such as a full disk, that is logged and tried again, with backoff.
 
     Raises:
         OptionsError: If there is no usable configuration to enter it with.
@@ -50,7 +56,7 @@ async def entered_together(client: Client) -> AsyncIterator[None]:
     async with share.changing:
         ours = share.users > 0 or not client.entered
         if ours and not share.users:
-            await client.start()
+            await _enter(client)
 
         share.users += ours
 
@@ -68,6 +74,21 @@ def _share_of(client: Client) -> _Share:
         share = _SHARES[client] = _Share(loop)
 
     return share
+
+
+async def _enter(client: Client) -> None:
+    loop = asyncio.get_running_loop()
+    backoff = Backoff()
+    while True:
+        backoff.begin(loop.time())
+        try:
+            return await client.start()
+        except (TransportError, OSError) as exc:
+            wait = backoff.end(loop.time(), failed=True)
+            logger.warning(
+                "cannot enter %s, next attempt in %.1f s: %s", client, wait, exc
+            )
+            await asyncio.sleep(wait)
 
 
 async def _leave(share: _Share, client: Client) -> None:

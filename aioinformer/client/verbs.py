@@ -66,6 +66,8 @@ class Request:
     """What is known already; the answer may be that it is so still: 304, empty."""
     fence: Callable[[], None] | None = field(default=None, repr=False)
     """Asked right before it is sent, each time: what it raises keeps it from that."""
+    urgent: bool = False
+    """Sent without a turn by the client's `qps`: it must not queue after other requests."""
 
     @property
     def target(self) -> str:

@@ -1,4 +1,4 @@
-"""`ReconcileClient`: the client of one reconcile, whose writes are remembered."""
+"""Clients on the connections of another one: of one reconcile, and of an election."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from aioinformer.client.config import ClientConfig
+    from aioinformer.client.discovery import Discovery
     from aioinformer.client.exchange import Response
     from aioinformer.client.verbs import Request
     from aioinformer.controller.writes import Writes
 
-__all__ = ["Elector", "ReconcileClient"]
+__all__ = ["ElectionClient", "Elector", "ReconcileClient"]
 
 
 class Elector(Protocol):
@@ -25,7 +26,72 @@ class Elector(Protocol):
         """Raise `LeadershipLost` unless it does; asked right before writes are sent."""
 
 
-class ReconcileClient(Client):
+class _ClientView(Client):
+    """A client that sends its requests through another one, on its connections.
+
+    Args:
+        client: It belongs to somebody else, who enters and leaves it.
+    """
+
+    def __init__(self, client: Client) -> None:
+        # Not that of `Client`: there is no second endpoint.
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._client!r}>"
+
+    @property
+    def entered(self) -> bool:
+        """True while requests can be made."""
+        return self._client.entered
+
+    @property
+    def config(self) -> ClientConfig:
+        """What was configured.
+
+        Raises:
+            OptionsError: If it has not been read, as the client was never entered.
+        """
+        return self._client.config
+
+    @property
+    def discovery(self) -> Discovery:
+        """That of the client, so that the server is asked once for all views of it."""
+        return self._client.discovery
+
+    async def start(self) -> NoReturn:
+        """Refused.
+
+        Raises:
+            OptionsError: Always: it is entered by whom it belongs to.
+        """
+        raise OptionsError(f"{self} is entered by its owner")
+
+    async def close(self) -> NoReturn:
+        """Refused.
+
+        Raises:
+            OptionsError: Always: it is left by whom it belongs to.
+        """
+        raise OptionsError(f"{self} is left by its owner")
+
+
+class ElectionClient(_ClientView):
+    """The client of an election, whose requests are not delayed by the client's `qps`.
+
+    Renewals that queue after other requests would cost the leadership.
+
+    Args:
+        client: The client that sends the requests. It belongs to somebody else, who
+            enters and leaves it.
+    """
+
+    async def _send(self, request: Request) -> Response:
+        urgent = replace(request, urgent=True)
+        return await self._client._send(urgent)  # noqa: SLF001 - of one kind
+
+
+class ReconcileClient(_ClientView):
     """A client that is used by one reconcile: all verbs of `Client`, on its connections.
 
     What it writes is remembered, so that the next reconcile of the same request sees it.
@@ -48,43 +114,9 @@ class ReconcileClient(Client):
     def __init__(
         self, client: Client, writes: Writes, elector: Elector | None = None
     ) -> None:
-        # Not that of `Client`: there is no second endpoint.
-        self._client = client
+        super().__init__(client)
         self._writes = writes
         self._elector = elector
-
-    def __repr__(self) -> str:
-        return f"<ReconcileClient of {self._client!r}>"
-
-    @property
-    def entered(self) -> bool:
-        """True while requests can be made."""
-        return self._client.entered
-
-    @property
-    def config(self) -> ClientConfig:
-        """What was configured.
-
-        Raises:
-            OptionsError: If it has not been read, as the client was never entered.
-        """
-        return self._client.config
-
-    async def start(self) -> NoReturn:
-        """Refused.
-
-        Raises:
-            OptionsError: Always: it is entered by whom it belongs to.
-        """
-        raise OptionsError("the client of a reconcile is entered by its owner")
-
-    async def close(self) -> NoReturn:
-        """Refused.
-
-        Raises:
-            OptionsError: Always: it is left by whom it belongs to.
-        """
-        raise OptionsError("the client of a reconcile is left by its owner")
 
     async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
         answer = await super()._fetch(request, discard=discard)

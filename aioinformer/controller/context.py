@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from aioinformer._tasks import in_thread
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
+from aioinformer.model.functions import check_plain
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
@@ -20,7 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "with_object"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+MOST_THREADS: Final = 8
+"""So many functions of one reconcile run in threads at the same time."""
 
 
 class Context:
@@ -40,7 +47,9 @@ class Context:
 
     __slots__ = (
         "_client",
+        "_overdue",
         "_settle",
+        "_slots",
         "attempt",
         "causes",
         "lister",
@@ -58,6 +67,7 @@ class Context:
         stale: bool,
         client: ReconcileClient | None,
         settle: Callable[[Context], Awaitable[None]],
+        overdue: Callable[[str, float], None],
     ) -> None:
         self.request = request
         self.lister = lister
@@ -66,6 +76,8 @@ class Context:
         self.stale = stale
         self._client = client
         self._settle = settle
+        self._overdue = overdue
+        self._slots = asyncio.Semaphore(MOST_THREADS)
 
     def __repr__(self) -> str:
         return f"<Context of {self.request.key} attempt={self.attempt}>"
@@ -95,6 +107,53 @@ class Context:
             Safe.
         """
         await self._settle(self)
+
+    async def run_in_thread(
+        self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a plain function that blocks in a thread, and wait until it has ended.
+
+        ::
+
+            report = await ctx.run_in_thread(requests.get, url, timeout=30)
+
+        No thread can be cancelled, so it is always waited for: the key stays in work and
+        the Lease is neither released nor given to another until the function has
+        ended (G10, G11). `asyncio.to_thread()` has neither: its thread goes on after a
+        timeout, beside the next reconcile of the same key. Give the function a timeout of
+        its own, and let it do one write at a time: nothing fences its writes.
+
+        The function gets a copy of the context variables, and a thread that nothing else
+        waits for. A reconcile has 8 threads at most; further calls wait for them.
+
+        Args:
+            function: A plain function. It must not use the objects of the event loop,
+                such as `ctx.client`.
+            args: Its arguments.
+            kwargs: The same.
+
+        Returns:
+            What the function returned.
+
+        Raises:
+            OptionsError: If the function is a coroutine function.
+            RuntimeError: If the operating system cannot start a thread.
+            BaseException: What the function raised.
+
+        Cancellation:
+            Deferred until the function has ended, by a timeout or the end of the program
+            as well, and then raised. A warning is logged 10 s after it, and then once a
+            minute. A function that never ends holds its key and the Lease until the
+            process is killed.
+        """
+        check_plain(function, "what runs in a thread")
+        name = getattr(function, "__qualname__", repr(function))
+        async with self._slots:
+            return await in_thread(
+                functools.partial(function, *args, **kwargs),
+                f"{self.request.key} {name}",
+                overdue=functools.partial(self._overdue, name),
+            )
 
 
 def with_object(

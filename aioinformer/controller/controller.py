@@ -79,7 +79,8 @@ class Controller(Entered):
     Guarantees:
         G10: One request is never worked on twice at once; if it is asked for while it is
             in work, it is worked on again. Behind each change follows a reconcile that
-            sees it, or a later state.
+            sees it, or a later state. Threads of `ctx.run_in_thread()` are part of the
+            work; those of `asyncio.to_thread()` go on alone after a cancellation.
         What a reconcile wrote through `ctx.client`, the next one of the same request
             reads: it begins when the informers of this controller show it. That is
             waited for 10 s; then it begins with `ctx.stale` set, a warning and a metric.

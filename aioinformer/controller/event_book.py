@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioinformer.errors import OptionsError
 from aioinformer.model.moments import micro_time
 from aioinformer.model.names import is_subdomain
-from aioinformer.model.objects import KubeObject
+from aioinformer.model.objects import METADATA_KIND, KubeObject
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,13 +60,13 @@ class Reference:
                 and where there are such, `namespace`, `uid` and `fieldPath`.
 
         Raises:
-            OptionsError: If it does not say its type and name.
+            OptionsError: If it does not say its type and name. A metadata-only object
+                does if the `Resource` of its informer has a kind.
         """
         fields: dict[str, Any]
         if isinstance(obj, KubeObject):
             fields = {
-                "apiVersion": obj.api_version,
-                "kind": obj.kind,
+                **obj.type_meta,
                 "name": obj.name,
                 "namespace": obj.namespace,
                 "uid": obj.uid,
@@ -79,6 +79,12 @@ class Reference:
         else:
             raise OptionsError(
                 f"an event is about a KubeObject or a mapping, not a {type(obj).__name__}"
+            )
+
+        if fields["kind"] == METADATA_KIND:
+            raise OptionsError(
+                "a PartialObjectMetadata does not say what it is the metadata of: pass an "
+                "object of an informer whose Resource has a kind, or a reference"
             )
 
         # Not the object itself: errors are logged, and it may be a Secret.

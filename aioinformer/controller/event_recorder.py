@@ -362,7 +362,7 @@ class EventRecorder(Entered):
 
         return None, min(times, default=None)
 
-    async def _try(self, series: Series) -> AioInformerError | None:
+    async def _try(self, series: Series) -> Exception | None:
         """Write it, now or in a later attempt; what is wrong if there is to be none."""
         retry = self._waiting[series]
         retry.attempts += 1
@@ -377,7 +377,10 @@ class EventRecorder(Entered):
             wait = self._patience.end(self._now(), Failure.OTHER, retry_after=after)
             self._pause_until = self._now() + wait
             return exc if retry.attempts >= ATTEMPTS else None
-        except ServerError as exc:
+        except (ServerError, OSError, RuntimeError) as exc:
+            if isinstance(exc, WrongLoop):
+                return exc
+
             # It may be a webhook for one namespace: others may go on.
             wait = retry.backoff.end(self._now(), Failure.OTHER)
             retry.when = self._now() + wait

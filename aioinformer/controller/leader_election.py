@@ -14,13 +14,12 @@ from aioinformer.controller.leader_standing import LATE, Standing
 from aioinformer.controller.lease_record import Step, released
 from aioinformer.controller.lease_timing import LeaseTiming
 from aioinformer.errors import (
-    ApiError,
     Conflict,
-    DecodeError,
+    InternalError,
     LeadershipLost,
     NotFound,
     OptionsError,
-    TransportError,
+    WrongLoop,
 )
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.durations import seconds_of
@@ -36,15 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LeaderElector", "LeaderLock"]
 
-# What is tried again also by one who does not lead; the rest is a mistake of somebody.
-_FAILURES = (ApiError, TransportError, DecodeError, TimeoutError)
+# Mistakes in the program, which no further attempt mends. A leader tries again even so,
+# until its deadline. Anything else is a failed attempt: the server, the network, the
+# credentials or the operating system may recover.
+_MISTAKES = (OptionsError, WrongLoop, InternalError)
 
 
 class LeaderLock(Protocol):
     """What an election is about, such as a `LeaseLock`; see there for the methods.
 
-    What fails for a while raises an `ApiError`, a `TransportError`, a `DecodeError` or a
-    `TimeoutError`: any other exception ends the waiting of one who does not lead.
+    Any exception is a failed attempt, which is logged and tried again. Only an
+    `OptionsError`, a `WrongLoop` or an `InternalError` ends the waiting of a candidate.
     """
 
     @property
@@ -89,9 +90,15 @@ class LeaderElector:
         cancelled, and not waited for, may reach the server after the Lease was released.
 
     A Lease that is deleted is created again by its leader. One that cannot be read or
-    written is tried again and again, and the log says why; an attempt that hangs is given
-    up after half of `renew_deadline`. Waiting electors pause for `retry_period` times a
-    number drawn from [1, 2.2).
+    written is tried again and again, and the log says why. Waiting electors pause for
+    `retry_period` times a number drawn from [1, 2.2).
+
+    Each request has a timeout of its own: half of `renew_deadline`, so that a leader has
+    time for another attempt. A candidate waits for the answer of its claim until
+    `renew_deadline` after it was sent, and then leads for what is left of that time. If
+    the answer never comes but the Lease names this replica, it claims the Lease once
+    more. If that fails too, it lets the Lease run out, and leaves it to the others for a
+    few seconds longer: a replica that cannot renew must not block the others.
 
     When the work is over by itself, or its caller is cancelled, the elector goes on
     renewing until the work has ended, and then releases the Lease, so that another
@@ -220,8 +227,7 @@ class LeaderElector:
         Raises:
             LeadershipLost: If it was lost before the block ended.
             OptionsError: If it leads or waits already, or its client was not entered.
-            Exception: While waiting: what the lock failed with, if that is none of the
-                errors that may pass (see `LeaderLock`).
+            WrongLoop: If its client was entered in another event loop.
 
         Cancellation:
             While waiting, it ends that; a claim that was under way may have been done,
@@ -319,8 +325,12 @@ class LeaderElector:
             await asyncio.sleep(self._timing.pause(self._rng.random()))
 
     async def _renew(self) -> None:
-        """Renew until it is lost; attempts begin a period apart."""
-        started = self._now()
+        """Renew until leadership is lost. Attempts begin a period apart.
+
+        The first is due a period after the claim was sent: with slow answers that is now.
+        """
+        started = self._standing.sent
+        assert started is not None  # it leads
         while (deadline := self.deadline) is not None:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -341,13 +351,12 @@ class LeaderElector:
     async def _attempt(self) -> None:
         """Try once to lead, or to go on leading; what fails is told and tried again."""
         try:
-            async with asyncio.timeout(self._timing.attempt):
-                await self._try()
+            await self._try()
         except Conflict:
             pass  # somebody was faster: look again in the next attempt
         except Exception as exc:
             leads = self.deadline is not None
-            if not leads and not isinstance(exc, _FAILURES):
+            if not leads and isinstance(exc, _MISTAKES):
                 raise
 
             what = "renew the lease" if leads else "acquire the lease"
@@ -368,7 +377,10 @@ class LeaderElector:
             else:
                 return
 
-        self._standing.see(await self._lock.get(), self._now())
+        async with asyncio.timeout(self._timing.request):
+            record = await self._lock.get()
+
+        self._standing.see(record, self._now())
         match self._standing.next_step(self._now()):
             case Step.CREATE | Step.CLAIM:
                 await self._claim()
@@ -385,10 +397,17 @@ class LeaderElector:
             self._lose(LATE)
             return
 
-        if self._standing.sighting is None:
-            await self._lock.create(record)
-        else:
-            await self._lock.update(record)
+        try:
+            async with asyncio.timeout(self._standing.claim_seconds):
+                if self._standing.sighting is None:
+                    await self._lock.create(record)
+                else:
+                    await self._lock.update(record)
+        except Conflict:
+            raise  # an answer: it was not written
+        except BaseException:
+            self._standing.unanswered += 1
+            raise
 
         self._standing.written(record, sent, self._now())
         self._move_deadline()

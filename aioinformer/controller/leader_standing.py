@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LATE", "Standing"]
 
+MOST_UNANSWERED = 2
+"""After so many claims in a row without an answer, a replica lets its Lease run out."""
+
 LATE = "it was not renewed in time"
 """Why leadership is lost, unless somebody knows better."""
 
@@ -34,6 +37,8 @@ class Standing:
         sent: When the last successful write was sent, from the first of a term until
             the leader's work has ended, even if the lease is lost before; else None.
         deadline: Until when this replica leads; None if it does not, or has lost.
+        unanswered: How many claims in a row had no answer, or a late one. Some of them
+            may have been written.
         why_lost: In words, why it has lost, or would have if it did now.
 
     Args:
@@ -53,6 +58,7 @@ class Standing:
         self.sighting: Sighting | None = None
         self.sent: float | None = None
         self.deadline: float | None = None
+        self.unanswered = 0
         self.why_lost = LATE
         self._identity = identity
         self._timing = timing
@@ -79,11 +85,34 @@ class Standing:
 
     # ------------------------------------------------------------ what to do
 
+    @property
+    def claim_seconds(self) -> float:
+        """Timeout of a claim: a leader needs the time for another one."""
+        timing = self._timing
+        return timing.renew if self.deadline is None else timing.request
+
     def next_step(self, now: float) -> Step:
         """What to do about the Lease, which was seen just now."""
         leading = self.deadline is not None
+        if not leading and self._must_run_out(now):
+            return lease_record.Step.WAIT
+
         return lease_record.next_step(
             self.sighting, self._identity, now, leading=leading
+        )
+
+    def _must_run_out(self, now: float) -> bool:
+        """Whether the Lease is held by claims of ours whose answers do not arrive.
+
+        Claiming it again would keep it from the others, and this replica might never
+        lead.
+        """
+        sighting = self.sighting
+        return (
+            self.unanswered >= MOST_UNANSWERED
+            and sighting is not None
+            and sighting.record.holder == self._identity
+            and now < sighting.alive_until + self._timing.courtesy
         )
 
     def claim(self, wall: datetime) -> LeaseRecord:
@@ -113,6 +142,8 @@ class Standing:
 
         Not if the answer comes behind the deadline: nobody was there to keep it.
         """
+        in_time = now - sent <= self._timing.request
+        self.unanswered = 0 if in_time else self.unanswered + 1
         deadline = sent + self._timing.renew
         if now < (deadline if self.deadline is None else self.deadline):
             if self.deadline is None:

@@ -6,6 +6,8 @@ import socket
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioinformer.client.client import Client
+from aioinformer.controller.client import ElectionClient
 from aioinformer.controller.lease_record import LeaseRecord
 from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.resources import LEASES
@@ -53,7 +55,8 @@ class LeaseLock:
     for one elector.
 
     Args:
-        client: Sends the requests; entered by whom it belongs to.
+        client: Sends the requests; entered by whom it belongs to. They are sent at once,
+            whatever waits for its `qps`.
         name: The Lease's. All replicas have the same.
         namespace: Where it is; None for the client's own, which is the pod's in a
             cluster.
@@ -83,7 +86,9 @@ class LeaseLock:
         self.identity = (
             f"{socket.gethostname()}_{uuid.uuid4()}" if identity is None else identity
         )
-        self._client = client
+        self._client: LeaseClient = (
+            ElectionClient(client) if isinstance(client, Client) else client
+        )
         self._namespace = namespace
         self._labels = dict(labels or {})
         # As it was read or written last.

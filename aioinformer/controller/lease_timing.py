@@ -62,9 +62,21 @@ class LeaseTiming:
         return cls(lease, renew, retry)
 
     @property
-    def attempt(self) -> float:
-        """How long one attempt may take: one that hangs must not cost the leadership."""
+    def request(self) -> float:
+        """Timeout of one request.
+
+        A leader whose requests take longer cannot renew in time: each renewal needs the
+        answer to the one before.
+        """
         return self.renew / 2
+
+    @property
+    def courtesy(self) -> float:
+        """How long a replica leaves its own lease, after it has run out, to the others.
+
+        They may have seen its last renewal a pause later, and look again after a pause.
+        """
+        return 2 * self.pause(1)
 
     @property
     def again(self) -> float:

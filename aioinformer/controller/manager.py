@@ -19,6 +19,7 @@ from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
 from aioinformer.model.durations import seconds_of
+from aioinformer.model.functions import check_takes, is_coroutine_function
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,7 +80,8 @@ class Manager(Hosted):
     Not guaranteed:
         That it ever begins: caches that cannot be filled, as for want of a permission,
         are waited for, with a warning each 30 s. Call `wait_for_cache_sync()` before
-        `run()` to fail instead.
+        `run()` to fail instead. A client that cannot be entered for a local reason, such
+        as a full disk, is tried again with backoff and a warning.
 
     Lifetime:
         It runs once; entered in one task, and left in the same or another, like a
@@ -164,8 +166,9 @@ class Manager(Hosted):
             name: In the log; else that of the controller or the function.
 
         Raises:
-            OptionsError: If it cannot be run, is a controller that was added already,
-                or named like one, or the manager has ended.
+            OptionsError: If it cannot be run (a plain function or a lambda cannot, even
+                if it returns a coroutine: use `functools.partial`), is a controller that
+                was added already, or named like one, or the manager has ended.
             WrongLoop: The manager runs in another event loop.
         """
         self._check_loop()
@@ -196,13 +199,15 @@ class Manager(Hosted):
                 part.hurry,
             )
 
-        run: Function = getattr(part, "run", part)
-        if not callable(run):
+        run: Any = getattr(part, "run", part)
+        if isinstance(part, type) or not is_coroutine_function(run):
             raise OptionsError(
-                "a part is a controller, a coroutine function, or has a run() that is "
-                f"one; not {part!r}"
+                "a part is a controller, a coroutine function without arguments, or an "
+                f"object with such a run(); not {part!r}. functools.partial() gives a "
+                "function its arguments."
             )
 
+        check_takes(run, "a part", "run()")
         own: str = getattr(part, "__qualname__", type(part).__name__)
         return Part(name or own, run)
 
@@ -322,8 +327,9 @@ class Manager(Hosted):
 
         Cancellation:
             What still runs is cancelled again, to end at once; raised when all has.
-            What stays is the release of the lease, for `renew_deadline` at most, and
-            handlers of informers, for 5 s.
+            What stays is the release of the lease, for `renew_deadline` at most, handlers
+            of informers, for 5 s, and functions in `ctx.run_in_thread()`, until they
+            have returned.
         """
         self._check_loop()
         self._over.set()

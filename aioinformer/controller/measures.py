@@ -153,14 +153,27 @@ class Measures:
                 number,
             )
 
-    def long(self, request: ReconcileRequest, seconds: float) -> None:
-        """One has been under way for so many seconds already."""
+    def long(self, request: ReconcileRequest, seconds: float, *, bounded: bool) -> None:
+        """One has been under way for so many seconds already; with a timeout or not."""
         logger.warning(
-            "controller %s: %s has been reconciled for %.0f s and has not ended; a "
-            "timeout= would end it",
+            "controller %s: %s has been reconciled for %.0f s and has not ended%s",
             self._name,
             request.key,
             seconds,
+            "" if bounded else "; a timeout= would end it",
+        )
+
+    def thread_overdue(
+        self, request: ReconcileRequest, function: str, seconds: float
+    ) -> None:
+        """A reconcile was cancelled so many seconds ago, and its thread goes on."""
+        logger.warning(
+            "controller %s: thread has not ended %.0f s after its reconcile was "
+            "cancelled (key=%s function=%s); the key stays in work and the lease held",
+            self._name,
+            seconds,
+            request.key,
+            function,
         )
 
     def _report(self, request: ReconcileRequest, cause: BaseException) -> None:

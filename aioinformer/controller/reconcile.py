@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -10,7 +9,7 @@ from aioinformer.controller.context import Context
 from aioinformer.controller.request import ReconcileRequest
 from aioinformer.controller.result import Result
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_takes
+from aioinformer.model.functions import check_takes, is_coroutine_function
 
 __all__ = ["Reconcile", "check_reconcile"]
 
@@ -25,18 +24,9 @@ def check_reconcile(reconcile: object) -> None:
         OptionsError: If it is no coroutine function, nor an object whose `__call__` is
             one, nor a decorated one; or if it does not take two arguments.
     """
-    if not callable(reconcile) or not _is_coroutine_function(reconcile):
+    if not is_coroutine_function(reconcile):
         raise OptionsError(
             f"a reconcile is a coroutine function, `async def`, not {reconcile!r}"
         )
 
     check_takes(reconcile, "a reconcile", "reconcile(request, ctx)")
-
-
-def _is_coroutine_function(function: Callable[..., object]) -> bool:
-    if isinstance(function, type):
-        return False  # its `__call__` is that of its instances
-
-    call = getattr(function, "__call__", None)  # noqa: B004 - of an object, its method
-    forms = function, inspect.unwrap(function), call
-    return any(map(inspect.iscoroutinefunction, forms))

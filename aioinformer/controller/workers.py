@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioinformer._user_code import guarded_logger, user_errors
@@ -166,7 +167,9 @@ class Workers:
             for run in self._running.values():
                 if now - run.began >= LONG_SECONDS and not run.warned:
                     run.warned = True
-                    self._measures.long(run.request, now - run.began)
+                    self._measures.long(
+                        run.request, now - run.began, bounded=self._timeout is not None
+                    )
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new, and wait for what is under way; then ask that to end.
@@ -242,6 +245,7 @@ class Workers:
             stale=unshown is not None,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
+            overdue=partial(self._measures.thread_overdue, request),
         )
         return _Run(request, priority, context, writes, now)
 

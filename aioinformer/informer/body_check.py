@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.errors import DecodeError
 from aioinformer.model.nesting import check_json
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BodyCheck"]
 
-logger = logging.getLogger(__name__)
+logger = guarded_logger(__name__)
 
 # Behind its head, a body is not looked at when it comes in: that would double the cost of
 # a listed object. So a broken one shows only when somebody joins it with others.

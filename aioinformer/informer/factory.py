@@ -176,7 +176,8 @@ class SharedInformerFactory(Hosted):
             watch_seconds: How long one watch should last; drawn from [w, 2w).
             metadata_only: Ask for nothing but the metadata of objects, which are much
                 smaller then. They are as the server sends them: of the kind
-                `PartialObjectMetadata` of `meta.k8s.io/v1`, whatever they are of.
+                `PartialObjectMetadata` of `meta.k8s.io/v1`, whatever they are of, which
+                `obj.type_meta` tells.
             name: Makes a second informer of the same on purpose, and names it.
 
         Raises:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-__all__ = ["check_plain", "check_takes"]
+__all__ = ["check_plain", "check_takes", "is_coroutine_function"]
 
 
 def check_plain(function: object, what: str) -> None:
@@ -48,6 +48,22 @@ def check_takes(function: Callable[..., object], what: str, form: str) -> None:
         return
 
     try:
-        signature.bind(*[None] * (form.count(",") + 1))
+        signature.bind(*[None] * (0 if form.endswith("()") else form.count(",") + 1))
     except TypeError as exc:
         raise OptionsError(f"{what} is called as {form}: {function!r}: {exc}") from None
+
+
+def is_coroutine_function(
+    function: object,
+) -> TypeGuard[Callable[..., Awaitable[Any]]]:
+    """Whether a call gives a coroutine, as far as can be seen without calling it.
+
+    True of a coroutine function, also a decorated or partial one, and of an object whose
+    `__call__` is one.
+    """
+    if isinstance(function, type) or not callable(function):
+        return False  # the `__call__` of a class is that of its instances
+
+    call = getattr(function, "__call__", None)  # noqa: B004 - of an object, its method
+    forms = function, inspect.unwrap(function), call
+    return any(map(inspect.iscoroutinefunction, forms))

@@ -24,9 +24,12 @@ from aioinformer.model.views import (
     refuse,
 )
 
-__all__ = ["KubeObject"]
+__all__ = ["METADATA_KIND", "KubeObject"]
 
 T = TypeVar("T")
+
+METADATA_KIND = "PartialObjectMetadata"
+"""The kind of objects that are nothing but the metadata of others."""
 
 
 class _StructMapping(msgspec.StructMeta, abc.ABCMeta):
@@ -163,6 +166,20 @@ class KubeObject(
     def kind(self) -> str:
         """`kind`, such as `"Pod"`."""
         return str(self.at("kind", ""))
+
+    @property
+    def type_meta(self) -> dict[str, str]:
+        """`apiVersion` and `kind` for references to the object, such as owner references.
+
+        They differ from what the body says in an informer with `metadata_only=True`: its
+        objects are of the kind `PartialObjectMetadata`, and this names the resource they
+        belong to, if its `Resource` has a kind.
+        """
+        kind, resource = self.kind, self.context.resource
+        if resource is None or not resource.kind or kind != METADATA_KIND:
+            return {"apiVersion": self.api_version, "kind": kind}
+
+        return {"apiVersion": resource.api_version, "kind": resource.kind}
 
     @property
     def annotations(self) -> Mapping[str, str]:

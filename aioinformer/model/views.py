@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aioinformer.model.compression import Codec
+    from aioinformer.model.resource import Resource
 
 __all__ = [
     "DECODED_BODIES_KEPT",
@@ -175,21 +176,28 @@ class ObjectContext:
         codec: What the bodies were compressed with; None if they are JSON.
         plain: The context of those objects of the informer whose bodies are JSON, for
             one of which they are not: they share what is decoded.
+        resource: The resource that metadata-only objects belong to, as their bodies do
+            not say it; None for whole objects. That of `plain`, if given.
 
     Attributes:
         codec: The same. Bodies and their codec are never parted: an object has both.
+        resource: The same.
     """
 
-    __slots__ = ("_decoded", "_plain", "codec")
+    __slots__ = ("_decoded", "_plain", "codec", "resource")
 
     def __init__(
-        self, codec: Codec | None = None, plain: ObjectContext | None = None
+        self,
+        codec: Codec | None = None,
+        plain: ObjectContext | None = None,
+        resource: Resource | None = None,
     ) -> None:
         self.codec = codec
         self._plain = plain
         self._decoded: DecodedBodies = (
             DecodedBodies() if plain is None else plain._decoded  # noqa: SLF001 - of the same class
         )
+        self.resource: Resource | None = resource if plain is None else plain.resource
 
     @property
     def plain(self) -> ObjectContext:
@@ -233,8 +241,8 @@ class ObjectContext:
         """Drop the decoded bodies of objects that are gone. May be called at any time."""
         self._decoded.drop_unused()
 
-    def __reduce__(self) -> tuple[type[ObjectContext], tuple[()]]:
-        return ObjectContext, ()
+    def __reduce__(self) -> tuple[type[ObjectContext], tuple[Any, ...]]:
+        return ObjectContext, (None, None, self.resource)
 
 
 def read_only(value: Any) -> Any:

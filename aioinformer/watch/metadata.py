@@ -12,7 +12,9 @@ import msgspec
 
 from aioinformer.errors import DecodeError
 from aioinformer.model.nesting import check_json, member
+from aioinformer.model.objects import METADATA_KIND
 from aioinformer.model.resource import Resource
+from aioinformer.model.views import ObjectContext
 from aioinformer.watch.decoding import ObjectDecoder
 from aioinformer.watch.kinds import KindCheck, type_of
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIST_OF_METADATA", "WATCH_OF_METADATA", "MetadataDecoder", "MetadataKinds"]
 
-_KIND: Final = "PartialObjectMetadata"
+_KIND: Final = METADATA_KIND
 _API_VERSION: Final = "meta.k8s.io/v1"
 _HEAD: Final = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
     _KIND.encode(),
@@ -68,7 +70,7 @@ class MetadataDecoder(ObjectDecoder):
     """Makes objects that have nothing but metadata, whatever the server sends.
 
     They are of the kind `PartialObjectMetadata` of `meta.k8s.io/v1`, as a server writes
-    them: of what they are the metadata, is known by who asked.
+    them. `KubeObject.type_meta` names what they are the metadata of.
 
     Args:
         resource: What was asked for.
@@ -77,6 +79,7 @@ class MetadataDecoder(ObjectDecoder):
     def __init__(self, resource: Resource) -> None:
         super().__init__(resource)
         self.kinds: KindCheck = MetadataKinds(resource)
+        self._context = ObjectContext(resource=resource)
 
     def decode(self, body: bytes) -> KubeObject:
         """Decode one object, as `ObjectDecoder` does; of a whole one, the metadata.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioinformer import Client, EventRecorder, Invalid
+from aioinformer import Client, EventRecorder, Invalid, SharedInformerFactory
 from aioinformer.controller.event_book import Happening, Reference, Series
 from aioinformer.controller.event_recorder import EVENTS
+from aioinformer.model.resources import CONFIG_MAPS, NODES
 from aioinformer.model.resources import EVENTS as CORE_EVENTS
-from aioinformer.model.resources import NODES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,6 +47,27 @@ async def only(client: Client, namespace: str) -> KubeObject:
 def pod_in(namespace: str) -> dict[str, Any]:
     metadata = {"name": "web-0", "namespace": namespace, "uid": "u-1"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+async def test_an_event_names_the_kind_of_an_object_of_which_only_metadata_is_cached(
+    target: ServerUnderTest,
+) -> None:
+    async with recording(target) as (client, recorder):
+        body = {"metadata": {"name": "web"}}
+        await client.create(CONFIG_MAPS, body, namespace=target.namespace)
+        factory = SharedInformerFactory(client, namespace=target.namespace)
+        maps = factory.informer("v1", "configmaps", metadata_only=True)
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            cached = maps.lister.get(f"{target.namespace}/web")
+            assert cached is not None
+            recorder.event(cached, "Normal", "Seen", "is there")
+            await written(recorder)
+
+        event = await only(client, target.namespace)
+        assert event.at("regarding.kind") == "ConfigMap"
+        assert event.at("regarding.apiVersion") == "v1"
+        assert event.at("regarding.uid") == cached.uid
 
 
 async def test_an_event_and_its_series_are_taken(target: ServerUnderTest) -> None:

@@ -143,6 +143,107 @@ async def test_G11_renewals_that_fail_end_the_work_and_fence_its_writes(
         assert len(server.objects(CONFIG_MAPS)) == written
 
 
+@pytest.mark.parametrize(
+    ("seconds", "leads"),
+    [
+        pytest.param(0.5, True, id="0.5s"),
+        pytest.param(2.6, True, id="2.6s"),
+        pytest.param(4.9, True, id="4.9s"),
+        # Two of them in a row do not fit into the deadline of 10 s.
+        pytest.param(9, False, id="9s"),
+    ],
+)
+async def test_a_replica_leads_if_its_renewals_fit_into_the_deadline(
+    seconds: float, leads: bool
+) -> None:
+    async with cluster() as (server, client):
+        slow = faults.Delay(resource="leases", seconds=seconds, times=None)
+        server.faults.add(slow)
+        one, lost = elector(client, "a"), 0
+
+        async def replica() -> None:
+            nonlocal lost
+            while True:
+                try:
+                    await one.run(asyncio.Event().wait)
+                except LeadershipLost:
+                    lost += 1
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(replica())
+            await asyncio.sleep(3 * seconds)
+            for _ in range(600):
+                assert one.is_leader is leads
+                await asyncio.sleep(0.5)
+
+            assert lost == 0
+            holders = {it["spec"]["holderIdentity"] for it in server.objects(LEASES)}
+            assert holders == ({"a"} if leads else set())
+            server.faults.clear()
+            task.cancel()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.6, 4.9, 9])
+@pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
+async def test_who_stands_in_the_lease_leads_or_another_takes_it_when_it_has_run_out(
+    seconds: float, answers: bool
+) -> None:
+    async with cluster() as (server, client):
+        for verb in ("get", "create", "update"):
+            late = faults.Stall(
+                verb=verb, resource="leases", head=False, seconds=seconds, times=None
+            )
+            slow = faults.Delay(
+                verb=verb, resource="leases", seconds=seconds, times=None
+            )
+            server.faults.add(late if answers and verb != "get" else slow)
+
+        electors = {name: elector(client, name) for name in "ab"}
+
+        async def replica(one: LeaderElector) -> None:
+            while True:
+                try:
+                    await one.run(asyncio.Event().wait)
+                except LeadershipLost:
+                    await asyncio.sleep(1)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(replica(one)) for one in electors.values()]
+            holder, idle = "", 0.0
+            for _ in range(1200):
+                await asyncio.sleep(0.5)
+                leaders = [name for name, one in electors.items() if one.is_leader]
+                assert len(leaders) <= 1
+                specs = [it["spec"] for it in server.objects(LEASES)]
+                before, holder = holder, specs[0]["holderIdentity"] if specs else ""
+                stays = holder and holder == before and holder not in leaders
+                idle = idle + 0.5 if stays else 0.0
+                # A claim, another one to take it over, and the lease of that.
+                assert idle < 10 + 4.4 + 10 + 15 + 4 * 4.4
+
+            server.faults.clear()
+            for task in tasks:
+                task.cancel()
+
+
+async def test_renewals_do_not_wait_for_requests_that_the_rate_limit_delays() -> None:
+    async with (
+        APIServer() as server,
+        Client.from_url(server.url, token=server.token, qps=1, burst=1) as client,
+    ):
+        one = elector(client, "a")
+        async with asyncio.TaskGroup() as group, one.leading():
+            reads = [group.create_task(client.list(CONFIG_MAPS)) for _ in range(100)]
+            await asyncio.sleep(60)
+            assert one.is_leader
+            assert one.deadline is not None
+            assert one.deadline - now() > 7
+            # The reads are not any faster.
+            assert 58 <= sum(read.done() for read in reads) <= 62
+            for read in reads:
+                read.cancel()
+
+
 async def test_a_replica_waits_out_a_server_that_restarts() -> None:
     async with cluster() as (server, client):
         one = elector(client, "a")

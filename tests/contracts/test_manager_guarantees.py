@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,8 +52,8 @@ class Rig:
         maps = self.manager.informer(CONFIG_MAPS)
         self.controller = Controller("maps", self.notes, for_=maps)
         self.manager.add(self.controller)
-        self.manager.add(lambda: self._part("leader"))
-        self.manager.add(lambda: self._part("server"), leader_only=False)
+        self.manager.add(partial(self._part, "leader"))
+        self.manager.add(partial(self._part, "server"), leader_only=False)
 
     async def _part(self, name: str) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,10 @@ LEASE, RENEW, RETRY = 150, 100, 20
 
 # From the check of a write to its arrival: 45 s at most, and 50 s are left for it.
 SHORT = Weather(pause=(1, 40), calm=300, behind_check=0.1, latency=5)
+# Two requests of up to 60 s take longer than the deadline of 100 s; some are too long alone.
+SLOW = Weather(
+    pause=(1, 40), calm=300, behind_check=0.1, latency=5, slow=(10, 120), spell=3600
+)
 LONG = Weather(pause=(30, 900), calm=1200, behind_check=0.1, latency=5)
 
 
@@ -45,6 +50,7 @@ class Replica:
             retry_period=RETRY,
             rng=self.rng,
         )
+        process.leads = lambda: self.elector.is_leader
 
     async def live(self) -> None:
         while True:
@@ -150,6 +156,28 @@ def test_G11_with_long_pauses_no_write_passes_behind_its_own_deadline() -> None:
     assert max(report.pauses) > LEASE
     assert min(report.lost, len(report.margins), report.refused) > 5
     assert len(report.arrived) > 1000
+
+
+def test_G11_with_slow_requests_no_write_arrives_behind_another_s_acquisition() -> None:
+    report = simulated(15, SLOW)
+    print(told(report))
+
+    assert report.overtaken == 0
+    assert min(report.passed) > 0
+    assert min(report.lost, len(report.margins)) > 5
+    assert len(report.arrived) > 1000
+
+
+@pytest.mark.parametrize("seed", [16, 17, 18])
+def test_a_lease_is_not_kept_alive_by_a_replica_that_does_not_lead(seed: int) -> None:
+    # Without requests to wait for, a whole day of slow ones.
+    weather = replace(SLOW, spell=DAY, calm=1e9, cut=(0, 0), outage=(0, 0))
+    report = simulated(seed, weather)
+    print(told(report), report.unled)
+
+    # A claim that had no answer, and one to take it over.
+    assert report.unled <= 2
+    assert len(report.acquired) > 5
 
 
 @pytest.fixture(autouse=True)

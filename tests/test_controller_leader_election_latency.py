@@ -1,0 +1,128 @@
+"""`LeaderElector`: requests that are slow, or answered too late."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from leader_helpers import MemoryLease, MemoryLock, elector, for_ever, now
+
+from aioinformer import LeadershipLost
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer import LeaderElector
+
+NEVER = 1e6
+PAUSE = 4.4
+"""The longest from one attempt of a candidate to the next."""
+
+
+async def keep_leading(one: LeaderElector) -> None:
+    while True:
+        with suppress(LeadershipLost):
+            await one.run(for_ever)
+
+
+@asynccontextmanager
+async def candidates(*electors: LeaderElector) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(keep_leading(one)) for one in electors]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+async def test_a_claim_that_is_answered_late_counts_from_when_it_was_sent() -> None:
+    lock, start = MemoryLock(MemoryLease(), "a"), now()
+    lock.late = 9
+    one = elector(lock)
+
+    asyncio.get_running_loop().call_later(8, setattr, lock, "late", 0.5)
+
+    async with one.leading():
+        assert now() - start == 9
+        assert one.deadline == start + 10
+        await asyncio.sleep(0.75)
+        assert one.deadline == start + 19  # renewed at once, as no time was left
+
+
+async def test_a_claim_that_was_done_without_an_answer_is_taken_over_at_the_next_look() -> (
+    None
+):
+    lease, start = MemoryLease(), now()
+    lock = MemoryLock(lease, "a")
+    lock.late = NEVER
+    one = elector(lock)
+    asyncio.get_running_loop().call_later(9, setattr, lock, "late", 0)
+
+    async with one.leading():
+        # 10 s for the answer of the first claim, and the pause before the next look.
+        assert 12 <= now() - start < 14.4
+        assert lease.holders == ["a"]
+
+
+async def test_a_replica_that_gets_no_answers_leaves_the_lease_to_another_one() -> None:
+    lease = MemoryLease()
+    deaf, well = MemoryLock(lease, "deaf"), MemoryLock(lease, "well")
+    deaf.late = NEVER
+    first, second = elector(deaf), elector(well)
+
+    async with candidates(first):
+        await asyncio.sleep(1)
+        assert lease.holders == ["deaf"]
+        async with candidates(second):
+            # Two claims without an answer, the second of which lasts for 15 s.
+            await asyncio.sleep(10 + PAUSE + PAUSE + 15 + PAUSE)
+            assert second.is_leader
+            await asyncio.sleep(300)
+            assert second.is_leader
+            assert not first.is_leader
+
+    assert lease.holders == ["deaf", "well", ""]
+
+
+async def test_a_replica_that_gets_no_answers_does_not_keep_the_lease_alive() -> None:
+    lease = MemoryLease()
+    deaf = MemoryLock(lease, "deaf")
+    deaf.late = NEVER
+
+    async with candidates(elector(deaf)):
+        await asyncio.sleep(600)
+
+    # After the first two, each claim waits until the last one has run out, and longer.
+    times = [time for time, _ in lease.writes]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert min(gaps[1:]) > 15 + 2 * PAUSE
+
+
+async def test_a_replica_that_gets_answers_again_takes_its_own_lease_when_it_has_run_out() -> (
+    None
+):
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    lock.late = NEVER
+    one = elector(lock)
+
+    async with candidates(one):
+        await asyncio.sleep(100)
+        lock.late = 0
+        await asyncio.sleep(10 + 15 + 3 * PAUSE)
+        assert one.is_leader
+        await asyncio.sleep(100)
+        assert one.is_leader
+
+
+@pytest.mark.parametrize("late", [0.5, 2.6, 4.9])
+async def test_a_leader_with_slow_answers_keeps_leading(late: float) -> None:
+    lock = MemoryLock(MemoryLease(), "a")
+    lock.late = lock.delay = late / 2
+    one = elector(lock)
+
+    async with one.leading():
+        await asyncio.sleep(600)
+        assert one.is_leader
