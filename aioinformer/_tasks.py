@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -23,8 +25,10 @@ __all__ = [
     "USER_ERRORS",
     "Bell",
     "Held",
+    "SharedRun",
     "Supervisor",
     "finish",
+    "in_thread",
     "leaf_of",
     "together",
     "wait_for_end",
@@ -146,6 +150,149 @@ def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
         exc = exc.exceptions[0]
 
     return group if isinstance(exc, BaseExceptionGroup) else exc
+
+
+async def in_thread(
+    call: Callable[[], T], *, stop: Callable[[], None] | None = None
+) -> T:
+    """Run a plain function in a thread of its own, which ends with the call.
+
+    For what requests depend on. `asyncio.to_thread()` queues behind whatever else the
+    program runs in the loop's default executor.
+
+    Args:
+        call: The function. It runs in a copy of the caller's context.
+        stop: Makes the call return early. Called on cancellation.
+
+    Raises:
+        OSError: The operating system starts no more threads (`EAGAIN`).
+        Exception: The error of the call.
+
+    Cancellation:
+        With `stop`, deferred until the call has returned. Otherwise immediate: the
+        call goes on in its thread, and its result is dropped.
+    """
+    inside = contextvars.copy_context()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="aioinformer")
+    try:
+        running = asyncio.get_running_loop().run_in_executor(pool, inside.run, call)
+    except RuntimeError as exc:
+        raise OSError(errno.EAGAIN, "can't start new thread") from exc
+    finally:
+        pool.shutdown(wait=False)  # the thread ends when the call does
+
+    if stop is None:
+        return await running
+
+    try:
+        await asyncio.wait({running})
+    except asyncio.CancelledError:
+        stop()
+        await _outlast(running)
+        if not running.cancelled():
+            running.exception()  # so that asyncio does not report it as unseen
+
+        raise
+
+    return running.result()
+
+
+class SharedRun:
+    """One run at a time of a coroutine function, for all callers that wait for it.
+
+    The run has a task of its own: a cancelled caller ends neither the run nor the wait
+    of others. Its owners are the callers that wait and those that keep it. When the
+    last of them is gone, the run is cancelled.
+
+    Args:
+        function: The coroutine function. Its errors are raised by `wait()`.
+        name: Name of the task.
+    """
+
+    def __init__(
+        self, function: Callable[[], Coroutine[Any, Any, None]], name: str
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._keepers = 0
+        self._waiters = 0
+
+    @property
+    def kept(self) -> bool:
+        """True if a run goes on without callers that wait for it."""
+        return self._keepers > 0
+
+    def keep(self) -> None:
+        """Let runs go on without waiting callers, until `release()`."""
+        self._keepers += 1
+
+    async def release(self) -> None:
+        """Undo one `keep()`. The last one cancels the run and waits for its end.
+
+        Cancellation:
+            Ends the wait. The run is cancelled nevertheless.
+        """
+        self._keepers -= 1
+        await self._end_unowned()
+
+    def start(self) -> float:
+        """Start a run unless one is under way.
+
+        Only for callers that keep or `wait()`: nobody else would own the run.
+
+        Returns:
+            Seconds since the run began.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._task is None or self._task.done():
+            self._began = now
+            self._task = asyncio.create_task(self._function(), name=self._name)
+
+        return now - self._began
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Start a run unless one is under way, and wait for its end.
+
+        Args:
+            seconds: Longest time to wait; None for no limit.
+
+        Returns:
+            True if the run has ended.
+
+        Raises:
+            BaseException: The error of the run.
+
+        Cancellation:
+            Ends this wait. The run goes on if it has other owners. Otherwise it is
+            cancelled, and the cancellation is deferred until it has ended.
+        """
+        self.start()
+        task = self._task
+        assert task is not None
+        self._waiters += 1
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            self._waiters -= 1
+            await self._end_unowned()
+
+        if task.done() and not task.cancelled():
+            task.result()
+
+        return task.done()
+
+    async def _end_unowned(self) -> None:
+        task = self._task
+        if task is None or task.done() or self._keepers or self._waiters:
+            return
+
+        # Whoever comes now starts another one, and does not join one that is ending.
+        self._task = None
+        task.cancel()
+        task.add_done_callback(_note_failure)
+        await asyncio.wait({task})
 
 
 class Bell:
@@ -366,7 +513,7 @@ def _note_failure(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def _outlast(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+async def _outlast(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Wait for the end of `task`; return the caller's cancellation, if one came."""
     interrupted: asyncio.CancelledError | None = None
     while not task.done():

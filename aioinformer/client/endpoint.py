@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from aioinformer._tasks import finish, in_thread
 from aioinformer.client.access import Access
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.proof import is_transient
 from aioinformer.client.proxies import proxy_of_environment
 from aioinformer.client.request_meter import RequestMeter
 from aioinformer.client.throttle import Throttle
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint"]
 
 logger = logging.getLogger(__name__)
+
+# For plugins that are killed, which takes no time.
+LEAVE_SECONDS = 5.0
 
 _NOT_ENTERED = (
     "this client is not entered: use `async with client:`, or `await client.start()`"
@@ -70,6 +76,7 @@ class Endpoint:
         self._entering: object | None = None
         # Invariant: the loop is that of the transport, or of the last one.
         self._transport: Transport | None = None
+        self._access: Access | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # What a `close()` under way closes.
         self._leaving: Transport | None = None
@@ -268,7 +275,8 @@ class Endpoint:
 
         Raises:
             OptionsError: If it is entered already, or the configuration cannot work.
-            TransportError: If it was closed meanwhile.
+            TransportError: If it was closed meanwhile. Not if this machine ran out of
+                something for a moment: then requests try again.
 
         Cancellation:
             Safe: it is as if it had not been called.
@@ -278,11 +286,18 @@ class Endpoint:
 
         entering = self._entering = object()
         try:
-            config = await asyncio.to_thread(_read, self._source)
+            config = await _read_in_thread(self._source)
             access = Access(config)
-            await access.ticket()
-            if self._entering is not entering:
-                raise TransportError(f"{self} was closed while it was being entered")
+            access.open()
+            try:
+                await _get_ready(access, config)
+                if self._entering is not entering:
+                    raise TransportError(
+                        f"{self} was closed while it was being entered"
+                    )
+            except BaseException:
+                await finish(access.close(), within_seconds=LEAVE_SECONDS)
+                raise
         finally:
             if self._entering is entering:
                 self._entering = None
@@ -295,6 +310,7 @@ class Endpoint:
             self._meter = RequestMeter(self._metrics, config.server)
 
         self._transport = Transport(config, access, self._meter)
+        self._access = access
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent.
@@ -318,11 +334,16 @@ class Endpoint:
         if self._throttle is not None:
             self._throttle.release()
 
+        access = self._access
         try:
             await transport.close()
         finally:
-            if self._leaving is transport:
-                self._leaving = None
+            try:
+                if access is not None:
+                    await finish(access.close(), within_seconds=LEAVE_SECONDS)
+            finally:
+                if self._leaving is transport:
+                    self._leaving = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -426,6 +447,28 @@ class Endpoint:
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop(f"{self} was entered in another event loop")
+
+
+async def _read_in_thread(source: ClientConfig | ConfigSource) -> ClientConfig:
+    try:
+        return await in_thread(functools.partial(_read, source))
+    except OSError as exc:
+        if not is_transient(exc):
+            raise
+
+        raise TransportError(
+            f"cannot read the client's configuration: {exc.strerror}. "
+            "Trying again may help."
+        ) from exc
+
+
+async def _get_ready(access: Access, config: ClientConfig) -> None:
+    try:
+        await access.ticket()
+    except TransportError as exc:
+        logger.warning(
+            "%s cannot be asked yet, requests try again: %s", config.server, exc
+        )
 
 
 def _read(source: ClientConfig | ConfigSource) -> ClientConfig:

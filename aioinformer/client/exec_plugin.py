@@ -6,8 +6,8 @@ the cluster by the variable `KUBERNETES_EXEC_INFO`, and prints an `ExecCredentia
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import functools
 import math
 import os
 import re
@@ -24,8 +24,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from aioinformer._tasks import in_thread
 from aioinformer.client.certificate import expiry_of
-from aioinformer.client.proof import Proof, bearer
+from aioinformer.client.proof import Proof, bearer, is_transient
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -129,15 +130,14 @@ class ExecPlugin:
         Raises:
             OptionsError: If there is no such program, it fails, takes too long, or
                 prints anything else; the text has what it complained of.
+            OSError: If this machine has no threads, processes or files left.
 
         Cancellation:
-            Safe: the plugin is killed.
+            Deferred until the plugin has been killed, which takes no time.
         """
         unwanted = threading.Event()
-        try:
-            return await asyncio.to_thread(self._run, unwanted)
-        finally:
-            unwanted.set()
+        call = functools.partial(self._run, unwanted)
+        return await in_thread(call, stop=unwanted.set)
 
     def _run(self, unwanted: threading.Event) -> Proof:
         interactive = self._asks()
@@ -191,6 +191,9 @@ class ExecPlugin:
                 f"{self} was not found: install it, or add its folder to PATH{hint}"
             ) from None
         except (OSError, ValueError) as exc:
+            if isinstance(exc, OSError) and is_transient(exc):
+                raise
+
             reason = exc.strerror if isinstance(exc, OSError) else exc
             raise OptionsError(f"{self} cannot be run: {reason}") from None
 
@@ -212,6 +215,9 @@ class ExecPlugin:
         try:
             return self.ca.read_bytes()
         except OSError as exc:
+            if is_transient(exc):
+                raise
+
             raise OptionsError(
                 f"cannot tell {self} the certificate authority {self.ca}: "
                 f"{exc.strerror}"
