@@ -128,6 +128,22 @@ def test_a_proxy_that_is_no_url_does_not_show_its_password(proxy: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("https:/me:pw@api.example", id="one-slash"),
+        pytest.param("me:pw@api.example", id="no-scheme"),
+        pytest.param("https://me:pw/x@api.example", id="slash-in-password"),
+        pytest.param("https://me:pw@[api.example", id="bracket"),
+    ],
+)
+def test_a_server_that_is_no_url_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        ClientConfig(server=url)
+
+    assert "pw" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
     "host", ["foo..bar", ".bar", "a" * 64 + ".example", "\u00e9." + "x" * 64]
 )
 def test_refuses_a_host_that_no_name_can_be(host: str) -> None:
