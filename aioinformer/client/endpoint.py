@@ -98,7 +98,8 @@ class Endpoint:
         Through the proxy that the file names, else that of `HTTPS_PROXY`.
 
         Args:
-            context: A context of the kubeconfig files; None for the current one.
+            context: A context of the kubeconfig files; None for the current one. With
+                one, entering fails if there is no kubeconfig, also in a pod.
             gzip: Ask for compressed answers: for slow links only.
             qps: See the class.
             burst: See the class.
@@ -199,11 +200,13 @@ class Endpoint:
         Raises:
             OptionsError: If the URL or the token cannot be one.
         """
-        ca = Path(ca_file) if ca_file is not None else None
+        # From the root: they are read again later, perhaps from another folder.
+        ca = Path(ca_file).absolute() if ca_file is not None else None
+        file = Path(token_file).absolute() if token_file is not None else None
         config = ClientConfig(
             server=url,
             namespace=namespace,
-            credentials=Credentials(token=token or "", token_file=token_file),
+            credentials=Credentials(token=token or "", token_file=file),
             tls=TLSOptions(ca=ca, verify=verify),
             proxy=proxy_of_environment(url),
             gzip=gzip,
