@@ -172,7 +172,11 @@ class ExecPlugin:
         return terminal
 
     def _start(self, interactive: bool) -> subprocess.Popen[bytes]:
-        info = orjson.dumps(self._info(interactive)).decode()
+        try:
+            info = orjson.dumps(self._info(interactive)).decode()
+        except (TypeError, UnicodeDecodeError) as exc:
+            raise OptionsError(f"{self} cannot be told of its cluster: {exc}") from None
+
         environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": info}
         try:
             return subprocess.Popen(
