@@ -142,11 +142,15 @@ class Access:
         """Return whether the context can be used with a proof."""
         return self._context is not None and proof.certificate == self._certificate
 
+    def _has_looked_for(self, proof: Proof) -> bool:
+        found = self._looked_for
+        return found is not None and found.certificate == proof.certificate
+
     async def _wait_for_look(self, proof: Proof) -> None:
         """Look at the files, and wait for that only as long as it is needed."""
         self._wanted, self._looked_for = proof, None
         # A look under way may be for the certificate before.
-        while self._looked_for is None or self._looked_for != proof:
+        while not self._has_looked_for(proof):
             if self._fits(proof):
                 seconds = WAIT_SECONDS - self._looking.start()
             else:

@@ -54,7 +54,7 @@ class YAMLError(ValueError):
     """
 
     def __init__(
-        self, message: str, *, reason: str = "not valid YAML", line: int = 0
+        self, message: str, *, reason: str = "not YAML", line: int = 0
     ) -> None:
         super().__init__(message)
         self.reason = reason
@@ -123,7 +123,8 @@ def _refuse_deep_text(raw: bytes, documents: int | None) -> None:
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
                 if depth > MOST_NESTING:
-                    raise _too_deep(event.start_mark.line + 1)
+                    mark = event.start_mark
+                    raise _too_deep(mark.line + 1 if mark else 0)
 
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1

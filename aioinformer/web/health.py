@@ -182,7 +182,10 @@ def _answer(
 
 def _told(trouble: _Trouble | None, *, reasons: bool) -> dict[str, object]:
     word, reason = trouble or ("", "")
-    return {"trouble": word} | ({"reason": reason} if reasons else {})
+    if not reasons:
+        return {"trouble": word}
+
+    return {"trouble": word, "reason": reason}
 
 
 def _informers_of(

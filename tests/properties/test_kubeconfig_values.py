@@ -82,7 +82,7 @@ WORDS = (
     "{? [a] : b}",
     "{1: 2, true: 3}",
 )
-ODD = st.one_of(
+ODD: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(WORDS).map("WORD {}".format),
     st.sampled_from([None, True, 0, 7, 1.5, [], {}, [None], {"a": None}, [[]], [{}]]),
     st.sampled_from(["", "\0", "a\nb", "http://[::1", "https://:x", "//", "é", "a=b"]),
