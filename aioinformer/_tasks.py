@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 import math
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Bell",
     "Held",
+    "SharedRun",
     "Supervisor",
     "cancelled_alone",
     "finish",
     "in_thread",
+    "in_thread_to_its_end",
     "leaf_of",
     "together",
     "wait_for_end",
@@ -137,80 +140,6 @@ def cancelled_alone(name: str) -> InternalError:
     )
 
 
-async def in_thread(
-    call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
-) -> T:
-    """Call a function in a thread of its own, and always wait for its end.
-
-    Of its own, as the loop's executor is shared: calls that take long would delay those
-    of the program around us. And a daemon, so that one that never ends does not keep the
-    process from ending when the loop was given up.
-
-    Args:
-        call: Called with a copy of the caller's context variables.
-        name: Name of the thread.
-        overdue: Called with the seconds since the first cancellation when the function
-            has not ended 10 s after it, and then once a minute.
-
-    Returns:
-        What the function returned.
-
-    Raises:
-        RuntimeError: If the operating system cannot start a thread.
-        BaseException: What the function raised.
-
-    Cancellation:
-        Deferred until the function has ended, then raised. If the function failed, its
-        error becomes a note on the `CancelledError`.
-    """
-    loop = asyncio.get_running_loop()
-    outcome: Future[tuple[Any, BaseException | None]] = Future()
-    context = contextvars.copy_context()
-
-    def live() -> None:
-        try:
-            outcome.set_result((context.run(call), None))
-        except user_errors() as exc:
-            # Not as the future's error: that cannot be a StopIteration.
-            outcome.set_result((None, exc))
-        except BaseException as exc:  # it ends the program, from the loop's side
-            outcome.set_exception(exc)
-            raise
-
-    threading.Thread(target=live, name=name, daemon=True).start()
-    ended = asyncio.wrap_future(outcome)
-    interrupted: asyncio.CancelledError | None = None
-    since = due = math.inf
-    while not ended.done():
-        patience = None if interrupted is None else max(0.0, due - loop.time())
-        try:
-            await asyncio.wait({ended}, timeout=patience)
-        except asyncio.CancelledError as exc:
-            if interrupted is None:
-                since, due = loop.time(), loop.time() + OVERDUE_SECONDS
-
-            interrupted = exc
-        else:
-            if not ended.done():
-                due += OVERDUE_AGAIN_SECONDS
-                overdue(loop.time() - since)
-
-    result, failure = ended.result()
-    try:
-        if interrupted is not None:
-            if failure is not None:
-                interrupted.add_note(f"the thread also failed: {failure!r}")
-
-            raise interrupted
-
-        if failure is not None:
-            raise failure
-
-        return result  # type: ignore[no-any-return]
-    finally:
-        del interrupted, failure  # each refers to this frame
-
-
 async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
     """Run coroutines at the same time; the first failure ends the others.
 
@@ -250,6 +179,253 @@ def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
         exc = exc.exceptions[0]
 
     return group if isinstance(exc, BaseExceptionGroup) else exc
+
+
+async def in_thread(
+    call: Callable[[], T], *, stop: Callable[[], None] | None = None
+) -> T:
+    """Call a function in a thread of its own.
+
+    Args:
+        call: Called with a copy of the caller's context variables.
+        stop: Makes the call return early. Called on cancellation.
+
+    Raises:
+        OSError: If the operating system starts no more threads (`EAGAIN`).
+        BaseException: What the function raised.
+
+    Cancellation:
+        With `stop`, deferred until the call has returned. Otherwise immediate: the
+        call goes on in its thread, and its result is dropped.
+    """
+    threads = _ThreadEach("aioinformer")
+    ended = asyncio.get_running_loop().run_in_executor(threads, _settled(call))
+    if stop is not None:
+        try:
+            await asyncio.wait({ended})
+        except asyncio.CancelledError:
+            stop()
+            await _outlast(ended)
+            raise
+
+    result, failure = await ended
+    try:
+        if failure is not None:
+            raise failure
+
+        return result  # type: ignore[no-any-return]
+    finally:
+        del failure  # it refers to this frame
+
+
+async def in_thread_to_its_end(
+    call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
+) -> T:
+    """Call a function in a thread of its own, and always wait for its end.
+
+    Args:
+        call: Called with a copy of the caller's context variables.
+        name: Name of the thread.
+        overdue: Called with the seconds since the first cancellation when the function
+            has not ended 10 s after it, and then once a minute.
+
+    Returns:
+        What the function returned.
+
+    Raises:
+        OSError: If the operating system starts no more threads (`EAGAIN`).
+        BaseException: What the function raised.
+
+    Cancellation:
+        Deferred until the function has ended, then raised. If the function failed, its
+        error becomes a note on the `CancelledError`.
+    """
+    loop = asyncio.get_running_loop()
+    ended = asyncio.wrap_future(_ThreadEach(name).submit(_settled(call)))
+    interrupted: asyncio.CancelledError | None = None
+    since = due = math.inf
+    while not ended.done():
+        patience = None if interrupted is None else max(0.0, due - loop.time())
+        try:
+            await asyncio.wait({ended}, timeout=patience)
+        except asyncio.CancelledError as exc:
+            if interrupted is None:
+                since, due = loop.time(), loop.time() + OVERDUE_SECONDS
+
+            interrupted = exc
+        else:
+            if not ended.done():
+                due += OVERDUE_AGAIN_SECONDS
+                overdue(loop.time() - since)
+
+    result, failure = ended.result()
+    try:
+        if interrupted is not None:
+            if failure is not None:
+                interrupted.add_note(f"the thread also failed: {failure!r}")
+
+            raise interrupted
+
+        if failure is not None:
+            raise failure
+
+        return result  # type: ignore[no-any-return]
+    finally:
+        del interrupted, failure  # each refers to this frame
+
+
+def _settled(call: Callable[[], T]) -> Callable[[], tuple[Any, BaseException | None]]:
+    """Wrap a call so that it returns its result, or what it raised.
+
+    As the error of a future, that could not be a `StopIteration`.
+    """
+    context = contextvars.copy_context()
+
+    def settled() -> tuple[Any, BaseException | None]:
+        try:
+            return context.run(call), None
+        except user_errors() as exc:
+            return None, exc
+
+    return settled
+
+
+class _ThreadEach(Executor):
+    """Starts a thread for each call.
+
+    The loop's own executor is shared: calls that take long would delay those of the
+    program around us, and those would delay ours. The threads are daemons, so that a
+    call that never ends does not keep the process from ending.
+
+    Args:
+        name: Name of the threads.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def submit(
+        self, function: Callable[..., T], /, *args: Any, **kwargs: Any
+    ) -> Future[T]:
+        """Start the call.
+
+        Raises:
+            OSError: If the operating system starts no more threads (`EAGAIN`).
+        """
+        outcome: Future[T] = Future()
+        outcome.set_running_or_notify_cancel()  # who gives up waiting ends no thread
+
+        def live() -> None:
+            try:
+                outcome.set_result(function(*args, **kwargs))
+            except BaseException as exc:  # it ends the program, from the loop's side
+                outcome.set_exception(exc)
+                raise
+
+        try:
+            threading.Thread(target=live, name=self._name, daemon=True).start()
+        except RuntimeError as exc:
+            raise OSError(errno.EAGAIN, "can't start new thread") from exc
+
+        return outcome
+
+
+class SharedRun:
+    """One run at a time of a coroutine function, for all callers that wait for it.
+
+    The run has a task of its own: a cancelled caller ends neither the run nor the wait
+    of others. Its owners are the callers that wait and those that keep it. When the
+    last of them is gone, the run is cancelled.
+
+    Args:
+        function: The coroutine function. Its errors are raised by `wait()`.
+        name: Name of the task.
+    """
+
+    def __init__(
+        self, function: Callable[[], Coroutine[Any, Any, None]], name: str
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._keepers = 0
+        self._waiters = 0
+
+    @property
+    def kept(self) -> bool:
+        """True if a run goes on without callers that wait for it."""
+        return self._keepers > 0
+
+    def keep(self) -> None:
+        """Let runs go on without waiting callers, until `release()`."""
+        self._keepers += 1
+
+    async def release(self) -> None:
+        """Undo one `keep()`. The last one cancels the run and waits for its end.
+
+        Cancellation:
+            Ends the wait. The run is cancelled nevertheless.
+        """
+        self._keepers -= 1
+        await self._end_unowned()
+
+    def start(self) -> float:
+        """Start a run unless one is under way.
+
+        Only for callers that keep or `wait()`: nobody else would own the run.
+
+        Returns:
+            Seconds since the run began.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._task is None or self._task.done():
+            self._began = now
+            self._task = asyncio.create_task(self._function(), name=self._name)
+
+        return now - self._began
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Start a run unless one is under way, and wait for its end.
+
+        Args:
+            seconds: Longest time to wait; None for no limit.
+
+        Returns:
+            True if the run has ended.
+
+        Raises:
+            BaseException: The error of the run.
+
+        Cancellation:
+            Ends this wait. The run goes on if it has other owners. Otherwise it is
+            cancelled, and the cancellation is deferred until it has ended.
+        """
+        self.start()
+        task = self._task
+        assert task is not None
+        self._waiters += 1
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            self._waiters -= 1
+            await self._end_unowned()
+
+        if task.done() and not task.cancelled():
+            task.result()
+
+        return task.done()
+
+    async def _end_unowned(self) -> None:
+        task = self._task
+        if task is None or task.done() or self._keepers or self._waiters:
+            return
+
+        # Whoever comes now starts another one, and does not join one that is ending.
+        self._task = None
+        task.cancel()
+        task.add_done_callback(_note_failure)
+        await asyncio.wait({task})
 
 
 class Bell:
@@ -470,7 +646,7 @@ def _note_failure(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def _outlast(task: asyncio.Task[Any]) -> asyncio.CancelledError | None:
+async def _outlast(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Wait for the end of `task`; return the caller's cancellation, if one came."""
     interrupted: asyncio.CancelledError | None = None
     while not task.done():

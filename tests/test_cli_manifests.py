@@ -74,9 +74,12 @@ def test_creates_definitions_and_their_objects(tmp_path: Path) -> None:
             id="refused",
         ),
         pytest.param(
-            "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {x: 2026-01-01}}",
-            "write times as text",
-            id="time",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {x: !!set {a}}}",
+            "unsupported type: set",
+            id="no-json",
+        ),
+        pytest.param(
+            "[" * 200_000, "is no YAML: document is nested deeper than 100", id="deep"
         ),
     ],
 )
@@ -96,3 +99,15 @@ def test_what_cannot_be_created_is_one_line(
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"none\.yaml cannot be read: No such file"):
         create_all(APIServer(), str(tmp_path / "none.yaml"))
+
+
+def test_an_unquoted_date_is_a_text(tmp_path: Path) -> None:
+    """As kubectl reads it."""
+    server = APIServer()
+    text = (
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default},"
+        " data: {x: 2026-01-01}}"
+    )
+
+    assert create_all(server, written(tmp_path, text)) == 1
+    assert server.objects(CONFIG_MAPS)[0]["data"] == {"x": "2026-01-01"}

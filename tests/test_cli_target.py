@@ -83,3 +83,14 @@ async def test_a_url_means_all_namespaces(server: APIServer) -> None:
     target = Target(server=server.url, token="right")
     async with target.client() as client:
         assert target.namespace(client.config) is None
+
+
+async def test_a_context_without_a_kubeconfig_is_refused_in_a_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    with pytest.raises(OptionsError, match="no context 'staging': there is no kube"):
+        await listed(Target(context="staging"))

@@ -378,26 +378,7 @@ async def test_leaves_nothing_open(
 # ---------------------------------------------------------------- a full disk
 
 
-async def test_a_client_says_that_entering_it_may_succeed_later(
-    authority: Authority,
-    signed: dict[str, tuple[Path, Path]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
-    tls = put(tmp_path, signed["first"])
-    client = Client(config_of("https://127.0.0.1:1", authority.file, tls))
-
-    with pytest.raises(TransportError, match=r"cannot be prepared: .*No such file"):
-        await client.start()
-
-    assert not client.entered
-    (tmp_path / "full").mkdir()
-    async with client:
-        assert client.entered
-
-
-async def test_a_manager_waits_for_a_client_that_cannot_be_entered_yet(
+async def test_a_manager_starts_though_certificates_cannot_be_prepared_yet(
     authority: Authority,
     signed: dict[str, tuple[Path, Path]],
     tmp_path: Path,
@@ -408,13 +389,17 @@ async def test_a_manager_waits_for_a_client_that_cannot_be_entered_yet(
     tls = put(tmp_path, signed["first"])
     client = Client(config_of("https://127.0.0.1:1", authority.file, tls))
     manager = Manager(client)
-    asyncio.get_running_loop().call_later(60, (tmp_path / "full").mkdir)
 
     async with manager:
         assert manager.running
-        assert 60 <= asyncio.get_running_loop().time() < 60 + 60
+        with pytest.raises(TransportError, match="cannot write the client cert"):
+            await client.get(PODS, "a", namespace="x")
 
-    assert "cannot enter <Client https://127.0.0.1:1 not entered>" in caplog.text
+        (tmp_path / "full").mkdir()
+        with pytest.raises(TransportError, match="refused the connection"):
+            await client.get(PODS, "a", namespace="x")
+
+    assert "https://127.0.0.1:1 cannot be asked yet" in caplog.text
     assert not client.entered
 
 

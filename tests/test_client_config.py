@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from aioinformer.client import ClientConfig, Credentials, TLSOptions
+from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.client.environment import load_from_environment
 from aioinformer.client.in_cluster import load_in_cluster
 from aioinformer.client.kubeconfig import load_kubeconfig
@@ -70,6 +70,7 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("https://", "must be a URL", id="no-host"),
         pytest.param("https://api.example:port", "no URL", id="port-no-number"),
         pytest.param("https://me:pw@api.example", "credentials", id="password"),
+        pytest.param("http://[::1", "no URL", id="half-of-brackets"),
         pytest.param("https://api.example?x=1", "query", id="query"),
     ],
 )
@@ -78,6 +79,8 @@ def test_refuses_a_server_that_is_no_url(url: str, complaint: str) -> None:
         ClientConfig(server=url)
 
     assert "pw" not in str(caught.value)
+    with pytest.raises(OptionsError, match=complaint):
+        Client.from_url(url)
 
 
 def test_keeps_the_path_of_a_server_without_its_last_slash() -> None:
@@ -123,6 +126,22 @@ def test_a_refused_proxy_does_not_show_its_password() -> None:
 def test_a_proxy_that_is_no_url_does_not_show_its_password(proxy: str) -> None:
     with pytest.raises(OptionsError) as caught:
         ClientConfig(server="https://api.example", proxy=proxy)
+
+    assert "pw" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("https:/me:pw@api.example", id="one-slash"),
+        pytest.param("me:pw@api.example", id="no-scheme"),
+        pytest.param("https://me:pw/x@api.example", id="slash-in-password"),
+        pytest.param("https://me:pw@[api.example", id="bracket"),
+    ],
+)
+def test_a_server_that_is_no_url_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        ClientConfig(server=url)
 
     assert "pw" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
@@ -212,6 +231,27 @@ async def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) ->
     assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
 
 
+async def test_paths_stay_the_same_after_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a kubeconfig that is itself named from the current folder."""
+    written(tmp_path / "here/token", TOKEN)
+    written(
+        tmp_path / "here/config",
+        kubeconfig({"certificate-authority": "ca.crt"}, {"tokenFile": "token"}),
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    config = load_kubeconfig("config")
+    url = Client.from_url("https://a.example", token_file="token", ca_file="ca.crt")
+
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    for each in (config, url.config):
+        assert each.tls.ca == tmp_path / "here/ca.crt"
+        assert (await each.credentials.proof()).authorization == f"Bearer {TOKEN}"
+
+
 def test_the_first_file_to_define_a_name_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +293,9 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         pytest.param("", ["does not exist or is empty"], id="empty"),
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),
         pytest.param(
-            f"users: [\ntoken: '{TOKEN}\n", ["not YAML", "mend"], id="no-yaml"
+            f"users: [\ntoken: '{TOKEN}\n",
+            ["not YAML at line", "mend"],
+            id="no-yaml",
         ),
         pytest.param(
             kubeconfig(current=""),
@@ -283,6 +325,25 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
             kubeconfig(None, {"client-key": "key"}),
             ["client-certificate"],
             id="no-cert",
+        ),
+        pytest.param(
+            kubeconfig() | {"current-context": 7},
+            ["current-context", "quotes"],
+            id="current-no-text",
+        ),
+        pytest.param("[" * 200_000, ["nested deeper than 100"], id="deep-list"),
+        pytest.param("a: " + "{b: " * 200_000, ["nested deeper"], id="deep-mapping"),
+        pytest.param("- " * 200_000, ["nested deeper"], id="deep-block"),
+        pytest.param(
+            '{"a": ' + "[" * 500 + "]" * 500 + "}", ["nested deeper"], id="deep-json"
+        ),
+        pytest.param("x" * (8 << 20) + ": 1", ["larger than"], id="large"),
+        pytest.param("a: &a [*a]", ["is not YAML"], id="alias-of-itself"),
+        pytest.param("a: 2024-99-99x\nb: !!timestamp x", ["is not YAML"], id="tag"),
+        pytest.param("a: !!int ''", ["is not YAML"], id="empty-number"),
+        pytest.param("a: !!bool maybe", ["is not YAML"], id="no-flag"),
+        pytest.param(
+            kubeconfig({"certificate-authority": "a\0b"}), ["be a path"], id="nul"
         ),
         pytest.param(kubeconfig(users={}), ["must be a list"], id="users-no-list"),
         pytest.param(
@@ -389,6 +450,19 @@ def test_falls_back_to_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     written(tmp_path / "home/.kube/config", kubeconfig(name="home", current="home"))
 
     assert load_from_environment(None, folder).server == "https://10.0.0.1:443"
+
+
+def test_a_context_is_never_looked_for_in_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = service_account(tmp_path / "pod", monkeypatch)
+
+    with pytest.raises(OptionsError) as caught:
+        load_from_environment("staging", folder)
+
+    said = str(caught.value)
+    assert "no context 'staging': there is no kubeconfig" in said
+    assert f"{tmp_path / 'home'}/.kube/config (does not exist)" in said
 
 
 def test_lists_all_that_was_looked_for(

@@ -28,12 +28,14 @@ class World:
     """A source, and what is known of what it did."""
 
     broken: bool = False
+    failed: bool = False
     asked_at: list[float] = field(default_factory=list)
     given_at: list[float] = field(default_factory=list)
 
     async def proof(self) -> Proof:
         now = asyncio.get_running_loop().time()
         self.asked_at.append(now)
+        self.failed = self.broken
         if self.broken:
             raise OptionsError("broken")
 
@@ -50,7 +52,7 @@ class World:
         return now - self.given_at[-1] if self.given_at else float("inf")
 
     async def ask(self, credentials: Credentials) -> Proof | None:
-        age, asked = self.age(), len(self.asked_at)
+        age, asked, failed = self.age(), len(self.asked_at), self.failed
         tried = self.asked_at[-1] if self.asked_at else -float("inf")
         now = asyncio.get_running_loop().time()
         try:
@@ -64,7 +66,7 @@ class World:
         assert proof.authorization == str(len(self.given_at)), "not the newest"
         assert self.age() < VALID, "used when it was not valid any more"
         assert renewed <= 1
-        if age < FRESH:
+        if age < FRESH and not failed:
             assert not renewed, "renewed before it was time"
 
         if age >= FRESH and now - tried >= RETRY_SECONDS:
@@ -72,12 +74,21 @@ class World:
 
         return proof
 
-    async def refuse(self, credentials: Credentials, proof: Proof) -> None:
+    async def refuse(self, credentials: Credentials, refused: Refused) -> None:
         newest, asked = str(len(self.given_at)), len(self.asked_at)
-        better = await credentials.invalidate(proof)
+        better = await credentials.invalidate(refused.proof)
         renewed = len(self.asked_at) - asked
-        assert renewed == (proof.authorization == newest), "looked for, or not, in vain"
-        assert better == (proof.authorization != newest or not self.broken)
+        assert renewed == (refused.asked == asked), "looked for, or not, in vain"
+        newer = refused.proof.authorization != newest
+        assert better == (newer or (renewed and not self.broken))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A proof, and how often the source had been asked when it was given."""
+
+    proof: Proof
+    asked: int
 
 
 @settings(max_examples=300)
@@ -87,12 +98,13 @@ async def test_the_newest_valid_proof_is_used_whatever_happens(
 ) -> None:
     world = World()
     credentials = Credentials(source=world.proof)
-    seen: list[Proof] = []
+    seen: list[Refused] = []
     for step in steps:
         match step:
             case "ask":
                 proof = await world.ask(credentials)
-                seen += [proof] if proof is not None else []
+                given = len(world.asked_at)
+                seen += [Refused(proof, given)] if proof is not None else []
             case "refuse" if seen:
                 await world.refuse(credentials, seen[-1])
             case "refuse an old one" if seen:

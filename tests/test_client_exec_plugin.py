@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import os
 import pty
 import subprocess
@@ -247,7 +248,7 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         ),
         pytest.param(
             ["echo please log in >&2", "exit 3"],
-            "failed with code 3, saying: please log in",
+            "failed with code 3 (the logger aioinformer.client.exec_plugin shows",
             id="fails",
         ),
         pytest.param(["kill -9 $$"], "failed with code -9", id="dies"),
@@ -351,8 +352,43 @@ async def test_does_not_wait_for_what_it_leaves_behind(tmp_path: Path) -> None:
     assert proof.authorization == f"Bearer {TOKEN}"
 
 
-async def test_complaints_hold_no_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+COMPLAINTS = {
+    "user-of-a-url": "cannot reach https://me:pass/w0rd@sso.example/login",
+    "query-of-a-url": "see https://sso.example/login?code=abc&state=xyz for more",
+    "json": '{"user": "me", "password": "pa\\"ss w0rd", "n": 1}',
+    "json-in-json": 'said "{\\"client_secret\\":\\"pass w0rd\\"}"',
+    "assignment": "AWS_SESSION_TOKEN=pass-w0rd; api-key: 'pass w0rd'",
+    "bearer": "Authorization: Bearer pass-w0rd",
+    "pem": "-----BEGIN EC PRIVATE KEY-----\npassw0rd\n-----END EC PRIVATE KEY-----",
+    "half-pem": "-----BEGIN PRIVATE KEY-----\npassw0rd",
+    "escape": "red \x1b[31malert\x1b[0m \x1b]0;title\x07 \x9b1m \u202e end",
+}
+
+
+@pytest.mark.parametrize("complaint", COMPLAINTS.values(), ids=COMPLAINTS)
+async def test_plugin_stderr_is_in_no_error_and_redacted_at_debug(
+    tmp_path: Path, complaint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "complaint").write_text(complaint)
+    command = script(tmp_path / "plugin", f"cat {tmp_path}/complaint >&2", "exit 1")
+
+    with caplog.at_level(logging.DEBUG):
+        said = await failure(plugin(command))
+
+    (record,) = caplog.records
+    told = record.getMessage()
+    assert record.levelno == logging.DEBUG
+    assert said.endswith(
+        "failed with code 1 (the logger aioinformer.client.exec_plugin shows its "
+        "stderr at DEBUG)"
+    )
+    for secret in ("pass", "w0rd", "abc", "xyz", "\x1b", "\x9b", "\u202e", "title"):
+        assert secret not in told.partition("stderr: ")[2].replace("password", "")
+        assert secret not in said.replace(str(tmp_path), "")
+
+
+async def test_known_secrets_are_in_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SOME_SECRET_KEY", "some/secret")
     jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJlLW9mLWl0"
@@ -363,16 +399,17 @@ async def test_complaints_hold_no_secrets(
         "exit 1",
     )
 
-    said = await failure(
-        plugin(
-            command,
-            environment={"PASSWORD": "pass word"},
-            arguments=("--cluster-name", "--key=123"),
+    with caplog.at_level(logging.DEBUG):
+        await failure(
+            plugin(
+                command,
+                environment={"PASSWORD": "pass word"},
+                arguments=("--cluster-name", "--key=123"),
+            )
         )
-    )
 
     shown = f"--cluster-name tried ..., ..., ..., ..., Bearer ... and ... for {HOME}"
-    assert said.endswith(f"saying: {shown}")
+    assert caplog.records[-1].getMessage().endswith(f"wrote to stderr: {shown}")
 
 
 @pytest.mark.parametrize(

@@ -97,12 +97,12 @@ def test_a_status_object_speaks_for_itself() -> None:
 
 
 def test_a_web_page_is_shown_without_its_markup() -> None:
-    page = "<html><style>b {}</style><h1>502</h1>\n<p>Bad <b>gate</b></p>" + "x" * 999
+    page = "<html><style>b {}</style><h1>502</h1>\n<p>Bad <b>gate</b></p>" + "x " * 999
 
     error = refusal(502, page.encode(), **{"content-type": "text/html; charset=x"})
 
-    assert "with text/html and not a Kubernetes Status: '502 Bad gate xxx" in str(error)
-    assert "xxx...'. Is a proxy in between" in str(error)
+    assert "with text/html and not a Kubernetes Status: '502 Bad gate x x" in str(error)
+    assert "x x...'. Is a proxy in between" in str(error)
     assert len(str(error)) < 500
 
 
@@ -512,3 +512,27 @@ async def test_a_cancelled_request_closes_its_connection(server: CannedServer) -
             await request
 
         await server.gone.wait()
+
+
+def test_secrets_in_the_page_of_a_proxy_are_not_shown() -> None:
+    page = (
+        "<h1>Denied</h1> for https://me:pa55@sso.example/x, go to "
+        "<a>https://sso.example/login?state=pa55</a> \x1b[31m {'token': 'pa55'}"
+    )
+
+    said = str(refusal(502, page.encode(), **{"content-type": "text/html"}))
+
+    assert (
+        "Denied for https://...@sso.example/x, go to https://sso.example/login?..."
+        in said
+    )
+    assert "pa55" not in said
+    assert "\x1b" not in said
+
+
+def test_a_redirect_is_shown_without_user_or_query() -> None:
+    for target in ("https://me:pa55@sso.example/login?state=pa55", "/login?state=pa55"):
+        said = str(refusal(302, b"", Location=target))
+
+        assert "/login?..." in said
+        assert "pa55" not in said

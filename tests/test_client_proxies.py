@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from canned import CannedServer
-from credential_helpers import POD, kubeconfig
+from canned import CannedServer, bytes_server
+from credential_helpers import POD, Authority, door, kubeconfig
 
-from aioinformer.client import Client
+from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
+from aioinformer.client.impersonation import impersonation_headers
 from aioinformer.client.in_cluster import load_in_cluster
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.client.proxies import proxy_of_environment
@@ -16,6 +20,7 @@ from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 PROXY = "http://proxy.example:3128"
@@ -149,3 +154,78 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_password(
     assert f"in {file}" in said
     assert "the proxy (see proxy-url, HTTPS_PROXY) must be a URL" in said
     assert PASSWORD not in f"{said} {caught.value.__cause__!r}"
+
+
+@asynccontextmanager
+async def tunnel(heads: list[bytes]) -> AsyncIterator[str]:
+    """A proxy that connects whoever asks by CONNECT, and keeps what they asked with."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(65536):
+                writer.write(piece)
+        except ConnectionError:
+            pass  # the client aborts its connections
+        finally:
+            writer.close()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        host, port = heads[-1].split()[1].decode().split(":")
+        inner, outer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(copy(reader, outer))
+            group.create_task(copy(inner, writer))
+
+    async with bytes_server(talk) as address:
+        yield address
+
+
+async def test_connect_request_carries_headers_of_the_proxy_only(
+    tmp_path: Path,
+) -> None:
+    """It is in plain text: whoever acts as whom is for the server alone."""
+    authority = Authority(tmp_path)
+    heads: list[bytes] = []
+    async with (
+        door(authority.sign("server")) as seen,
+        tunnel(heads) as proxy,
+        Client(
+            ClientConfig(
+                server=seen.url,
+                credentials=Credentials(token="s3cr3t-t0ken"),
+                tls=TLSOptions(ca=authority.file),
+                proxy=f"http://me:{PASSWORD}@{proxy}",
+                headers=(
+                    *impersonation_headers("jane", groups=["a", "b"]),
+                    ("X-Api-Key", "s3cr3t-key"),
+                ),
+                user_agent="own/1",
+            )
+        ) as client,
+    ):
+        await client.get(PODS, "a", namespace="x")
+
+    (head,) = heads
+    first, *lines = head.decode().strip().split("\r\n")
+    told = dict(line.lower().split(": ", 1) for line in lines)
+    assert first.startswith("CONNECT 127.0.0.1:")
+    assert told.keys() <= {
+        "host",
+        "user-agent",
+        "accept",
+        "accept-encoding",
+        "proxy-authorization",
+    }
+    assert told["user-agent"].startswith("aioinformer")
+    pair = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+    assert f"Proxy-Authorization: Basic {pair}" in lines
+
+    (headers,) = seen.headers
+    assert headers["Impersonate-User"] == "jane"
+    assert headers.getall("Impersonate-Group") == ["a", "b"]
+    assert headers["X-Api-Key"] == "s3cr3t-key"
+    assert headers["Authorization"] == "Bearer s3cr3t-t0ken"
+    assert headers.getall("User-Agent") == ["own/1"]
+    assert "Proxy-Authorization" not in headers

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from aioinformer.cli.explain import CommandError
 from aioinformer.cli.manifests import create_all
 from aioinformer.cli.running import pause
 from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
 from aioinformer.errors import AlreadyExists
 from aioinformer.model import resources
+from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
 from aioinformer.testing import APIServer
 
 __all__ = ["APIServerOptions", "serve"]
@@ -146,10 +145,11 @@ def _check_ours(path: Path) -> None:
     It may be the only one with somebody's credentials.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            document = decoded_yaml(file.read(MOST_BYTES + 1))
     except FileNotFoundError:
         return
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, YAMLError):
         # What a device or a folder is, writing tells.
         document = {} if path.is_file() else None
 

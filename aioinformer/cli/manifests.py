@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from aioinformer.cli.explain import CommandError
 from aioinformer.errors import AioInformerError
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
+from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yamls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +27,14 @@ def create_all(server: APIServer, path: str) -> int:
         CommandError: If it cannot be read, or something in it cannot be created.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        bodies = [it for it in yaml.safe_load_all(text) if it is not None]
+        decoded: list[Any] = decoded_yamls(_text(Path(path)))
+        bodies = [it for it in decoded if it is not None]
         for body in bodies:
             known = {(it.api_version, it.kind): it for it in _resources(server)}
             server.create(known[body["apiVersion"], body["kind"]], body)
     except OSError as exc:
         raise CommandError(f"{path} cannot be read: {exc.strerror}.") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+    except YAMLError as exc:
         raise CommandError(f"{path} is no YAML: {' '.join(str(exc).split())}") from exc
     except (KeyError, TypeError) as exc:
         raise CommandError(
@@ -46,6 +45,11 @@ def create_all(server: APIServer, path: str) -> int:
         raise CommandError(f"{path}: {exc}") from exc
 
     return len(bodies)
+
+
+def _text(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MOST_BYTES + 1)
 
 
 def _resources(server: APIServer) -> Iterator[Resource]:

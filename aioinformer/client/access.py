@@ -6,18 +6,20 @@ Neither files nor SSL contexts are touched on the event loop.
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from aioinformer._tasks import SharedRun, in_thread
 from aioinformer._user_code import guarded_logger
-from aioinformer.errors import OptionsError
+from aioinformer.client.proof import Proof
+from aioinformer.errors import OptionsError, TransportError
 
 if TYPE_CHECKING:
     import ssl
 
     from aioinformer.client.config import ClientConfig
-    from aioinformer.client.proof import Proof
 
 __all__ = ["Access", "Ticket"]
 
@@ -26,6 +28,11 @@ logger = guarded_logger(__name__)
 # How often files of certificates are looked at; whoever replaces them does so long
 # before the old ones expire. client-go looks every five minutes.
 LOOK_SECONDS = 60.0
+
+# How long a look holds up requests while the last context can be used, and while not.
+# It takes milliseconds, unless the disk hangs.
+WAIT_SECONDS = 3.0
+MOST_SECONDS = 30.0
 
 
 class Ticket(NamedTuple):
@@ -42,6 +49,8 @@ class Access:
     The SSL context is built once, and again only when the proof brings another client
     certificate or a file changes. Connections belong to the context that they were
     opened with: new requests get new ones, watches stay on theirs until they end.
+    Proofs and certificates are each renewed by one task, for all requests; between
+    `open()` and `close()` they may be so in the background.
 
     Args:
         config: Which server, and who we are.
@@ -54,7 +63,30 @@ class Access:
         self._certificate: bytes | None = None
         self._stamp: tuple[object, ...] | None = None
         self._look_at = -math.inf if config.secure else math.inf
-        self._looking = asyncio.Lock()
+        self._looking = SharedRun(self._look, "certificates")
+        # What the next look is for, what the last one was for, and its error.
+        self._wanted = Proof()
+        self._looked_for: Proof | None = None
+        self._failure: OptionsError | TransportError | None = None
+        self._kept: list[SharedRun] = []
+        self._closing = asyncio.Lock()
+
+    def open(self) -> None:
+        """Let renewals go on in the background, until `close()`."""
+        self._kept = [self._config.credentials.keep(), self._looking]
+        self._looking.keep()
+
+    async def close(self) -> None:
+        """End the renewals under way that nobody else needs. Idempotent.
+
+        Further callers wait for the same end.
+
+        Cancellation:
+            Ends the wait. Renewals are cancelled nevertheless.
+        """
+        async with self._closing:
+            while self._kept:
+                await self._kept.pop().release()
 
     async def ticket(self) -> Ticket:
         """Give what to send a request with.
@@ -62,15 +94,15 @@ class Access:
         Raises:
             OptionsError: If credentials cannot be got, or certificates cannot be used,
                 and there are none from before that still can.
+            TransportError: If that is because this machine ran out of something, or
+                nothing came in time.
 
         Cancellation:
-            Safe: nothing is lost, call again.
+            Safe: a renewal that others need goes on.
         """
         proof = await self._config.credentials.proof()
         if self._is_due(proof):
-            async with self._looking:
-                if self._is_due(proof):
-                    await self._look(proof)
+            await self._wait_for_look(proof)
 
         return Ticket(proof, self._context)
 
@@ -90,7 +122,7 @@ class Access:
         self.suspect()
         try:
             return await self.ticket() != refused
-        except OptionsError as exc:
+        except (OptionsError, TransportError) as exc:
             logger.warning("no other way in was found: %s", exc)
             return False
 
@@ -104,23 +136,75 @@ class Access:
             return False
 
         now = asyncio.get_running_loop().time()
-        return now >= self._look_at or proof.certificate != self._certificate
+        return now >= self._look_at or not self._fits(proof)
 
-    async def _look(self, proof: Proof) -> None:
+    def _fits(self, proof: Proof) -> bool:
+        """Return whether the context can be used with a proof."""
+        return self._context is not None and proof.certificate == self._certificate
+
+    def _has_looked_for(self, proof: Proof) -> bool:
+        found = self._looked_for
+        return found is not None and found.certificate == proof.certificate
+
+    async def _wait_for_look(self, proof: Proof) -> None:
+        """Look at the files, and wait for that only as long as it is needed."""
+        self._wanted, self._looked_for = proof, None
+        # A look under way may be for the certificate before.
+        while not self._has_looked_for(proof):
+            if self._fits(proof):
+                seconds = WAIT_SECONDS - self._looking.start()
+            else:
+                seconds = MOST_SECONDS
+
+            if seconds <= 0 or not await self._looking.wait(seconds):
+                break
+
+            if not self._is_due(proof):
+                break
+
+        if not self._fits(proof):
+            raise self._why_none()
+
+    async def _look(self) -> None:
+        proof, self._failure = self._wanted, None
         again = LOOK_SECONDS if self._config.tls.files else math.inf
         self._look_at = asyncio.get_running_loop().time() + again
         try:
-            await asyncio.to_thread(self._rebuild, proof)
-        except OptionsError as exc:
-            if self._context is None or proof.certificate != self._certificate:
-                self.suspect()
-                raise
-
-            # Perhaps one file of two is written, or both by half.
-            logger.warning("keeping the last certificates: %s", exc)
+            await in_thread(functools.partial(self._rebuild, proof))
+        except (OptionsError, OSError) as exc:
+            self._failed(exc, proof)
         except BaseException:
             self.suspect()
             raise
+
+        self._looked_for = proof
+
+    def _failed(self, exc: OptionsError | OSError, proof: Proof) -> None:
+        if self._fits(proof):
+            # Perhaps one file of two is written, or both by half.
+            logger.warning("keeping the last certificates: %s", exc)
+            return
+
+        self.suspect()
+        if isinstance(exc, OptionsError):
+            self._failure = exc
+        else:
+            server, reason = self._config.server, exc.strerror or exc
+            self._failure = TransportError(
+                f"cannot prepare TLS for {server}: {reason}. Trying again may help."
+            )
+
+    def _why_none(self) -> OptionsError | TransportError:
+        if self._failure is None:
+            return TransportError(
+                f"the certificates for {self._config.server} were not read within "
+                f"{MOST_SECONDS:g} s. Trying again may help."
+            )
+
+        # One for each who asks: an error that is raised collects their tracebacks.
+        failure = type(self._failure)(str(self._failure))
+        failure.__cause__ = self._failure.__cause__
+        return failure
 
     def _rebuild(self, proof: Proof) -> None:
         """Build the context anew if it would be another one; runs in a thread."""

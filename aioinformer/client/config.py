@@ -99,12 +99,13 @@ def _check_url(
     what: str, url: str, schemes: tuple[str, ...], *, with_user: bool = False
 ) -> None:
     # The messages, and causes, leave out the URL where it may hold a password.
+    hidden = with_user or "@" in url
     expected = " or ".join(f"{scheme}://host[:port]" for scheme in schemes)
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - looking at it is what checks it
     except ValueError as exc:
-        if with_user:
+        if hidden:
             raise OptionsError(f"the {what} is no URL like {expected}") from None
 
         raise OptionsError(f"the {what} is no URL like {expected}: {exc}") from exc
@@ -115,7 +116,7 @@ def _check_url(
         )
 
     if parts.scheme not in schemes or not parts.hostname:
-        shown = f"{parts.scheme}://{parts.hostname or ''}" if with_user else url
+        shown = f"{parts.scheme}://{parts.hostname or ''}" if hidden else url
         raise OptionsError(f"the {what} must be a URL like {expected}, not {shown!r}")
 
     labels = parts.hostname.removesuffix(".").split(".")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import SharedRun, in_thread
 from aioinformer._user_code import guarded_logger
-from aioinformer.client.proof import Proof, bearer
-from aioinformer.errors import OptionsError
+from aioinformer.client.proof import Proof, bearer, is_transient
+from aioinformer.errors import OptionsError, TransportError
 
 if TYPE_CHECKING:
     from aioinformer.client.proof import ProofSource
@@ -26,14 +28,25 @@ REREAD_SECONDS = 60.0
 # How soon a renewal that failed is tried again, while the last proof can be used.
 RETRY_SECONDS = 10.0
 
+# Local files are read in a fraction of this. One that hangs holds up requests once.
+FILE_WAIT_SECONDS = 3.0
+
+# How long requests wait while there is no valid proof: for a file, and for a source.
+# Exec plugins have shorter limits of their own, unless somebody types.
+FILE_SECONDS = 30.0
+SOURCE_SECONDS = 330.0
+
 
 class Credentials:
     """Who we are: a token, a file or a source that gives one, a name, or nobody.
 
-    What comes from a file or a source is renewed, off the loop, before it expires and
-    after the server refused it; a token file is read again after 60 s. While that fails
-    the last proof stays in use, for as long as it is valid. Many requests at once cause
-    one renewal, and share its failure. Secrets never show in `repr()` or in errors.
+    What comes from a file or a source is renewed before it expires and after the server
+    refused it; a token file is read again after 60 s. One task renews, for all requests:
+    a cancelled request ends no renewal that others need. While a client is entered,
+    requests use the last proof during a renewal, for as long as it is valid. If the
+    renewal fails they use it too, and the next attempt starts 10 s later. Without a
+    valid proof requests wait for the renewal and share its failure. Files are read in
+    threads of their own. Secrets never show in `repr()` or in errors.
 
     Args:
         token: A bearer token. White space around it is removed. With `token_file` it is
@@ -60,6 +73,7 @@ class Credentials:
         self._proof = Proof()
         self._kind, self._words = "anonymous", "none"
         self._source = source
+        self._most_seconds = SOURCE_SECONDS
         if token.strip():
             self._kind, self._words = "bearer", "a token"
             self._proof = Proof(authorization=bearer(token, "the token"))
@@ -72,6 +86,7 @@ class Credentials:
             self._kind = f"token_file={str(token_file)!r}"
             self._words = f"the token in {token_file}"
             self._source = _TokenFile(Path(token_file)).proof
+            self._most_seconds = FILE_SECONDS
         elif source is not None:
             owner = getattr(source, "__self__", source)
             self._kind = f"source={owner!r}"
@@ -79,26 +94,37 @@ class Credentials:
 
         # Of the loop in which they are used; another one, later, begins anew.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = asyncio.Lock()
+        self._renewal = SharedRun(self._renew, "credentials")
         self._due_at = -math.inf if self._source is not None else math.inf
         self._valid_until = math.inf if self._proof != Proof() else -math.inf
-        # How many renewals have ended, and what the last one failed with.
-        self._renewals = 0
-        self._failure = ""
+        # The last renewal's, if it failed.
+        self._failure: OptionsError | TransportError | None = None
+
+    def keep(self) -> SharedRun:
+        """Let renewals go on in the background, for an entered client.
+
+        Returns:
+            The renewal of this loop, to be released once.
+        """
+        renewal = self._here()
+        renewal.keep()
+        return renewal
 
     async def proof(self) -> Proof:
         """Give what proves who we are, renewed if it is time for that.
 
         Raises:
             OptionsError: If there is none, and none from before that is still valid.
+            TransportError: If there is none because this machine ran out of something,
+                or because the source did not answer in time.
 
         Cancellation:
-            Safe: nothing is lost, call again.
+            Safe: a renewal that others need goes on.
         """
         if self._source is not None and self._is_due():
-            await self._renew(self._source)
-            if self._failure and not self._is_valid():
-                raise OptionsError(self._failure)
+            ended = await self._wait_for_renewal()
+            if not self._is_valid():
+                raise self._why_none(ended=ended)
 
         return self._proof
 
@@ -106,56 +132,97 @@ class Credentials:
         """Look for something better after the server answered 401.
 
         Args:
-            refused: What the refused request had. If another request has renewed it
-                meanwhile, nothing is done.
+            refused: What the refused request had, as `proof()` gave it. If a renewal
+                has ended since, even without success, none is forced.
 
         Returns:
             True if `proof()` gives something else now, so that asking again makes
             sense.
 
         Cancellation:
-            Safe: nothing is lost, call again.
+            Safe: a renewal that others need goes on.
         """
-        if self._source is not None and self._proof == refused:
-            await self._renew(self._source)
+        # By identity: each renewal gives another object, if only with the same token.
+        if self._source is not None and self._proof is refused:
+            await self._here().wait(self._most_seconds)
 
         return self._proof != refused
 
-    async def _renew(self, source: ProofSource) -> None:
-        """Renew it, unless somebody did while this waited for its turn."""
-        lock, seen = self._lock_here(), self._renewals
-        async with lock:
-            if self._renewals == seen:
-                await self._renew_now(source)
+    async def _wait_for_renewal(self) -> bool:
+        """Start a renewal, wait for it if that is needed, and return if it has ended."""
+        renewal, seconds = self._here(), self._most_seconds
+        if self._is_valid() and renewal.kept:
+            seconds = self._proof.wait_seconds - renewal.start()
 
-    async def _renew_now(self, source: ProofSource) -> None:
+        return seconds > 0 and await renewal.wait(seconds)
+
+    async def _renew(self) -> None:
         try:
-            proof = await source()
-        except OptionsError as exc:
-            self._failed(str(exc))
+            proof = await self._ask()
+        except (OptionsError, TransportError) as exc:
+            self._failed(exc)
         else:
             now = asyncio.get_running_loop().time()
-            self._proof, self._failure = proof, ""
+            self._proof, self._failure = proof, None
             self._due_at = now + proof.fresh_seconds
             self._valid_until = now + proof.valid_seconds
 
-        self._renewals += 1
+    async def _ask(self) -> Proof:
+        assert self._source is not None
+        try:
+            # A copy: the source may give the same object again.
+            return replace(await self._source())
+        except OptionsError:
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
 
-    def _failed(self, failure: str) -> None:
-        self._failure = failure
+            reason = "it cancelled itself"
+        except OSError as exc:
+            reason = exc.strerror or type(exc).__name__
+            if is_transient(exc):
+                raise TransportError(
+                    f"cannot get credentials from {self}: {reason}. "
+                    "Trying again may help."
+                ) from exc
+
+        except Exception as exc:  # noqa: BLE001 - the user's source
+            # Without its words: they may quote a secret.
+            reason = f"it failed with {type(exc).__name__}"
+
+        raise OptionsError(f"cannot get credentials from {self}: {reason}")
+
+    def _failed(self, exc: OptionsError | TransportError) -> None:
+        self._failure = exc
+        # Another object: whoever was refused with the one before has had its renewal.
+        self._proof = replace(self._proof)
         if self._is_valid():
             self._due_at = asyncio.get_running_loop().time() + RETRY_SECONDS
-            logger.warning("keeping the last credentials: %s", failure)
+            logger.warning("keeping the last credentials: %s", exc)
 
-    def _lock_here(self) -> asyncio.Lock:
+    def _why_none(self, *, ended: bool) -> OptionsError | TransportError:
+        if self._failure is None or not ended:
+            return TransportError(
+                f"no credentials from {self} within {self._most_seconds:g} s. "
+                "Trying again may help."
+            )
+
+        # One for each who asks: an error that is raised collects their tracebacks.
+        return type(self._failure)(str(self._failure))
+
+    def _here(self) -> SharedRun:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._lock = loop, asyncio.Lock()
-            # Times of another loop say nothing here.
-            self._due_at = -math.inf
+            self._loop = loop
+            self._renewal = SharedRun(self._renew, "credentials")
+            # Times of another loop say nothing here: the first renewal is waited for.
+            self._proof = replace(self._proof, wait_seconds=self._most_seconds)
+            self._due_at = -math.inf if self._source is not None else math.inf
             self._valid_until = math.inf if self._proof != Proof() else -math.inf
 
-        return self._lock
+        return self._renewal
 
     def _is_due(self) -> bool:
         loop = asyncio.get_running_loop()
@@ -178,9 +245,12 @@ class _TokenFile:
 
     async def proof(self) -> Proof:
         try:
-            text = await asyncio.to_thread(self._file.read_text)
+            text = await in_thread(self._file.read_text)
             header = bearer(text, "the token")
         except (OSError, UnicodeDecodeError, OptionsError) as exc:
+            if isinstance(exc, OSError) and is_transient(exc):
+                raise
+
             # Not all errors are shown: that of decoding holds what was decoded.
             problem = "it is no text" if isinstance(exc, UnicodeDecodeError) else exc
             raise OptionsError(
@@ -188,4 +258,8 @@ class _TokenFile:
                 "file exists, that this process may read it, and that it holds a token."
             ) from None
 
-        return Proof(authorization=header, fresh_seconds=REREAD_SECONDS)
+        return Proof(
+            authorization=header,
+            fresh_seconds=REREAD_SECONDS,
+            wait_seconds=FILE_WAIT_SECONDS,
+        )

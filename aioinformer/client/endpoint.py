@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.access import Access
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
+from aioinformer.client.proof import is_transient
 from aioinformer.client.proxies import proxy_of_environment
 from aioinformer.client.request_meter import RequestMeter
 from aioinformer.client.throttle import Throttle
 from aioinformer.client.tls import TLSOptions
 from aioinformer.client.verbs import Request
 from aioinformer.errors import (
-    AioInformerError,
     OptionsError,
     TransportError,
     WrongLoop,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["Endpoint"]
 
 logger = guarded_logger(__name__)
+
+# For plugins that are killed, which takes no time.
+LEAVE_SECONDS = 5.0
 
 _NOT_ENTERED = (
     "this client is not entered: use `async with client:`, or `await client.start()`"
@@ -76,6 +81,7 @@ class Endpoint:
         self._entering: object | None = None
         # Invariant: the loop is that of the transport, or of the last one.
         self._transport: Transport | None = None
+        self._access: Access | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # What a `close()` under way closes.
         self._leaving: Transport | None = None
@@ -97,7 +103,8 @@ class Endpoint:
         Through the proxy that the file names, else that of `HTTPS_PROXY`.
 
         Args:
-            context: A context of the kubeconfig files; None for the current one.
+            context: A context of the kubeconfig files; None for the current one. With
+                one, entering fails if there is no kubeconfig, also in a pod.
             gzip: Ask for compressed answers: for slow links only.
             qps: See the class.
             burst: See the class.
@@ -198,11 +205,13 @@ class Endpoint:
         Raises:
             OptionsError: If the URL or the token cannot be one.
         """
-        ca = Path(ca_file) if ca_file is not None else None
+        # From the root: they are read again later, perhaps from another folder.
+        ca = Path(ca_file).absolute() if ca_file is not None else None
+        file = Path(token_file).absolute() if token_file is not None else None
         config = ClientConfig(
             server=url,
             namespace=namespace,
-            credentials=Credentials(token=token or "", token_file=token_file),
+            credentials=Credentials(token=token or "", token_file=file),
             tls=TLSOptions(ca=ca, verify=verify),
             proxy=proxy_of_environment(url),
             gzip=gzip,
@@ -274,8 +283,8 @@ class Endpoint:
 
         Raises:
             OptionsError: If it is entered already, or the configuration cannot work.
-            TransportError: If it was closed meanwhile, or its credentials or certificates
-                could not be prepared for a local reason, such as a full disk.
+            TransportError: If it was closed meanwhile. Not if this machine ran out of
+                something for a moment: then requests try again.
 
         Cancellation:
             Safe: it is as if it had not been called.
@@ -285,11 +294,18 @@ class Endpoint:
 
         entering = self._entering = object()
         try:
-            config = await asyncio.to_thread(_read, self._source)
+            config = await _read_in_thread(self._source)
             access = Access(config)
-            await self._prepare(access)
-            if self._entering is not entering:
-                raise TransportError(f"{self} was closed while it was being entered")
+            access.open()
+            try:
+                await _get_ready(access, config)
+                if self._entering is not entering:
+                    raise TransportError(
+                        f"{self} was closed while it was being entered"
+                    )
+            except BaseException:
+                await finish(access.close(), within_seconds=LEAVE_SECONDS)
+                raise
         finally:
             if self._entering is entering:
                 self._entering = None
@@ -302,18 +318,7 @@ class Endpoint:
             self._meter = RequestMeter(self._metrics, config.server)
 
         self._transport = Transport(config, access, self._meter)
-
-    async def _prepare(self, access: Access) -> None:
-        try:
-            await access.ticket()
-        except AioInformerError:
-            raise
-        except Exception as exc:
-            # No mistake of the configuration: the disk is full, no thread can start.
-            raise TransportError(
-                f"the credentials of {self} cannot be prepared: {exc!r}. "
-                "Trying again may help."
-            ) from exc
+        self._access = access
 
     async def close(self) -> None:
         """Close all connections, also those in use; idempotent.
@@ -337,11 +342,16 @@ class Endpoint:
         if self._throttle is not None:
             self._throttle.release()
 
+        access = self._access
         try:
             await transport.close()
         finally:
-            if self._leaving is transport:
-                self._leaving = None
+            try:
+                if access is not None:
+                    await finish(access.close(), within_seconds=LEAVE_SECONDS)
+            finally:
+                if self._leaving is transport:
+                    self._leaving = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -445,6 +455,28 @@ class Endpoint:
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise WrongLoop(f"{self} was entered in another event loop")
+
+
+async def _read_in_thread(source: ClientConfig | ConfigSource) -> ClientConfig:
+    try:
+        return await in_thread(functools.partial(_read, source))
+    except OSError as exc:
+        if not is_transient(exc):
+            raise
+
+        raise TransportError(
+            f"cannot read the client's configuration: {exc.strerror}. "
+            "Trying again may help."
+        ) from exc
+
+
+async def _get_ready(access: Access, config: ClientConfig) -> None:
+    try:
+        await access.ticket()
+    except TransportError as exc:
+        logger.warning(
+            "%s cannot be asked yet, requests try again: %s", config.server, exc
+        )
 
 
 def _read(source: ClientConfig | ConfigSource) -> ClientConfig:

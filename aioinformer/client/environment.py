@@ -30,22 +30,31 @@ def load_from_environment(
     `KUBECONFIG` is set, `~/.kube/config` is not looked at.)
 
     Args:
-        context: A context of the kubeconfig files; None for the current one.
+        context: A context of the kubeconfig files; None for the current one. With one,
+            the service account is not used.
         folder: Where a pod's service account is mounted.
 
     Raises:
-        OptionsError: If there is nothing; its text lists what was looked for.
+        OptionsError: If there is nothing, or a context is named and there is no
+            kubeconfig; the text lists what was looked for.
     """
     paths, origin = default_paths()
     found = Kubeconfig.read(paths)
     if not found.empty:
         return found.config(context)
 
+    looked = [f"{path} ({_state(path)})" for path in paths] or ["no file"]
+    if context is not None:
+        raise OptionsError(
+            f"no context {context!r}: there is no kubeconfig. Looked for: "
+            f"{', '.join(looked)}, from {origin}. Set KUBECONFIG to a file that has it, "
+            "or name no context to use the service account of a pod."
+        )
+
     absent = explain_absence(folder)
     if not absent:
         return load_in_cluster(folder)
 
-    looked = [f"{path} ({_state(path)})" for path in paths] or ["no file"]
     raise OptionsError(
         "no Kubernetes configuration found. Looked for: "
         f"{', '.join(looked)}, from {origin}; in-cluster ({absent}). "

@@ -6,8 +6,8 @@ the cluster by the variable `KUBERNETES_EXEC_INFO`, and prints an `ExecCredentia
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import functools
 import math
 import os
 import re
@@ -24,14 +24,19 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from aioinformer._tasks import in_thread
+from aioinformer._user_code import guarded_logger
 from aioinformer.client.certificate import expiry_of
-from aioinformer.client.proof import Proof, bearer
+from aioinformer.client.proof import Proof, bearer, is_transient
+from aioinformer.client.redaction import MOST_CHARACTERS, redacted
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["API_VERSIONS", "INTERACTIVE_MODES", "ExecPlugin"]
+
+logger = guarded_logger(__name__)
 
 API_VERSIONS = (
     "client.authentication.k8s.io/v1",
@@ -57,13 +62,8 @@ _TURN_SECONDS = 0.02
 # Credentials are a few KiB.
 _MOST_BYTES = 1024 * 1024
 
-# What is shown of a plugin's complaints: their end, where the reason usually is.
+# What is logged of a plugin's complaints: their end, where the reason usually is.
 _COMPLAINT_CHARACTERS = 1000
-
-# Words that look like tokens or keys: three parts with dots, or long and without a pause.
-_SECRET = re.compile(
-    r"[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}|[\w+=~-]{32,}|(?i:(?<=bearer )\S+)"
-)
 
 # Variables of this process whose values are secrets, by their names.
 _TELLING = re.compile(r"(?i)token|secret|passw|key")
@@ -77,7 +77,8 @@ class ExecPlugin:
     """How to run a plugin. Nothing of it is shown but its command.
 
     Standard input is the user's only if `interactive_mode` allows it and it is a
-    terminal; then its complaints go to the terminal too, else into the error.
+    terminal; then its stderr goes to the terminal too. Else stderr is logged at DEBUG,
+    without what looks like a secret, and is in no error.
 
     Raises:
         OptionsError: If the version or the mode is none.
@@ -128,16 +129,15 @@ class ExecPlugin:
 
         Raises:
             OptionsError: If there is no such program, it fails, takes too long, or
-                prints anything else; the text has what it complained of.
+                prints anything else.
+            OSError: If this machine has no threads, processes or files left.
 
         Cancellation:
-            Safe: the plugin is killed.
+            Deferred until the plugin has been killed, which takes no time.
         """
         unwanted = threading.Event()
-        try:
-            return await asyncio.to_thread(self._run, unwanted)
-        finally:
-            unwanted.set()
+        call = functools.partial(self._run, unwanted)
+        return await in_thread(call, stop=unwanted.set)
 
     def _run(self, unwanted: threading.Event) -> Proof:
         interactive = self._asks()
@@ -152,7 +152,7 @@ class ExecPlugin:
         finally:
             _end(process, alone=not interactive)
 
-        said = self._shown(complaint)
+        said = self._hint(complaint)
         if process.returncode:
             raise OptionsError(f"{self} failed with code {process.returncode}{said}")
 
@@ -172,7 +172,11 @@ class ExecPlugin:
         return terminal
 
     def _start(self, interactive: bool) -> subprocess.Popen[bytes]:
-        info = orjson.dumps(self._info(interactive)).decode()
+        try:
+            info = orjson.dumps(self._info(interactive)).decode()
+        except (TypeError, UnicodeDecodeError) as exc:
+            raise OptionsError(f"{self} cannot be told of its cluster: {exc}") from None
+
         environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": info}
         try:
             return subprocess.Popen(
@@ -186,11 +190,14 @@ class ExecPlugin:
                 start_new_session=not interactive,
             )
         except FileNotFoundError:
-            hint = f"\n{self.install_hint}" if self.install_hint else ""
+            hint = f"\n{redacted(self.install_hint)}" if self.install_hint else ""
             raise OptionsError(
                 f"{self} was not found: install it, or add its folder to PATH{hint}"
             ) from None
         except (OSError, ValueError) as exc:
+            if isinstance(exc, OSError) and is_transient(exc):
+                raise
+
             reason = exc.strerror if isinstance(exc, OSError) else exc
             raise OptionsError(f"{self} cannot be run: {reason}") from None
 
@@ -212,6 +219,9 @@ class ExecPlugin:
         try:
             return self.ca.read_bytes()
         except OSError as exc:
+            if is_transient(exc):
+                raise
+
             raise OptionsError(
                 f"cannot tell {self} the certificate authority {self.ca}: "
                 f"{exc.strerror}"
@@ -300,18 +310,21 @@ class ExecPlugin:
 
         return when
 
-    def _shown(self, complaint: bytes) -> str:
-        """What it complained of, without what may be a secret."""
-        text = complaint.decode("utf-8", "replace")
+    def _hint(self, complaint: bytes) -> str:
+        """Log what it complained of, and return where to look for that.
+
+        No pattern finds all secrets, and errors go further than logs at DEBUG.
+        """
+        if not complaint.strip():
+            return ""
+
         known = [*self.environment.values()]
         known += [each for each in self.arguments if not _FLAG.fullmatch(each)]
         known += [value for name, value in os.environ.items() if _TELLING.search(name)]
-        for secret in sorted(known, key=len, reverse=True):
-            # Shorter ones are names, and parts of other words.
-            text = text.replace(secret, "...") if len(secret) >= 8 else text
-
-        text = " ".join(_SECRET.sub("...", text).split())
-        return f", saying: {text[-_COMPLAINT_CHARACTERS:]}" if text else ""
+        text = complaint.decode("utf-8", "replace")[-MOST_CHARACTERS:]
+        text = redacted(text, known)
+        logger.debug("%s wrote to stderr: %s", self, text[-_COMPLAINT_CHARACTERS:])
+        return f" (the logger {__name__} shows its stderr at DEBUG)"
 
     def __str__(self) -> str:
         return f"the exec plugin {self.command!r} of {self.where}"

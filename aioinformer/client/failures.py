@@ -20,12 +20,8 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.errors import (
-    AioInformerError,
-    ApiError,
-    DecodeError,
-    TransportError,
-)
+from aioinformer.client.redaction import MOST_CHARACTERS, redacted, redacted_url
+from aioinformer.errors import AioInformerError, ApiError, DecodeError, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +97,9 @@ def transport_error(
         case aiohttp.ClientConnectorDNSError() | UnicodeError():
             what = f"has a name that cannot be looked up: {cause}. Check name and DNS."
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            what = f"is behind a proxy that failed: {exc}. Check proxy-url."
+            what = (
+                f"is behind a proxy that failed: {redacted(str(exc))}. Check proxy-url."
+            )
         case aiohttp.ConnectionTimeoutError() if proxied:
             what = (
                 "is behind a proxy, and one of the two does not answer to connections. "
@@ -113,7 +111,11 @@ def transport_error(
                 "in between."
             )
         case aiohttp.ClientPayloadError():
-            what = f"ended its answer before it was complete: {exc}. Trying again may help."
+            reason = redacted(str(exc))
+            what = (
+                f"ended its answer before it was complete: {reason}. Trying again may "
+                "help."
+            )
         case aiohttp.ServerDisconnectedError():
             what = "closed the connection without an answer. Trying again may help."
         case _ if isinstance(cause, ConnectionRefusedError):
@@ -125,14 +127,15 @@ def transport_error(
             what = f"cannot be reached: {cause}. Check its address and the network."
         case aiohttp.ClientResponseError() | HttpProcessingError():
             what = (
-                f"answered something that is not HTTP: {exc.message}. Check the port."
+                f"answered something that is not HTTP: {redacted(exc.message)}. "
+                "Check the port."
             )
         case _ if isinstance(exc, NETWORK_ERRORS):
-            reason = str(exc) or type(exc).__name__
+            reason = redacted(str(exc)) or type(exc).__name__
             what = f"broke the connection: {reason}. Trying again may help."
         case _:
             # Such as "can't start new thread" of a name look-up.
-            what = f"could not be asked: {type(exc).__name__}: {exc}"
+            what = f"could not be asked: {type(exc).__name__}: {redacted(str(exc))}"
             logger.error("%s %s", server, what)
 
     unreachable = not answered and _is_of_connecting(exc)
@@ -169,12 +172,13 @@ def api_error(
     if said is not None:
         return ApiError.from_status(said, code=status, retry_after=wait)
 
-    message = f"{server} answered {status} {phrase}".rstrip()
+    message = f"{server} answered {status} {redacted(phrase)}".rstrip()
     if 300 <= status < 400:
-        target = headers.get("Location", "nowhere")
+        target = redacted_url(headers.get("Location", "nowhere"))
         message += f", a redirect to {target}: use the URL of the API server itself"
     else:
         kind = headers.get("Content-Type", "no content type").partition(";")[0]
+        kind = redacted(kind)
         message += f" with {kind} and not a Kubernetes Status"
         text = _readable(body)
         message += f": {text!r}" if text else ""
@@ -245,8 +249,9 @@ def _status_object(body: bytes) -> dict[str, Any] | None:
 
 
 def _readable(body: bytes) -> str:
-    text = body.decode("utf-8", "replace")
+    # Markup that never ends takes the square of its length.
+    text = body[:MOST_CHARACTERS].decode("utf-8", "replace")
     text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>", " ", text)
-    text = " ".join(text.split())
+    text = redacted(text)
     cut = text[:EXCERPT_CHARACTERS]
     return cut if cut == text else f"{cut}..."

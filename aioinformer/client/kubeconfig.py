@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.credentials import Credentials
 from aioinformer.client.kubeconfig_entry import Entry, at_home
@@ -14,15 +12,13 @@ from aioinformer.client.kubeconfig_user import user_credentials, user_headers
 from aioinformer.client.proxies import proxy_of_environment
 from aioinformer.client.tls import TLSOptions
 from aioinformer.errors import OptionsError
+from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 __all__ = ["Kubeconfig", "default_paths", "load_kubeconfig"]
-
-# The fast one where PyYAML was built with it; both are safe.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def default_paths() -> tuple[list[Path], str]:
@@ -85,7 +81,7 @@ class Kubeconfig:
             OptionsError: If a file exists and cannot be read.
         """
         merged = cls()
-        for path in paths:
+        for path in map(_absolute, paths):
             content = _read_file(path)
             if content is not None:
                 merged._files.append(path)
@@ -143,9 +139,8 @@ class Kubeconfig:
             raise OptionsError(f"{chosen.where}: {exc}") from exc.__cause__
 
     def _merge(self, path: Path, content: Mapping[str, Any]) -> None:
-        current = content.get("current-context")
-        if isinstance(current, str) and not self._current:
-            self._current = current
+        current = Entry("the top level", path, content).text("current-context")
+        self._current = self._current or current
 
         for section, entries in self._sections.items():
             for entry in _named(path, section, content.get(section)):
@@ -185,23 +180,34 @@ class Kubeconfig:
         return entry
 
 
+def _absolute(path: Path) -> Path:
+    """The path from the root, so that a later change of the folder does no harm."""
+    try:
+        return path.absolute()
+    except OSError as exc:
+        raise OptionsError(
+            f"cannot find the kubeconfig {path}: the current folder is gone. "
+            "Name it by its whole path."
+        ) from exc
+
+
 def _read_file(path: Path) -> Mapping[str, Any] | None:
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return None
-    except OSError as exc:
-        message = f"cannot read the kubeconfig {path}: {exc.strerror or exc}"
-        raise OptionsError(message) from exc
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise OptionsError(f"cannot read the kubeconfig {path}: {reason}") from exc
 
     try:
-        content = yaml.load(text, Loader=_LOADER)
-    except yaml.YAMLError as exc:
-        mark = getattr(exc, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark is not None else ""
+        content = decoded_yaml(text)
+    except YAMLError as exc:
+        line = f" at line {exc.line}" if exc.line else ""
         # Not chained: the text of the cause may quote a line that holds a token.
         raise OptionsError(
-            f"the kubeconfig {path} is not YAML{line}: mend it, or name another one"
+            f"the kubeconfig {path} is {exc.reason}{line}: mend it, or name another one"
         ) from None
 
     if content is None:

@@ -82,6 +82,9 @@ class Entry:
     def path(self, key: str) -> Path | None:
         """The file named by `key`, relative to the kubeconfig file that names it."""
         name = self.text(key)
+        if "\0" in name:
+            raise OptionsError(f"{key} of {self.where} cannot be a path")
+
         return self.file.parent / at_home(name) if name else None
 
     def material(self, key: str) -> bytes | Path | None:

@@ -26,6 +26,9 @@ __all__ = ["load_kubernetes_asyncio"]
 # Those that the library sets for itself, and that ours are in place of.
 _OWN_HEADERS = {"accept", "authorization", "content-type", "user-agent"}
 
+# How long requests wait for a hook, while there is a key from before.
+_HOOK_SECONDS = 5.0
+
 
 def load_kubernetes_asyncio(client: Any) -> ClientConfig:
     """Take over server, TLS, proxy and credentials, and the default headers.
@@ -86,7 +89,9 @@ class _Settings:
 
         # Asked each time: the hook knows when there is something to do, and others write
         # a new key into the configuration.
-        return Proof(authorization=header, fresh_seconds=0.0)
+        return Proof(
+            authorization=header, fresh_seconds=0.0, wait_seconds=_HOOK_SECONDS
+        )
 
     def __repr__(self) -> str:
         return f"the configuration of {self._configuration.host}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from aioinformer.errors import OptionsError
 
-__all__ = ["Proof", "ProofSource", "bearer"]
+__all__ = ["Proof", "ProofSource", "bearer", "is_transient"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +33,35 @@ class Proof:
     valid_seconds: float = field(default=math.inf, compare=False)
     """How long it may be used if no newer one can be got."""
 
+    wait_seconds: float = field(default=0.0, compare=False)
+    """How long a renewal may hold up requests while this one is valid, counted from the
+    start of the renewal. Zero renews in the background only."""
+
 
 ProofSource: TypeAlias = Callable[[], Awaitable[Proof]]
-"""Gets a new proof; fails with `OptionsError`, whose text holds no secret."""
+"""Gets a new proof. Fails with `OptionsError`, or `OSError` for what passes by itself
+(see `is_transient`). The texts hold no secret."""
+
+_TRANSIENT = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+    }
+)
+
+
+def is_transient(exc: OSError) -> bool:
+    """Return whether a local error passes by itself: this machine ran out of something.
+
+    Threads, processes, memory, open files or disk space. Nothing is wrong with the
+    configuration then.
+    """
+    # Errors of `ssl` have numbers of their own.
+    return exc.errno in _TRANSIENT and not isinstance(exc, ssl.SSLError)
 
 
 def bearer(token: str, what: str) -> str:

@@ -35,7 +35,11 @@ def proxy_of_environment(
     def value(name: str) -> str:
         return variables.get(name) or variables.get(name.lower()) or ""
 
-    parts = urlsplit(server if "://" in server else f"https://{server}")
+    try:
+        parts = urlsplit(server if "://" in server else f"https://{server}")
+    except ValueError:
+        return ""  # of which whoever uses the URL complains
+
     plain = parts.scheme.lower() == "http"
     proxy = value("HTTP_PROXY" if plain else "HTTPS_PROXY").strip()
     host = (parts.hostname or "").removesuffix(".")

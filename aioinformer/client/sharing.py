@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from aioinformer._tasks import finish
 from aioinformer._user_code import guarded_logger
-from aioinformer.backoff import Backoff
+from aioinformer.backoff import Backoff, Failure
 from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ async def _enter(client: Client) -> None:
         try:
             return await client.start()
         except (TransportError, OSError) as exc:
-            wait = backoff.end(loop.time(), failed=True)
+            wait = backoff.end(loop.time(), Failure.OTHER)
             logger.warning(
                 "cannot enter %s, next attempt in %.1f s: %s", client, wait, exc
             )

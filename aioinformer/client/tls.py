@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from aioinformer.client.certificate import expiry_of
+from aioinformer.client.proof import is_transient
 from aioinformer.errors import OptionsError
 
 __all__ = ["TLSOptions"]
@@ -62,6 +63,8 @@ class TLSOptions:
         Raises:
             OptionsError: If a file cannot be read or does not hold PEM, or the client's
                 certificate has expired.
+            OSError: If this machine has no open files left, or no space for temporary
+                ones.
         """
         context = self._trust()
         # Python 3.13 began to refuse certificates without key identifiers, which is
@@ -93,6 +96,9 @@ class TLSOptions:
 
             return ssl.create_default_context(cadata=text)
         except OSError as exc:  # ssl.SSLError is one too
+            if is_transient(exc):
+                raise
+
             raise OptionsError(
                 f"cannot use the certificate authority {where}: {exc}. "
                 "It must be a readable file, or data, of PEM certificates."
@@ -105,18 +111,39 @@ def _load_chain(
     named = _name(certificate, "client-certificate", of)
     _refuse_expired(certificate, named)
     # `ssl` reads chains from files only, so data goes through a private directory.
-    with tempfile.TemporaryDirectory(prefix="aioinformer-") as folder:
+    with _private_folder() as folder:
         chain = _as_file(certificate, Path(folder, "certificate.pem"))
         secret = _as_file(key, Path(folder, "key.pem"))
         try:
             # The password keeps OpenSSL from asking for one on the terminal.
             context.load_cert_chain(chain, secret, password="")
         except (OSError, ValueError) as exc:
+            if isinstance(exc, OSError) and is_transient(exc):
+                raise
+
             raise OptionsError(
                 f"cannot use the client certificate {named} with the key "
                 f"{_name(key, 'client-key', of)}: {exc}. Both must be readable PEM, belong together, and "
                 "the key must have no passphrase."
             ) from exc
+
+
+def _private_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(
+            prefix="aioinformer-", ignore_cleanup_errors=True
+        )
+    except OSError as exc:
+        raise _unwritten(exc) from exc
+
+
+def _unwritten(exc: OSError) -> OSError:
+    """Another error of the same kind, which says what could not be written."""
+    reason = exc.strerror or exc
+    return OSError(
+        exc.errno,
+        f"cannot write the client certificate to a temporary folder: {reason}",
+    )
 
 
 def _refuse_expired(certificate: bytes | Path, named: str) -> None:
@@ -149,8 +176,12 @@ def _as_file(material: bytes | Path, spare: Path) -> Path:
     if isinstance(material, Path):
         return material
 
-    spare.touch(mode=0o600)
-    spare.write_bytes(material)
+    try:
+        spare.touch(mode=0o600)
+        spare.write_bytes(material)
+    except OSError as exc:
+        raise _unwritten(exc) from exc
+
     return spare
 
 

@@ -15,6 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from aioinformer._tasks import finish
@@ -91,6 +92,17 @@ class Transport:
         # Heads that are waited for, and answers that are read.
         self._in_flight: set[Exchange] = set()
         self._proxy, self._proxy_header = _proxy(config.proxy)
+        # Not those of the session: aiohttp sends these with CONNECT, too, which is in
+        # plain text.
+        self._base = CIMultiDict(
+            [
+                ("Accept", "application/json"),
+                ("Accept-Encoding", _encoding(gzip=config.gzip)),
+                ("User-Agent", config.user_agent or USER_AGENT),
+                *config.headers,
+            ]
+        )
+        self._tunnel = {"User-Agent": USER_AGENT, **self._proxy_header}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
@@ -103,12 +115,6 @@ class Transport:
             timeout=aiohttp.ClientTimeout(total=None, connect=config.connect_seconds),
             trace_configs=[_tracing(config.head_seconds)],
             middlewares=(self._send_once,),
-            headers=[
-                ("Accept", "application/json"),
-                ("Accept-Encoding", _encoding(gzip=config.gzip)),
-                ("User-Agent", config.user_agent or USER_AGENT),
-                *config.headers,
-            ],
         )
 
     async def send(self, request: Request) -> Response:
@@ -288,13 +294,16 @@ class Transport:
                 ssl=True if ticket.context is None else ticket.context,
                 allow_redirects=False,
                 proxy=self._proxy,
-                proxy_headers=self._proxy_header if config.secure else None,
+                proxy_headers=self._tunnel if config.secure else None,
                 server_hostname=config.tls.server_name or None,
                 trace_request_ctx=head,
             )
 
-    def _headers(self, request: Request, authorization: str) -> dict[str, str]:
-        headers = {"Authorization": authorization} if authorization else {}
+    def _headers(self, request: Request, authorization: str) -> CIMultiDict[str]:
+        headers = self._base.copy()
+        if authorization:
+            headers["Authorization"] = authorization
+
         if request.body is not None:
             headers["Content-Type"] = request.content_type
 
@@ -308,7 +317,7 @@ class Transport:
             headers["If-None-Match"] = request.etag
 
         if not self._config.secure:
-            headers |= self._proxy_header  # no tunnel: the proxy reads the request
+            headers.update(self._proxy_header)  # no tunnel: the proxy reads the request
 
         return headers
 

@@ -6,7 +6,7 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from aioinformer._tasks import in_thread
+from aioinformer._tasks import in_thread_to_its_end
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
 from aioinformer.model.functions import check_plain
 from aioinformer.model.objects import KubeObject
@@ -149,7 +149,7 @@ class Context:
         check_plain(function, "what runs in a thread")
         name = getattr(function, "__qualname__", repr(function))
         async with self._slots:
-            return await in_thread(
+            return await in_thread_to_its_end(
                 functools.partial(function, *args, **kwargs),
                 f"{self.request.key} {name}",
                 overdue=functools.partial(self._overdue, name),

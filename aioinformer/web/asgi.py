@@ -46,12 +46,14 @@ Scope: TypeAlias = "MutableMapping[str, Any]"
 
 
 def health_routes(
-    *sources: HasInformers | SharedInformer, max_staleness: Duration | None = None
+    *sources: HasInformers | SharedInformer,
+    max_staleness: Duration | None = None,
+    reasons: bool = False,
 ) -> Routes:
     """An app that answers `/livez` and `/readyz`.
 
     200 or 503, and JSON that tells of each informer: its phase, how old its cache is,
-    and what is wrong. Informers that come and go are seen: the factory is asked anew
+    and in a word what is wrong. Informers that come and go are seen: the factory is asked anew
     for each request.
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
@@ -63,11 +65,14 @@ def health_routes(
         *sources: A factory, or several, or informers.
         max_staleness: Seconds, or a timedelta; None leaves an app ready through an
             outage. See `aioinformer.web.health.readyz`.
+        reasons: Also show the texts of errors, which name servers, users and files.
 
     Raises:
         OptionsError: There is nobody to ask, or the time is not positive.
     """
-    return Routes(health_responders(*sources, max_staleness=max_staleness))
+    return Routes(
+        health_responders(*sources, max_staleness=max_staleness, reasons=reasons)
+    )
 
 
 def metrics_routes(

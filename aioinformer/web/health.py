@@ -5,11 +5,14 @@ here? Not while a cache is incomplete, dead or, if a bound is given, too old. `/
 does restarting help? Only if an informer is dead: it never comes back. An API server
 that is away, slow or refuses is no reason; a restart would lose the cache, which still
 answers.
+
+The bodies name informers, their phases and what is wrong in a word: whoever reaches a
+probe may read them. The texts of errors are shown if `reasons` asks for them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -46,13 +49,16 @@ class HasInformers(Protocol):
 
 
 def health_responders(
-    *sources: HasInformers | SharedInformer, max_staleness: Duration | None = None
+    *sources: HasInformers | SharedInformer,
+    max_staleness: Duration | None = None,
+    reasons: bool = False,
 ) -> dict[str, Responder]:
     """The routes `/livez` and `/readyz`, and what answers them.
 
     Args:
         *sources: Whose informers; or informers.
         max_staleness: See `readyz`.
+        reasons: See `livez`.
 
     Raises:
         OptionsError: There is nobody to ask, or the time is not positive.
@@ -65,28 +71,36 @@ def health_responders(
         raise OptionsError(f"max_staleness must be positive, not {max_staleness}")
 
     async def is_alive(_: str) -> Answer:
-        return livez(*sources)
+        return livez(*sources, reasons=reasons)
 
     async def is_ready(_: str) -> Answer:
-        return readyz(*sources, max_staleness=seconds)
+        return readyz(*sources, max_staleness=seconds, reasons=reasons)
 
     return {"/livez": is_alive, "/readyz": is_ready}
 
 
-def livez(*sources: HasInformers | SharedInformer) -> Answer:
+def livez(*sources: HasInformers | SharedInformer, reasons: bool = False) -> Answer:
     """200 unless an informer that the app depends on is dead, which is for good.
 
     Those of a factory that was left are dead, too. Whatever else is wrong with them
     passes by itself, or does not pass by a restart.
+
+    Args:
+        *sources: Whose informers; or informers.
+        reasons: Also show the texts of errors. They name servers, users and files, so
+            that only those who operate the app should be able to read the answer.
     """
     return _answer(
         sources,
-        lambda it: why_not_ready(it) if it.status.phase == "stopped" else "",
+        lambda it: _why_not_ready(it) if it.status.phase == "stopped" else None,
+        reasons=reasons,
     )
 
 
 def readyz(
-    *sources: HasInformers | SharedInformer, max_staleness: Duration | None = None
+    *sources: HasInformers | SharedInformer,
+    max_staleness: Duration | None = None,
+    reasons: bool = False,
 ) -> Answer:
     """200 if each informer that the app depends on is alive, synced, and fresh enough.
 
@@ -100,45 +114,78 @@ def readyz(
             through an outage of the API server from what it has. See `Lister` for what
             to choose; too low a number takes all replicas out of service at once, in an
             outage as well as in a quiet hour.
+        reasons: See `livez`.
     """
-    return _answer(sources, lambda it: _why_unready(it, max_staleness))
+    return _answer(sources, lambda it: _why_unready(it, max_staleness), reasons=reasons)
 
 
-def _why_unready(informer: SharedInformer, most: Duration | None) -> str:
+class _Trouble(NamedTuple):
+    """What is wrong with an informer or a manager."""
+
+    word: str
+    """One of a few: nothing of an error is in it."""
+
+    reason: str
+    """The whole story, with the text of errors."""
+
+
+def _why_not_ready(informer: SharedInformer) -> _Trouble | None:
     why = why_not_ready(informer)
-    if why or informer.status.phase == "stopping":
-        return why or "stopping"
+    stopped = informer.status.phase == "stopped"
+    return _Trouble("stopped" if stopped else "not synced", why) if why else None
+
+
+def _why_unready(informer: SharedInformer, most: Duration | None) -> _Trouble | None:
+    trouble = _why_not_ready(informer)
+    if trouble is not None or informer.status.phase == "stopping":
+        return trouble or _Trouble("stopping", "stopping")
 
     try:
         # A read that says all the rest; of no object, and in no time.
         informer.lister.get("", max_staleness=most)
-    except (Stale, NotSynced, InformerStopped) as exc:
-        return str(exc)
+    except Stale as exc:
+        return _Trouble("stale", str(exc))
+    except NotSynced as exc:
+        return _Trouble("not synced", str(exc))
+    except InformerStopped as exc:
+        return _Trouble("stopped", str(exc))
 
-    return ""
+    return None
 
 
 def _answer(
     sources: Sequence[HasInformers | SharedInformer],
-    why: Callable[[SharedInformer], str],
+    why: Callable[[SharedInformer], _Trouble | None],
+    *,
+    reasons: bool,
 ) -> Answer:
     reports = []
     dead = [it.why_dead() for it in sources if isinstance(it, Manager)]
-    trouble = "; ".join(filter(None, dead))
-    ok = not trouble
+    reason = "; ".join(filter(None, dead))
+    trouble = _Trouble("manager failed", reason) if reason else None
+    ok = trouble is None
     for informer, lasting in _informers_of(sources):
-        reason = why(informer)
-        ok = ok and not (reason and lasting)
-        reports.append(_report(informer, reason, lasting=lasting))
+        theirs = why(informer)
+        ok = ok and not (theirs and lasting)
+        report = _report(informer, ok=theirs is None, lasting=lasting)
+        reports.append(report | _told(theirs, reasons=reasons))
 
     status = "ok" if ok else "unavailable"
-    body = {"status": status, "trouble": trouble, "informers": reports}
+    body = {"status": status} | _told(trouble, reasons=reasons)
     return Answer(
         200 if ok else 503,
-        msgspec.json.encode(body),
+        msgspec.json.encode(body | {"informers": reports}),
         "application/json",
         {"Cache-Control": "no-store"},
     )
+
+
+def _told(trouble: _Trouble | None, *, reasons: bool) -> dict[str, object]:
+    word, reason = trouble or ("", "")
+    if not reasons:
+        return {"trouble": word}
+
+    return {"trouble": word, "reason": reason}
 
 
 def _informers_of(
@@ -152,14 +199,11 @@ def _informers_of(
             yield from ((it, it in lasting) for it in source.informers)
 
 
-def _report(
-    informer: SharedInformer, trouble: str, *, lasting: bool
-) -> dict[str, object]:
+def _report(informer: SharedInformer, *, ok: bool, lasting: bool) -> dict[str, object]:
     status = informer.status
     return {
         "name": informer.name,
-        "ok": not trouble,
-        "trouble": trouble,
+        "ok": ok,
         "lasting": lasting,
         "phase": status.phase,
         "synced": status.synced,

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 import orjson
 
+from aioinformer.model.yaml_values import decoded_yaml
 from aioinformer.testing.protobuf.objects import UnknownKindError, decoded
 from aioinformer.testing.refusals import statuses
-from aioinformer.testing.requests.yaml_bodies import decoded_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

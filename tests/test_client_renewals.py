@@ -1,0 +1,367 @@
+"""Renewals of credentials in an entered client: requests neither end nor await them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from credential_helpers import V1, Authority, Door, door, kubeconfig, printing, script
+
+from aioinformer import SharedInformer
+from aioinformer.client import Client, ClientConfig, Credentials, ListWatch, TLSOptions
+from aioinformer.client.proof import Proof
+from aioinformer.errors import OptionsError, TransportError, Unauthorized
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+async def seen() -> AsyncIterator[Door]:
+    async with door() as seen:
+        yield seen
+
+
+class Mint:
+    """Gives the tokens `1`, `2`, ...: fresh for 80 s, valid for 100 s.
+
+    Attributes:
+        seconds: How long it takes.
+        failure: What it fails with instead.
+        same: True to give the first token for ever.
+    """
+
+    def __init__(self) -> None:
+        self.began = self.ended = 0
+        self.seconds = 0.0
+        self.failure: BaseException | None = None
+        self.same = False
+
+    async def proof(self) -> Proof:
+        self.began += 1
+        await asyncio.sleep(self.seconds)
+        self.ended += 1
+        if self.failure is not None:
+            raise self.failure
+
+        number = 1 if self.same else self.began
+        return Proof(
+            authorization=f"Bearer {number}", fresh_seconds=80, valid_seconds=100
+        )
+
+    def client(self, seen: Door) -> Client:
+        credentials = Credentials(source=self.proof)
+        return Client(ClientConfig(server=seen.url, credentials=credentials))
+
+
+@pytest.fixture
+def mint() -> Mint:
+    return Mint()
+
+
+async def asked(client: Client) -> None:
+    assert (await client.get(PODS, "a", namespace="x")).key == "x/a"
+
+
+# ---------------------------------------------------------------- requests and renewals
+
+
+async def test_cancelled_requests_do_not_end_the_renewal(
+    seen: Door, mint: Mint
+) -> None:
+    async with mint.client(seen) as client:
+        await asyncio.sleep(200)
+        mint.seconds = 5
+        for _ in range(9):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await asked(client)
+
+        await asked(client)
+
+    assert (mint.began, mint.ended) == (2, 2)
+    assert seen.seen == ["2"]
+
+
+async def test_requests_do_not_wait_for_a_renewal_while_the_proof_is_valid(
+    seen: Door, mint: Mint
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with mint.client(seen) as client:
+        await asyncio.sleep(81)
+        mint.seconds = 10
+        before = loop.time()
+        for _ in range(3):
+            await asked(client)
+
+        assert loop.time() == before
+        await asyncio.sleep(11)
+        await asked(client)
+
+    assert seen.seen == ["1", "1", "1", "2"]
+    assert mint.began == 2
+
+
+async def test_requests_without_a_valid_proof_give_up_waiting(
+    seen: Door, mint: Mint
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with mint.client(seen) as client:
+        await asyncio.sleep(101)
+        mint.seconds = 10_000
+        before = loop.time()
+        with pytest.raises(
+            TransportError, match=r"no credentials from .* within 330 s"
+        ):
+            await asked(client)
+
+        assert loop.time() - before == 330
+
+    assert seen.seen == []
+
+
+async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
+    seen: Door, mint: Mint, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with mint.client(seen) as client:
+        await asyncio.sleep(81)
+        mint.failure = OptionsError("no network")
+        await asked(client)
+        await asyncio.sleep(1)
+        await asked(client)
+        assert mint.began == 2
+        assert caplog.text.count("keeping the last credentials: no network") == 1
+
+        mint.failure = None
+        await asyncio.sleep(10)
+        await asked(client)
+        await asyncio.sleep(1)
+        await asked(client)
+
+    assert seen.seen == ["1", "1", "1", "3"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(OSError(errno.EAGAIN, "can't start new thread"), id="no-thread"),
+        pytest.param(OSError(errno.EACCES, "Permission denied"), id="os-error"),
+        pytest.param(ZeroDivisionError("s3cr3t"), id="a-bug-of-the-source"),
+        pytest.param(asyncio.CancelledError(), id="cancels-itself"),
+    ],
+)
+async def test_any_failure_of_a_source_is_a_failed_renewal(
+    seen: Door,
+    mint: Mint,
+    failure: BaseException,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with mint.client(seen) as client:
+        mint.failure = failure
+        await asyncio.sleep(81)
+        await asked(client)
+        await asyncio.sleep(1)
+        assert "keeping the last credentials: cannot get credentials" in caplog.text
+
+        await asyncio.sleep(30)
+        with pytest.raises(TransportError, match="cannot get credentials") as caught:
+            await asked(client)
+
+    assert "s3cr3t" not in f"{caught.value} {caplog.text}"
+    assert seen.seen == ["1"]
+
+
+async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
+    seen: Door, mint: Mint
+) -> None:
+    """Also for those that hear of it when the renewal has ended, in vain."""
+    mint.same = True
+    seen.accepts = {"another"}
+    async with mint.client(seen) as client:
+        late = client._live()._access
+        ticket = await late.ticket()
+        with pytest.raises(Unauthorized):
+            await asked(client)
+
+        assert not await late.renew(ticket)
+        assert mint.began == 2
+
+        mint.failure = OptionsError("no network")
+        ticket = await late.ticket()
+        assert not await late.renew(ticket)
+        assert not await late.renew(ticket)
+        assert mint.began == 3
+
+
+async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None:
+    loop = asyncio.get_running_loop()
+    client = mint.client(seen)
+    await client.start()
+    await asyncio.sleep(81)
+    mint.seconds = 10_000
+    await asked(client)
+    assert "credentials" in {task.get_name() for task in asyncio.all_tasks()}
+
+    before = loop.time()
+    await asyncio.gather(client.close(), client.close())
+
+    assert loop.time() - before < 0.1
+    assert "credentials" not in {task.get_name() for task in asyncio.all_tasks()}
+    assert (mint.began, mint.ended) == (2, 1)
+
+
+async def test_closing_one_client_leaves_the_renewal_to_the_other(
+    seen: Door, mint: Mint
+) -> None:
+    config = ClientConfig(server=seen.url, credentials=Credentials(source=mint.proof))
+    first, second = Client(config), Client(config)
+    async with second:
+        await first.start()
+        await asyncio.sleep(101)
+        mint.seconds = 5
+        asking = asyncio.create_task(asked(second))
+        await asyncio.sleep(1)
+        await first.close()
+        await asking
+
+    assert (mint.began, mint.ended) == (2, 2)
+
+
+# ---------------------------------------------------------------- files and plugins
+
+
+async def test_a_token_file_is_read_while_the_default_executor_is_busy(
+    seen: Door, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    busy, pool = threading.Event(), ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    async with Client.from_url(seen.url, token_file=file) as client:
+        file.write_text("second")
+        await asyncio.sleep(61)
+        pool.submit(busy.wait)
+        try:
+            async with asyncio.timeout(30):
+                await asked(client)
+        finally:
+            busy.set()
+
+    assert seen.seen == ["second"]
+
+
+async def test_a_client_starts_while_no_thread_can(
+    seen: Door,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The configuration is read in one; then there are none for the token."""
+    file = tmp_path / "token"
+    file.write_text("first")
+    original, refusing = threading.Thread.start, True
+
+    def start(thread: threading.Thread) -> None:
+        if refusing and reading.is_set():
+            raise RuntimeError("can't start new thread")
+
+        original(thread)
+
+    def read() -> ClientConfig:
+        reading.set()
+        return ClientConfig(server=seen.url, credentials=Credentials(token_file=file))
+
+    reading = threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    async with Client(read) as client:
+        assert "can't start new thread" in caplog.text
+        with pytest.raises(TransportError, match="can't start new thread"):
+            await asked(client)
+
+        refusing = False
+        await asked(client)
+        refusing = True
+        await asyncio.sleep(61)
+        await asked(client)
+        assert "keeping the last credentials" in caplog.text
+
+    assert seen.seen == ["first", "first"]
+
+
+async def test_a_full_temporary_folder_is_a_failed_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of starting, and of an informer: both go on, and so do requests later."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.sign("me")
+    full = True
+
+    def folder(*arguments: object, **options: object) -> object:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        return original(*arguments, **options)  # type: ignore[call-overload]
+
+    original = tempfile.TemporaryDirectory
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", folder)
+    async with door(authority.sign("server"), authority.file) as seen:
+        tls = TLSOptions(
+            ca=authority.file,
+            certificate=certificate.read_bytes(),
+            key=key.read_bytes(),
+        )
+        async with Client(ClientConfig(server=seen.url, tls=tls)) as client:
+            informer = SharedInformer(ListWatch(client, PODS))
+            running = asyncio.create_task(informer.run())
+            await asyncio.sleep(10)
+            assert not running.done()
+            assert "No space left on device" in caplog.text
+            with pytest.raises(TransportError, match="No space left on device"):
+                await asked(client)
+
+            full = False
+            await asked(client)
+            running.cancel()
+            await asyncio.wait({running})
+
+    assert "me" in seen.seen
+
+
+@pytest.mark.realtime
+async def test_closing_a_client_kills_the_plugin_that_renews(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    command = script(tmp_path / "plugin", printing({"token": "first"}))
+    settings = {"apiVersion": V1, "command": str(command), "interactiveMode": "Never"}
+    async with door() as seen:
+        file = kubeconfig(tmp_path / "config", {"exec": settings}, {"server": seen.url})
+        client = Client.from_kubeconfig(file)
+        await client.start()
+        script(command, f"echo $$ > {pid}.new; mv {pid}.new {pid}", "exec sleep 1000")
+        seen.accepts = {"another"}
+        asking = asyncio.create_task(asked(client))
+        while not pid.exists():
+            await asyncio.sleep(0.01)
+
+        threads = [it for it in threading.enumerate() if "aioinformer" in it.name]
+        asking.cancel()
+        await asyncio.wait({asking})
+        os.kill(int(pid.read_text()), 0)  # goes on without the request
+
+        await client.close()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+    assert len(threads) == 1

@@ -1,0 +1,81 @@
+"""YAML that is read as JSON: what it may hold, how deep, and how large."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioinformer.model.yaml_values import (
+    MOST_BYTES,
+    MOST_NESTING,
+    YAMLError,
+    decoded_yaml,
+    decoded_yamls,
+)
+
+
+def nested(levels: int) -> bytes:
+    return b"a: " + b"[" * (levels - 1) + b"]" * (levels - 1)
+
+
+def test_decoded_yaml_reads_the_first_document_only() -> None:
+    assert decoded_yaml(b"a: 1\n---\n[") == {"a": 1}
+    assert decoded_yaml(b"") is None
+
+
+def test_decoded_yamls_reads_all_documents() -> None:
+    assert decoded_yamls(b"a: 1\n---\n---\n- b\n") == [{"a": 1}, None, ["b"]]
+    assert decoded_yamls(b'{"a": 1}') == [{"a": 1}]
+
+
+def test_decoded_yaml_bounds_nesting() -> None:
+    assert decoded_yaml(nested(MOST_NESTING))
+    for text in (nested(MOST_NESTING + 1), b"[" * 200_000, b'{"a":' * 200 + b"1" * 200):
+        with pytest.raises(YAMLError, match="nested deeper than 100 levels"):
+            decoded_yaml(text)
+
+    with pytest.raises(YAMLError) as caught:
+        decoded_yaml(b'{"a":' * 200 + b"1" + b"}" * 200)
+
+    assert caught.value.reason == "nested deeper than 100 levels"
+
+
+def test_decoded_yaml_bounds_size() -> None:
+    with pytest.raises(YAMLError, match=f"larger than {MOST_BYTES} bytes"):
+        decoded_yaml(b" " * (MOST_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: &a [*a]", id="itself"),
+        pytest.param(
+            "\n".join(
+                ["a0: &a0 [x]"]
+                + [
+                    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]"
+                    for n in range(1, 9)
+                ]
+            ),
+            id="bomb",
+        ),
+    ],
+)
+def test_decoded_yaml_bounds_aliases(text: str) -> None:
+    with pytest.raises(YAMLError, match="excessive aliasing"):
+        decoded_yaml(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!!int ''", "!!bool maybe", "!!timestamp x", "!!set {a}", "!!binary eA==", ".nan"],
+)
+def test_decoded_yaml_refuses_values_that_are_no_json(text: str) -> None:
+    with pytest.raises(YAMLError):
+        decoded_yaml(f"a: {text}".encode())
+
+
+def test_errors_of_yaml_name_the_line() -> None:
+    with pytest.raises(YAMLError) as caught:
+        decoded_yaml(b"a: 1\nb: [\n")
+
+    assert caught.value.line == 3
