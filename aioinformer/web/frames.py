@@ -8,6 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
     from aioinformer.web.journal import Told
 
 __all__ = ["HEADERS", "Position", "frame", "heartbeat", "without_secrets"]
@@ -20,6 +21,7 @@ HEADERS = {
 }
 """Of an answer that is a stream of events."""
 
+_SECRETS = ("", "secrets")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -48,7 +50,11 @@ class Position(NamedTuple):
 
 
 def frame(
-    told: Told, position: Position | None = None, *, secret_data: bool = False
+    told: Told,
+    position: Position | None = None,
+    *,
+    secret_data: bool = False,
+    resource: Resource | None = None,
 ) -> bytes:
     """One event. Its data is the object as it is stored, or `{}` if there is none.
 
@@ -56,12 +62,20 @@ def frame(
         told: What it says.
         position: Its id, if it has one.
         secret_data: What Secrets hold goes in as well.
+        resource: What the informer follows, if that is known.
     """
     parts = [b"event: ", told.kind.value.encode(), b"\n"]
     if position is not None:
         parts += b"id: ", str(position).encode(), b"\n"
 
-    parts += b"data: ", _data(told.obj, secret_data), b"\n\n"
+    data = b"{}"
+    if told.obj is not None:
+        obj = told.obj
+        data = obj.raw if secret_data else without_secrets(obj, resource)
+
+    # A line ends the field. In JSON there are lines between values only, where a blank
+    # means the same.
+    parts += b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"
     return b"".join(parts)
 
 
@@ -75,15 +89,27 @@ def heartbeat(position: Position | None = None) -> bytes:
     return b":\n\n" if position is None else f":\nid: {position}\n\n".encode()
 
 
-def without_secrets(obj: KubeObject) -> bytes:
+def without_secrets(obj: KubeObject, resource: Resource | None = None) -> bytes:
     """A Secret as JSON without what it holds; anything else as it is stored.
 
     Neither `data` and `stringData` go in, nor the annotation in which `kubectl apply`
-    keeps them. Of an object of which there is only the metadata nobody knows whether it
-    is a Secret: that annotation is left out of all of them.
+    keeps them. A Secret is what says so, all that an informer of secrets has, and what
+    says nothing if the resource is not known, either. Of an object of which there is only
+    the metadata nobody knows whether it is a Secret: that annotation is left out of all
+    of them.
+
+    Args:
+        obj: What is to be shown.
+        resource: What the informer follows; None if that is not known.
     """
-    match obj.kind:
-        case "Secret":
+    kind = obj.kind
+    if resource is None:
+        secret = kind in {"Secret", ""}
+    else:
+        secret = kind == "Secret" or (resource.group, resource.plural) == _SECRETS
+
+    match kind:
+        case _ if secret:
             hidden = ["data", "stringData"]
         case "PartialObjectMetadata" if _LAST_APPLIED in obj.annotations:
             hidden = []
@@ -97,13 +123,3 @@ def without_secrets(obj: KubeObject) -> bytes:
     annotations = (body.get("metadata") or {}).get("annotations") or {}
     annotations.pop(_LAST_APPLIED, None)
     return msgspec.json.encode(body)
-
-
-def _data(obj: KubeObject | None, secret_data: bool) -> bytes:
-    if obj is None:
-        return b"{}"
-
-    raw = obj.raw if secret_data else without_secrets(obj)
-    # A line ends the field. In JSON there are lines between values only, where a blank
-    # means the same.
-    return raw.replace(b"\r", b" ").replace(b"\n", b" ")

@@ -344,7 +344,12 @@ class EventStream:
                 continue
 
             position = feed.position(reader, ask)
-            part = frame(told, position, secret_data=self._secret_data)
+            part = frame(
+                told,
+                position,
+                secret_data=self._secret_data,
+                resource=self._informer.resource,
+            )
             parts.append(part)
             size += len(part)
 
