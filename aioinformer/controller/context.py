@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
+from aioinformer.model.functions import check_runs
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
@@ -114,9 +115,14 @@ def with_object(
     Args:
         kind: What the cached object is turned into, as by `KubeObject.into`. One that
             does not fit is a `TerminalError`: nothing helps but a change of it.
+
+    Raises:
+        OptionsError: What is decorated is a generator.
     """
 
     def adapt(function: Callable[[T, Context], Awaitable[Result | None]]) -> Reconcile:
+        check_runs(function, "a reconcile")
+
         @functools.wraps(function)
         async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
             cached = ctx.lister.get(request.key)

@@ -19,6 +19,7 @@ from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
 from aioinformer.model.durations import seconds_of
+from aioinformer.model.functions import check_runs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -203,6 +204,7 @@ class Manager(Hosted):
                 f"one; not {part!r}"
             )
 
+        check_runs(run, "a part")
         own: str = getattr(part, "__qualname__", type(part).__name__)
         return Part(name or own, run)
 

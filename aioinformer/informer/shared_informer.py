@@ -11,6 +11,7 @@ from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handled import HandledCopy
 from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
+from aioinformer.model.functions import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -225,7 +226,11 @@ class SharedInformer(HandledCopy):
 
         Args:
             handler: A plain function, called in the loop; it must neither wait nor raise.
+
+        Raises:
+            OptionsError: If it is no plain function.
         """
+        check_plain(handler, "a death handler")
         self._live.on_death = handler
 
     async def _run(self) -> None:
