@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinformer.informer.notifications import Added, Deleted, Updated
-from aioinformer.web.journal import STRIDE, Journal, Kind, Reader, Told
+from aioinformer.web.journal import PAGE, STRIDE, Journal, Kind, Reader, Told
 from aioinformer.web.selection import Selection
 
 if TYPE_CHECKING:
@@ -226,6 +226,27 @@ def test_one_step_of_a_resume_judges_few_departures() -> None:
 
     assert found == 201
     assert most <= 2 * STRIDE
+
+
+def test_reader_holds_one_page_of_what_it_has_to_go_through() -> None:
+    count = 2 * PAGE + 10
+    journal = journal_of(*(f"pod-{number}" for number in range(count)))
+    reader = journal.reader(ALL)
+    found, longest = [], 0
+    while reader.behind:
+        if len(found) == PAGE // 2:
+            journal.apply(Updated(pod_of("pod-0"), pod_of("pod-0", 2)))
+            journal.apply(Deleted(pod_of(f"pod-{count - 1}")))
+            found.append("changed")
+
+        it = reader.step()
+        found += [] if it is None else [text_of(it)]
+        longest = max(longest, len(reader._order))
+
+    assert longest == PAGE
+    assert found[-2:] == ["updated pod-0@2", "synced"]
+    assert len([it for it in found if it.startswith("added")]) == count - 1
+    assert len(set(found)) == len(found)
 
 
 def test_what_leaves_the_selection_is_told_in_the_last_state_in_it() -> None:
@@ -458,21 +479,29 @@ steps = st.one_of(
 
 
 @settings(max_examples=400)
-@given(history=st.integers(1, 4), script=st.lists(steps, max_size=25))
+@given(
+    history=st.integers(1, 4),
+    page=st.sampled_from([1, 2, PAGE]),
+    script=st.lists(steps, max_size=25),
+)
 def test_a_page_shows_what_there_is_whatever_happens(
-    history: int, script: list[tuple[object, ...]]
+    history: int, page: int, script: list[tuple[object, ...]]
 ) -> None:
     world = World(history)
-    for step in script:
-        match step:
-            case ("change", str(name), bool(public), list(between)):
-                world.change(name, public, between)
-            case ("delete", str(name), list(between)):
-                world.delete(name, between)
-            case _:
-                world.act(step)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aioinformer.web.journal.PAGE", page)
+        for step in script:
+            match step:
+                case ("change", str(name), bool(public), list(between)):
+                    world.change(name, public, between)
+                case ("delete", str(name), list(between)):
+                    world.delete(name, between)
+                case _:
+                    world.act(step)
+
+        for browser in world.browsers:
+            browser.read(1000)
 
     for browser in world.browsers:
-        browser.read(1000)
         assert browser.shown == browser.truth()
         assert browser.reader.reached == world.journal.number

@@ -48,6 +48,11 @@ STRIDE = 8
 """So many objects are judged in one step: 10 us, 50 us with the longest selector."""
 
 
+PAGE = 4096
+"""So many objects a reader looks up at once, of those it has to go through: each page
+takes a millisecond for 100,000 objects, and 32 KiB for each reader."""
+
+
 class Kind(Enum):
     """What a reader is told; the values are the names of the events."""
 
@@ -214,15 +219,16 @@ class Journal:
             del self._audiences[audience.accepts]
 
     def changed_since(self, number: int) -> list[str]:
-        """The uids of what there is and has changed since, oldest change last.
+        """The uids of what there is and has changed since, oldest change last: one page.
 
         For 100,000 objects it takes a millisecond, however many have changed.
         """
         live = self.live
         uids = list(live)
-        del uids[: bisect_right(uids, number, key=lambda uid: live[uid].last)]
-        uids.reverse()
-        return uids
+        start = bisect_right(uids, number, key=lambda uid: live[uid].last)
+        page = uids[start : start + PAGE]
+        page.reverse()
+        return page
 
     def departed_since(self, number: int) -> list[Departure]:
         """The states that are no more since then, in their order."""
@@ -313,9 +319,11 @@ class Reader:
         # Where an earlier reader was; None for one that is told everything.
         self._since = since
         self._begun = False
-        # It goes through what has changed up to `_until`, the next one last, and has
-        # got to `_at`. What changes meanwhile gets a higher number, and waits.
+        # It goes through what has changed up to `_until`, a page at a time with the next
+        # one last, and has got to `_at`. What changes meanwhile gets a higher number,
+        # and waits.
         self._order: list[str] = []
+        self._pages = False  # there may be another page behind this one
         self._at = 0
         self._until = 0
         # Departures that are to be judged before it begins, and those that have been.
@@ -347,7 +355,7 @@ class Reader:
         It is to be called again as long as this is `behind`.
         """
         self.note()
-        if self._order:
+        if self._order or self._pages:
             return self._walk()
 
         if not self._begun:
@@ -408,6 +416,7 @@ class Reader:
         self._since = None
         self._unjudged = None
         self._order.clear()
+        self._pages = False
         self._had.clear()
         self._waiting.clear()
         self._gone.clear()
@@ -439,7 +448,7 @@ class Reader:
     def _begin(self) -> Told | None:
         self._begun = True
         self._at, self._until = self._since or 0, self._journal.number
-        self._order = self._journal.changed_since(self._at)
+        self._turn_page()
         if self._since is None:
             return Told(Kind.RESET)
 
@@ -465,6 +474,9 @@ class Reader:
 
     def _walk(self) -> Told | None:
         """Go on to the next object that is accepted, or a part of the way to it."""
+        if not self._order:
+            self._turn_page()
+
         order, live, until = self._order, self._journal.live, self._until
         for _ in range(min(STRIDE, len(order))):
             uid = order.pop()
@@ -477,6 +489,11 @@ class Reader:
                 return _shown(entry.obj, self._knew(uid, entry))
 
         return None
+
+    def _turn_page(self) -> None:
+        self._order = self._journal.changed_since(self._at)
+        newest = self._journal.live[self._order[0]].last if self._order else 0
+        self._pages = len(self._order) == PAGE and newest < self._until
 
     def _knew(self, uid: str, entry: Entry) -> bool:
         since = self._since
