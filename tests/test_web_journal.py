@@ -232,7 +232,8 @@ def test_reader_holds_one_page_of_what_it_has_to_go_through() -> None:
     count = 2 * PAGE + 10
     journal = journal_of(*(f"pod-{number}" for number in range(count)))
     reader = journal.reader(ALL)
-    found, longest = [], 0
+    found: list[str] = []
+    longest = 0
     while reader.behind:
         if len(found) == PAGE // 2:
             journal.apply(Updated(pod_of("pod-0"), pod_of("pod-0", 2)))

@@ -194,10 +194,10 @@ class Lister:
         """The same as `list`, as a Kubernetes `List` in JSON.
 
         The stored bodies are joined, not decoded, in one go: that takes about a
-        millisecond for each megabyte. The list's version is that of the cache, so that
-        a client can go on from it. Read in another thread than the informer's, it may
-        have objects that are newer, but none that is older. Options and errors are
-        those of `list`.
+        millisecond for each megabyte. Nothing is left out: Secrets go in with their data.
+        The list's version is that of the cache, so that a client can go on from it. Read
+        in another thread than the informer's, it may have objects that are newer, but
+        none that is older. Options and errors are those of `list`.
         """
         selector = _selector(selector, limit)
         self._trust(max_staleness, allow_unsynced=allow_unsynced)
