@@ -280,6 +280,21 @@ def test_logged_tracebacks_keep_their_lines_and_no_control_characters() -> None:
     assert commands_in(text) == set()
 
 
+def test_warnings_of_other_libraries_have_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    last = logging.StreamHandler()
+    monkeypatch.setattr(logging, "lastResort", last)
+    failing(CommandError("no"))
+    record = logging.LogRecord("asyncio", logging.ERROR, "", 0, HOSTILE, (), None)
+
+    line = last.format(record)
+
+    assert "reversed" in line
+    assert "\n" not in line
+    assert commands_in(line) == set()
+
+
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 async def test_verbose_watch_logs_no_control_characters() -> None:

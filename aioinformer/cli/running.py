@@ -83,6 +83,10 @@ def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _set_up_log(verbose: int) -> None:
+    if logging.lastResort is not None:
+        # What prints the warnings of others, such as asyncio's, for want of a handler.
+        logging.lastResort.setFormatter(SafeFormatter())
+
     log = logging.getLogger("aioinformer")
     if not verbose:
         # Keeps Python from printing warnings for want of any other handler.
