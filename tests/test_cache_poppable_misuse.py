@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fifo_helpers import Fifo, Thing, deltas, listing, nothing, things
@@ -11,6 +11,9 @@ from queue_helpers import error_in_thread, settle
 
 from aioinformer.cache import FIFO, DeltaFIFO, OrderedFIFO, Store
 from aioinformer.errors import NoKey, OptionsError, WrongLoop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 each_queue = pytest.mark.parametrize("kind", [DeltaFIFO, OrderedFIFO, FIFO])
 each_kind = pytest.mark.parametrize("kind", [DeltaFIFO, OrderedFIFO])
@@ -98,13 +101,24 @@ async def consume(entry: object, initial: bool) -> None:
     raise AssertionError("nobody waits for it")
 
 
+async def stream(entry: object, initial: bool) -> AsyncIterator[None]:
+    yield
+
+
+def generate(entry: object, initial: bool) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("process", [consume, stream, generate])
 @each_queue
-async def test_a_processor_that_would_have_to_be_awaited_is_refused(kind: Any) -> None:
+async def test_a_processor_that_would_have_to_be_awaited_is_refused(
+    kind: Any, process: Any
+) -> None:
     fifo = kind()
     fifo.add(Thing("a"))
 
     with pytest.raises(OptionsError, match="plain function"):
-        await fifo.pop(consume)
+        await fifo.pop(process)
 
     assert len(fifo) == 1
 

@@ -152,7 +152,7 @@ def test_the_screen_is_the_last_frame_whatever_was_there(
     painted: list[Line] = []
     for frame in frames:
         lines = lines_of(*frame)
-        stream.feed(terminal._changes(lines, SIZE.columns))
+        stream.feed("".join(terminal._changes(lines, SIZE.columns)))
         terminal._painted = painted = lines
 
     expected = [it.text for it in painted]

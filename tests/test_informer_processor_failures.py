@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_source import thing
@@ -23,7 +23,7 @@ from aioinformer.errors import InternalError
 from aioinformer.informer import Added
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable
 
     from informer_helpers import Handler
 
@@ -135,6 +135,25 @@ async def test_a_failure_is_reported_and_the_next_event_delivered(
     assert failure.subject == Added(thing("b"))
     cause = failure.__cause__
     assert isinstance(cause, ValueError | StopIteration | asyncio.CancelledError)
+
+
+async def stream(_: Notification) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("returned", [stream, lambda _: (it for it in "a")])
+async def test_handler_that_returns_a_generator_is_reported(
+    processor: Stage, returned: Any
+) -> None:
+    processor.listen(lambda event: returned(event))  # no signature tells of it
+
+    async with running(processor.run()):
+        processor.publish(events("a"))
+        await processor.drained()
+
+    (failure,) = processor.failures
+    assert isinstance(failure.__cause__, TypeError)
+    assert "nothing of it has run" in str(failure.__cause__)
 
 
 async def cancels_its_task_at_its_end(_: Notification) -> None:

@@ -10,7 +10,7 @@ import threading
 import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from informer_helpers import Recorder, Stage, events, name_of, running
@@ -270,6 +270,21 @@ async def test_what_would_have_to_be_awaited_is_reported(stage: Stage) -> None:
 
     (failure,) = stage.failures
     assert "must be plain" in str(failure.__cause__)
+
+
+async def test_handler_that_returns_a_generator_is_reported_in_a_thread(
+    stage: Stage,
+) -> None:
+    def generates(_: object) -> Any:
+        return (it for it in "a")
+
+    listener = stage.listen(generates, thread=True)
+    async with running(stage.run()):
+        stage.publish(events("a"))
+        await listener.wait_idle()
+
+    (failure,) = stage.failures
+    assert "nothing of it has run" in str(failure.__cause__)
 
 
 # ---------------------------------------------------------------- the end

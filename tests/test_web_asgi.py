@@ -279,6 +279,18 @@ async def test_a_wrong_query_is_told(running: Any, query: str, text: bytes) -> N
     assert answer.headers[b"x-content-type-options"] == b"nosniff"
 
 
+async def test_query_with_too_many_parameters_is_refused(running: Any) -> None:
+    app = event_stream(running[1])
+    most = "namespace=default&" * 999
+
+    answer = await Client("/", query=f"{most}x=1&y=1").call(app)
+    assert answer.status == 400
+    assert answer.body == b"more than 1000 parameters\n"
+
+    accepted = await Client("/", "HEAD", query=f"{most}x=1").call(app)
+    assert accepted.status == 200
+
+
 async def test_events_of_a_stopped_informer_are_refused(running: Any) -> None:
     factory, pods = running
     app = event_stream(pods)

@@ -11,7 +11,8 @@ from conftest import pod
 from json_helpers import nested
 from web_helpers import SentEvents
 
-from aioinformer.model import KubeObject
+from aioinformer.model import KubeObject, Resource
+from aioinformer.model.resources import CONFIG_MAPS, SECRETS
 from aioinformer.web.frames import Position, frame, heartbeat, without_secrets
 from aioinformer.web.journal import Kind, Told
 
@@ -96,6 +97,33 @@ def test_what_a_secret_holds_is_left_out(body: dict[str, Any]) -> None:
     assert b"c2VzYW0=" in obj.raw
     assert b"c2VzYW0=" not in without_secrets(obj)
     assert b"c2VzYW0=" in frame(Told(Kind.ADDED, obj), secret_data=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "shown"),
+    [
+        ("Secret", None, False),
+        ("Secret", SECRETS, False),
+        ("Secret", CONFIG_MAPS, False),
+        ("", SECRETS, False),
+        ("Renamed", SECRETS, False),
+        ("", None, False),
+        ("", CONFIG_MAPS, True),
+        ("ConfigMap", None, True),
+        ("ConfigMap", CONFIG_MAPS, True),
+        ("Sealed", Resource("example.com", "v1", "secrets"), True),
+    ],
+    ids=str,
+)
+def test_frame_decides_by_kind_or_resource_what_a_secret_is(
+    kind: str, resource: Resource | None, shown: bool
+) -> None:
+    body = {"metadata": {"name": "s"}, "data": {"k": "c2VzYW0="}}
+    obj = KubeObject.of({"kind": kind, **body} if kind else body)
+
+    sent = frame(Told(Kind.ADDED, obj), resource=resource)
+
+    assert (b"c2VzYW0=" in sent) is shown
 
 
 @pytest.mark.parametrize("annotated", [True, False])

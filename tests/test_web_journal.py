@@ -12,11 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinformer.informer.notifications import Added, Deleted, Updated
-from aioinformer.web.journal import STRIDE, Journal, Kind, Reader, Told
+from aioinformer.web.journal import PAGE, STRIDE, Journal, Kind, Reader, Told
 from aioinformer.web.selection import Selection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
+
+    Steps: TypeAlias = Sequence[tuple[object, ...]]
 
 ALL = Selection()
 PUBLIC = Selection.of(label_selector="public=yes")
@@ -173,6 +179,75 @@ def test_what_is_not_selected_is_passed_over_in_pieces(count: int) -> None:
     assert (first is not None) is (count < STRIDE)
     assert first is None or text_of(first) == "added last@1"
     assert told(reader) == ["added last@1", "synced"][count < STRIDE :]
+
+
+def test_readers_of_equal_selections_share_one_judgement() -> None:
+    asked = 0
+
+    @dataclass(frozen=True)
+    class Counted:
+        selection: Selection
+
+        def __call__(self, obj: KubeObject) -> bool:
+            nonlocal asked
+            asked += 1
+            return self.selection(obj)
+
+    journal = journal_of("a")
+    readers = [journal.reader(Counted(PUBLIC)) for _ in range(100)]
+    for reader in readers:
+        told(reader)
+
+    asked = 0
+    journal.apply(Updated(pod_of("a"), pod_of("a", 2, public=False)))
+    assert [told(it) for it in readers] == [["deleted a@1"]] * 100
+    assert asked == 2, "as it was, and as it is"
+
+
+def test_one_step_of_a_resume_judges_few_departures() -> None:
+    names = [f"pod-{number}" for number in range(200)]
+    journal = journal_of(*names)
+    asked = 0
+
+    def accepts(_: KubeObject) -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    for name in names:
+        journal.apply(Deleted(pod_of(name)))
+
+    reader = journal.reader(accepts, since=200)
+    most, found = 0, 0
+    while reader.behind:
+        before = asked
+        found += reader.step() is not None
+        most = max(most, asked - before)
+
+    assert found == 201
+    assert most <= 2 * STRIDE
+
+
+def test_reader_holds_one_page_of_what_it_has_to_go_through() -> None:
+    count = 2 * PAGE + 10
+    journal = journal_of(*(f"pod-{number}" for number in range(count)))
+    reader = journal.reader(ALL)
+    found: list[str] = []
+    longest = 0
+    while reader.behind:
+        if len(found) == PAGE // 2:
+            journal.apply(Updated(pod_of("pod-0"), pod_of("pod-0", 2)))
+            journal.apply(Deleted(pod_of(f"pod-{count - 1}")))
+            found.append("changed")
+
+        it = reader.step()
+        found += [] if it is None else [text_of(it)]
+        longest = max(longest, len(reader._order))
+
+    assert longest == PAGE
+    assert found[-2:] == ["updated pod-0@2", "synced"]
+    assert len([it for it in found if it.startswith("added")]) == count - 1
+    assert len(set(found)) == len(found)
 
 
 def test_what_leaves_the_selection_is_told_in_the_last_state_in_it() -> None:
@@ -365,45 +440,69 @@ class World:
         labels = {"public": "yes" if public else "no"}
         return thing(name, self.count, uid or f"{name}-{self.count}", labels=labels)
 
-    def change(self, name: str, public: bool) -> None:
+    def change(self, name: str, public: bool, halfway: Steps = ()) -> None:
         old = self.pods.get(name)
         new = self.pods[name] = self.make(name, public, old.uid if old else "")
-        self.journal.apply(Updated(old, new) if old else Added(new))
+        self.apply(Updated(old, new) if old else Added(new), halfway)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, halfway: Steps = ()) -> None:
         if name in self.pods:
-            self.journal.apply(Deleted(self.pods.pop(name)))
+            self.apply(Deleted(self.pods.pop(name)), halfway)
 
+    def apply(self, event: Notification, halfway: Steps) -> None:
+        """Take in an event; in between its steps readers read, come back and begin."""
+        todo = list(halfway)
+        for _ in self.journal.applying(event):
+            if todo:
+                self.act(todo.pop(0))
 
-names = st.sampled_from("abc")
-steps = st.one_of(
-    st.tuples(st.just("change"), names, st.booleans()),
-    st.tuples(st.just("delete"), names),
-    st.tuples(st.just("read"), st.sampled_from([0, 1]), st.integers(1, 4)),
-    st.tuples(st.just("reconnect"), st.sampled_from([0, 1])),
-)
-
-
-@settings(max_examples=250)
-@given(history=st.integers(1, 4), script=st.lists(steps, max_size=25))
-def test_a_page_shows_what_there_is_whatever_happens(
-    history: int, script: list[tuple[object, ...]]
-) -> None:
-    world = World(history)
-    for step in script:
+    def act(self, step: tuple[object, ...]) -> None:
         match step:
-            case ("change", str(name), bool(public)):
-                world.change(name, public)
-            case ("delete", str(name)):
-                world.delete(name)
             case ("read", int(number), int(count)):
-                world.browsers[number].read(count)
+                self.browsers[number].read(count)
             case ("reconnect", int(number)):
-                world.browsers[number].reconnect()
+                self.browsers[number].reconnect()
             case _:
                 raise AssertionError(step)
 
+
+names = st.sampled_from("abc")
+readings = st.one_of(
+    st.tuples(st.just("read"), st.sampled_from([0, 1]), st.integers(1, 4)),
+    st.tuples(st.just("reconnect"), st.sampled_from([0, 1])),
+)
+halfway = st.lists(readings, max_size=4)
+steps = st.one_of(
+    st.tuples(st.just("change"), names, st.booleans(), halfway),
+    st.tuples(st.just("delete"), names, halfway),
+    readings,
+)
+
+
+@settings(max_examples=400)
+@given(
+    history=st.integers(1, 4),
+    page=st.sampled_from([1, 2, PAGE]),
+    script=st.lists(steps, max_size=25),
+)
+def test_a_page_shows_what_there_is_whatever_happens(
+    history: int, page: int, script: list[tuple[object, ...]]
+) -> None:
+    world = World(history)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aioinformer.web.journal.PAGE", page)
+        for step in script:
+            match step:
+                case ("change", str(name), bool(public), list(between)):
+                    world.change(name, public, between)
+                case ("delete", str(name), list(between)):
+                    world.delete(name, between)
+                case _:
+                    world.act(step)
+
+        for browser in world.browsers:
+            browser.read(1000)
+
     for browser in world.browsers:
-        browser.read(1000)
         assert browser.shown == browser.truth()
         assert browser.reader.reached == world.journal.number

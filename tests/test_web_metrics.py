@@ -33,6 +33,23 @@ def test_prometheus_gets_the_format_it_prefers() -> None:
     assert answer.body.endswith(b"# EOF\n")
 
 
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text; version=abc",
+        "application/openmetrics-text; version=",
+        "text/plain; version=1.0.x",
+        "text/plain; escaping=\x00",
+        ";;,,==",
+    ],
+)
+def test_metrics_are_text_for_a_header_that_makes_no_sense(accept: str) -> None:
+    answer = exposition(registry(), accept)
+
+    assert answer.status == 200
+    assert answer.content_type.isprintable()
+
+
 async def test_the_registry_of_the_process_is_the_usual_one() -> None:
     (responder,) = metrics_responders().values()
 

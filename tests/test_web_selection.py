@@ -66,6 +66,26 @@ def test_a_selector_that_would_cost_everybody_time_is_refused() -> None:
         Selection.of().narrowed([*fits, ("labelSelector", "c")])
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_selectors_with_too_many_requirements_are_refused(several: bool) -> None:
+    texts = [f"k{number} in (a,b)" for number in range(33)]
+    most, more = texts[:32], texts
+    if not several:
+        most, more = [",".join(most)], [",".join(more)]
+
+    Selection.of().narrowed([("labelSelector", it) for it in most])
+    with pytest.raises(OptionsError, match="33 requirements, more than 32"):
+        Selection.of().narrowed([("labelSelector", it) for it in more])
+
+
+def test_namespaces_of_any_length_are_refused() -> None:
+    names = [("namespace", f"{number:04}") for number in range(1025)]
+    Selection.of().narrowed(names[1:])
+
+    with pytest.raises(OptionsError, match="longer than 4096 characters"):
+        Selection.of("shop").narrowed(names)
+
+
 def test_what_cannot_be_parsed_is_refused() -> None:
     with pytest.raises(SelectorSyntaxError):
         Selection.of().narrowed([("labelSelector", "app in")])

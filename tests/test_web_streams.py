@@ -13,6 +13,7 @@ from web_helpers import Page, handlers_of
 from aioinformer import Client, SharedInformerFactory
 from aioinformer.errors import OptionsError, SelectorSyntaxError
 from aioinformer.model.resources import PODS, SECRETS
+from aioinformer.model.transforms import transform_dict
 from aioinformer.testing import APIServer
 from aioinformer.web.streams import CHUNK, EventStream
 
@@ -263,3 +264,24 @@ async def test_secrets_are_sent_when_asked_only(server: APIServer, asked: bool) 
     assert ("c2VzYW0=" in str(found)) is asked
     assert found["metadata"]["annotations"]["mine"] == "x"
     assert found["kind"] == "Secret"
+
+
+async def test_secrets_without_a_kind_are_not_shown(server: APIServer) -> None:
+    server.create(SECRETS, {"metadata": {"name": "key"}, "data": {"p": "c2VzYW0="}})
+
+    def without_kind(body: dict[str, Any]) -> dict[str, Any]:
+        del body["kind"]
+        return body
+
+    async with server.client() as client:
+        factory = SharedInformerFactory(client)
+        secrets = factory.informer(
+            "v1", "secrets", transform=transform_dict(without_kind)
+        )
+        async with factory:
+            page = Page(EventStream(secrets))
+            async with page.reading():
+                (found,) = [it.data for it in page.events if it.name == "added"]
+
+    assert "data" not in found
+    assert found["metadata"]["name"] == "key"

@@ -97,12 +97,13 @@ def check_index_function(name: object, function: object) -> None:
 
     Raises:
         OptionsError: The name is no string, or the function cannot be called or is a
-            coroutine function: objects are entered without waiting.
+            coroutine function or an async generator: objects are entered without
+            waiting.
     """
     if not isinstance(name, str):
         raise OptionsError(f"the name of an index must be a string: {name!r}")
 
-    check_plain(function, f"the function of index {name!r}")
+    check_plain(function, f"the function of index {name!r}", may_yield=True)
 
 
 class _ByPath:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from inspect import iscoroutine
 from time import perf_counter
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aioinformer._tasks import Bell
@@ -130,7 +130,8 @@ class Poppable(ABC, Generic[E]):
 
         Raises:
             QueueShutDown: It is closed, and everything has been taken.
-            OptionsError: `process` is a coroutine function; the entry comes again.
+            OptionsError: `process` is a coroutine function or a generator; the entry
+                comes again.
             WrongLoop: It would wait, and somebody waits in another event loop.
             Exception: Whatever `process` raised, or the cause of its `Requeue`.
 
@@ -169,7 +170,7 @@ class Poppable(ABC, Generic[E]):
         before = perf_counter()
         requeue: Requeue | None = None
         try:
-            _refuse_coroutine(process())
+            _refuse_unrun(process())
         except Requeue as exc:
             requeue = exc
         finally:
@@ -253,13 +254,15 @@ class Poppable(ABC, Generic[E]):
             await self._bell.wait()
 
 
-def _refuse_coroutine(answer: object) -> None:
-    """Have a coroutine function refused, and its entry come again.
+def _refuse_unrun(answer: object) -> None:
+    """Have coroutine and generator functions refused, and their entry come again.
 
     By its answer, as to ask each function what it is takes as long as a whole `pop`.
     """
-    if iscoroutine(answer):
-        answer.close()
+    if isinstance(answer, CoroutineType | GeneratorType | AsyncGeneratorType):
+        if not isinstance(answer, AsyncGeneratorType):
+            answer.close()
+
         name = answer.__qualname__
         reason = f"what processes entries must be a plain function, unlike {name}"
         raise Requeue from OptionsError(reason)

@@ -13,6 +13,7 @@ from typing import Any
 
 from aioinformer.cli.explain import CommandError
 from aioinformer.cli.manifests import create_all
+from aioinformer.cli.output import say
 from aioinformer.cli.running import pause
 from aioinformer.cli.workload import NAMESPACES, Workload, objects_for
 from aioinformer.errors import AlreadyExists
@@ -105,7 +106,7 @@ async def _play(server: APIServer, options: APIServerOptions) -> int:
     if options.kubeconfig is not None:
         await asyncio.to_thread(_write_kubeconfig, server, Path(options.kubeconfig))
 
-    _say(_greeting(server.url, options))
+    say(_greeting(server.url, options))
     start = asyncio.get_running_loop().time()
     try:
         async with asyncio.TaskGroup() as group:
@@ -119,7 +120,7 @@ async def _play(server: APIServer, options: APIServerOptions) -> int:
                 changing.cancel()
     finally:
         seconds = asyncio.get_running_loop().time() - start
-        _say(f"Stopped after {seconds:.1f} s: {workload.changes} changes of our own.")
+        say(f"Stopped after {seconds:.1f} s: {workload.changes} changes of our own.")
 
     return 0
 
@@ -205,7 +206,3 @@ def _greeting(url: str, options: APIServerOptions) -> str:
         lines += [f"  kubectl --server {url} get pods -A"]
 
     return "\n".join(lines)
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)

@@ -55,5 +55,7 @@ class Columns:
         """
         values = self._cells(obj.to_dict(), now)
         found = [values[number] for number in self._shown]
-        texts = ["" if it is None else printable(str(it)) for it in found]
-        return [obj.namespace, *texts] if self._namespaces else texts
+        if self._namespaces:
+            found.insert(0, obj.namespace)
+
+        return ["" if it is None else printable(str(it)) for it in found]

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from aioinformer.cli import running
+from aioinformer.cli.output import say
 from aioinformer.cli.parameters import (
     complete_resource,
     duration,
@@ -81,7 +82,7 @@ def aioinformer(context: click.Context) -> None:
       aioinformer apiserver --pods 300    something for kubectl to look at
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        say(context.get_help())
 
 
 @aioinformer.command()
@@ -394,7 +395,7 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(aioinformer, {}, "aioinformer", "_AIOINFORMER_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
+    say(script.source_template % script.source_vars())
 
 
 def _end(status: int) -> None:

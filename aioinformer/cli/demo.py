@@ -12,6 +12,7 @@ from rich.live import Live
 from aioinformer.cli.compare import differences
 from aioinformer.cli.counter import PodCounter
 from aioinformer.cli.meter import Meter
+from aioinformer.cli.output import say
 from aioinformer.cli.running import FAILED_CHECK, pause
 from aioinformer.cli.screen import (
     Frame,
@@ -73,7 +74,7 @@ async def demo(options: DemoOptions) -> int:
             changes_per_second=options.changes_per_second,
         )
         workload.populate()
-        _say(
+        say(
             f"An API server of our own, {server.url}: {options.objects} objects in "
             f"{len(NAMESPACES)} namespaces, {options.changes_per_second:g} changes/s.",
         )
@@ -124,7 +125,7 @@ class _Stage:
                 showing.cancel()
                 vigil.cancel()
         except asyncio.CancelledError:
-            _say(f"Interrupted after {self._done()}.")
+            say(f"Interrupted after {self._done()}.")
             raise
 
         # What the last reconciles wrote is on its way to the caches.
@@ -135,7 +136,7 @@ class _Stage:
 
     async def _show_lines(self) -> None:
         while True:
-            _say(draw_line(self._frame()))
+            say(draw_line(self._frame()))
             await asyncio.sleep(LINE_SECONDS)
 
     async def _show_table(self) -> None:
@@ -190,8 +191,8 @@ class _Stage:
     def _judge(self) -> int:
         counter = self._counter
         found = self._mistakes()
-        _say(f"Ended after {self._done()}.")
-        _say(
+        say(f"Ended after {self._done()}.")
+        say(
             draw_verdict(
                 found, pods=len(counter.pods.store), apps=len(counter.maps.store)
             ),
@@ -218,8 +219,3 @@ def _row(informer: SharedInformer, events: int, meter: Meter, now: float) -> Row
         rate=meter.rate(now, events),
         age=status.age,
     )
-
-
-def _say(line: str) -> None:
-    """Print one line, seen at once also by a pipe; rich would end us if that broke."""
-    print(line, flush=True)

@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import click
 import orjson
 
 from aioinformer.cli.checkup.checkup import Checkup
@@ -15,7 +14,7 @@ from aioinformer.cli.checkup.examination import Examination
 from aioinformer.cli.checkup.findings import has_failed, summary
 from aioinformer.cli.checkup.rules import as_yaml, manifests
 from aioinformer.cli.explain import CommandError
-from aioinformer.cli.output import write
+from aioinformer.cli.output import Control, complain, write
 from aioinformer.cli.statuses import FAILED_CHECK
 from aioinformer.cli.terminal import has_colours
 from aioinformer.model.resources import PODS
@@ -31,12 +30,14 @@ __all__ = ["DoctorOptions", "Report", "doctor"]
 Report = Literal["lines", "json", "rules"]
 """What is printed; `lines` is what it is without `-o`."""
 
-_COLOURS: dict[Mark, str] = {
-    "ok": "green",
-    "warning": "yellow",
-    "failed": "red",
-    "not asked": "bright_black",
+# SGR parameters of ECMA-48: green, yellow, red, bright black.
+_COLOURS: dict[Mark, Control] = {
+    "ok": Control("\x1b[32m"),
+    "warning": Control("\x1b[33m"),
+    "failed": Control("\x1b[31m"),
+    "not asked": Control("\x1b[90m"),
 }
+_NO_COLOUR = Control("\x1b[0m")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ async def _conclude(report: Report, findings: list[Finding], checkup: Checkup) -
         case "rules":
             await write(as_yaml(rules))
             if not rules:
-                _complain(_NOBODY if nobody else "no rules are known to be missing.")
+                complain(_NOBODY if nobody else "no rules are known to be missing.")
         case "lines":
             await write(f"\n{summary(findings)}\n")
             if rules:
@@ -142,9 +143,10 @@ class _Lines:
         line = finding.line(self._width)
         if self._coloured:
             mark = finding.mark
-            line = click.style(mark, fg=_COLOURS[mark]) + line.removeprefix(mark)
-
-        await write(f"{line}\n")
+            text = line.removeprefix(mark)
+            await write(_COLOURS[mark], mark, _NO_COLOUR, f"{text}\n")
+        else:
+            await write(f"{line}\n")
 
 
 def _teller(options: DoctorOptions) -> Callable[[Finding], Awaitable[None]]:
@@ -160,12 +162,8 @@ def _teller(options: DoctorOptions) -> Callable[[Finding], Awaitable[None]]:
 async def _tell_failure(finding: Finding) -> None:
     """Say on stderr what is wrong, where stdout is for what is done about it."""
     if finding.mark == "failed":
-        _complain(finding.line())
+        complain(finding.line())
 
 
 async def _tell_nothing(finding: Finding) -> None:
     pass
-
-
-def _complain(line: str) -> None:
-    print(f"aioinformer: {line}", file=sys.stderr)

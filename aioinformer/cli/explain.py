@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aioinformer.cli.output import one_line
 from aioinformer.errors import (
     ApiError,
     DecodeError,
@@ -33,7 +34,7 @@ class CommandError(Exception):
 
 
 def explain(error: BaseException) -> str:
-    """Say in one line what is wrong, and what to do.
+    """Say in one line what is wrong, and what to do; nothing in it commands a terminal.
 
     Of an informer that did not get its list, the last error is what counts.
     """
@@ -49,7 +50,7 @@ def explain(error: BaseException) -> str:
         text = text.replace(python, typed)
 
     advice = _advice(error)
-    return f"{_ended(text)} {advice}" if advice else text
+    return one_line(f"{_ended(text)} {advice}" if advice else text)
 
 
 def unreadable(error: DecodeError, server: str) -> str:
@@ -58,7 +59,7 @@ def unreadable(error: DecodeError, server: str) -> str:
     if server in text:
         return text
 
-    return (
+    return one_line(
         f"{server} did not answer with a list that can be read: {_ended(text)} "
         "Is the URL that of an API server?"
     )

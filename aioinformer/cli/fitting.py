@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 
+from aioinformer.cli.output import harmless
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,12 +31,7 @@ def printable(text: str) -> str:
     Whoever writes an event's message must not be able to move somebody's cursor.
     """
     first, _, rest = text.partition("\n")
-    first = first.rstrip("\r")
-    if not first.isprintable():
-        first = "".join(
-            it if it.isprintable() else "\N{REPLACEMENT CHARACTER}" for it in first
-        )
-
+    first = harmless(first.rstrip("\r"))
     return f"{first}{ELLIPSIS}" if rest else first
 
 

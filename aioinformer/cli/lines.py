@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 import orjson
 
 from aioinformer.cli.fitting import line_of_cells, widened
+from aioinformer.cli.output import one_line
 from aioinformer.informer import Added, Deleted, Updated
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class NameLines:
     def of(self, events: Sequence[Notification], now: datetime) -> str:
         """Return the lines for these changes, each with its end."""
         del now
-        return "".join(f"{self._kind}/{_told(it)[1].name}\n" for it in events)
+        names = (f"{self._kind}/{_told(it)[1].name}" for it in events)
+        return "".join(f"{one_line(name)}\n" for name in names)
 
 
 def _in_one_line(obj: KubeObject) -> bytes:

@@ -54,8 +54,10 @@ def _run() -> NoReturn:
         )
 
     from aioinformer.cli.commands import aioinformer
+    from aioinformer.cli.output import crashed
     from aioinformer.cli.parameters import run_typed
 
+    sys.excepthook = crashed
     try:
         sys.exit(run_typed(aioinformer))
     except OSError as exc:
@@ -81,7 +83,9 @@ def _is_of_stdout(error: OSError) -> bool:
 
 
 def _fail(line: str) -> NoReturn:
-    print(f"aioinformer: {line}", file=sys.stderr)
+    from aioinformer.cli.output import complain
+
+    complain(line)
     sys.exit(TROUBLE)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from aioinformer.cli.output import complain
 from aioinformer.cli.statuses import INTERRUPTED, TROUBLE
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run_typed(command: click.Command) -> int:
     try:
         status = command.main(prog_name="aioinformer", standalone_mode=False)
     except click.ClickException as exc:
-        print(f"aioinformer: {_line_of(exc)}", file=sys.stderr)
+        complain(_line_of(exc))
         return TROUBLE
     except click.Abort:
         return INTERRUPTED

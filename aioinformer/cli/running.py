@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer._tasks import leaf_of
 from aioinformer.cli.explain import CommandError, explain
+from aioinformer.cli.output import SafeFormatter, complain
 from aioinformer.cli.statuses import FAILED_CHECK, INTERRUPTED, TROUBLE
 from aioinformer.errors import AioInformerError, InformerStopped, InternalError
 
@@ -48,7 +49,7 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     except InternalError:
         raise
     except (AioInformerError, CommandError) as exc:
-        print(f"aioinformer: {explain(exc)}", file=sys.stderr)
+        complain(explain(exc))
         return FAILED_CHECK if isinstance(exc, InformerStopped) else TROUBLE
 
 
@@ -82,15 +83,21 @@ def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _set_up_log(verbose: int) -> None:
+    if logging.lastResort is not None:
+        # What prints the warnings of others, such as asyncio's, for want of a handler.
+        logging.lastResort.setFormatter(SafeFormatter())
+
     log = logging.getLogger("aioinformer")
     if not verbose:
         # Keeps Python from printing warnings for want of any other handler.
         log.addHandler(logging.NullHandler())
         return
 
-    logging.basicConfig(
-        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
+    logging.basicConfig(handlers=[handler])
     log.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 from aioinformer.cli.explain import explain
-from aioinformer.cli.output import write
+from aioinformer.cli.output import complain, write
 
 if TYPE_CHECKING:
     from aioinformer.cli.lines import Lines
@@ -49,7 +48,7 @@ class LineStream:
             The way to end it; what waits can be written by `write_waiting()`.
         """
         if not self._informer.store:
-            _tell(f"there are no {self._title} yet")
+            complain(f"there are no {self._title} yet")
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tell_outages(), name="outages")
@@ -80,11 +79,7 @@ class LineStream:
             line = outage_line(self._informer.status, was_out=out)
             if line:
                 out = not out
-                _tell(line)
-
-
-def _tell(line: str) -> None:
-    print(f"aioinformer: {line}", file=sys.stderr, flush=True)
+                complain(line)
 
 
 def outage_line(status: InformerStatus, *, was_out: bool) -> str:

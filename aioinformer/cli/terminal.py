@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
-from aioinformer.cli.output import write
+from aioinformer.cli.output import Control, one_line, write, write_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,10 +44,13 @@ _PLAIN: dict[Style, str] = {
     "deleted": "2",
 }
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # alternate screen, no cursor, no wrapping
-_LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_CLEAR = "\x1b[2J"
-_TO_END_OF_LINE = "\x1b[K"
+_ENTER = Control(
+    "\x1b[?1049h\x1b[?25l\x1b[?7l"
+)  # alternate screen, no cursor, no wrapping
+_LEAVE = Control("\x1b[?7h\x1b[?25h\x1b[?1049l")
+_CLEAR = Control("\x1b[2J")
+_TO_END_OF_LINE = Control("\x1b[K")
+_NO_STYLE = Control("\x1b[m")
 
 # What a terminal is taken for that does not tell its size.
 _USUAL_SIZE = os.terminal_size((80, 24))
@@ -107,15 +110,15 @@ class Terminal:
         Cancellation:
             Safe: `leave()` must follow, as always.
         """
-        start = "" if self._entered else _ENTER
+        start = [] if self._entered else [_ENTER]
         if size != self._size or not self._entered:
-            start += _CLEAR
+            start.append(_CLEAR)
             self._painted = []
 
         changes = self._changes(lines, size.columns)
         self._entered, self._size, self._painted = True, size, list(lines)
         if start or changes:
-            await write(start + changes)
+            await write(*start, *changes)
 
     def leave(self, last_words: str = "") -> None:
         """Show what was there before, and a line; nothing if nothing has been painted.
@@ -128,24 +131,27 @@ class Terminal:
         if self._entered:
             self._entered = False
             # Short, and not to wait: whoever pressed Ctrl-C wants the terminal back.
-            text = f"{_LEAVE}{last_words}\n" if last_words else _LEAVE
-            os.write(sys.stdout.fileno(), text.encode(sys.stdout.encoding, "replace"))
+            write_now(_LEAVE, f"{one_line(last_words)}\n" if last_words else "")
 
-    def _changes(self, lines: Sequence[Line], columns: int) -> str:
+    def _changes(self, lines: Sequence[Line], columns: int) -> list[str]:
         """What to write so that the screen shows these lines."""
         nothing = Line("")
         missing = len(self._painted) - len(lines)
         wanted = [*lines, *[nothing] * missing]
-        parts = []
+        parts: list[str] = []
         for number, line in enumerate(wanted):
             before = self._painted[number] if number < len(self._painted) else nothing
             if line != before:
-                parts.append(f"\x1b[{number + 1}H{self._written(line, columns)}")
+                parts.append(Control(f"\x1b[{number + 1}H"))
+                parts += self._written(line, columns)
 
-        return "".join(parts)
+        return parts
 
-    def _written(self, line: Line, columns: int) -> str:
+    def _written(self, line: Line, columns: int) -> list[str]:
         # Erasing behind a full line would take its last character.
-        erase = _TO_END_OF_LINE if cell_len(line.text) < columns else ""
+        erase = [_TO_END_OF_LINE] if cell_len(line.text) < columns else []
         code = self._codes.get(line.style)
-        return f"\x1b[{code}m{line.text}\x1b[m{erase}" if code else line.text + erase
+        if not code:
+            return [line.text, *erase]
+
+        return [Control(f"\x1b[{code}m"), line.text, _NO_STYLE, *erase]

@@ -12,6 +12,7 @@ from aioinformer.cli.explain import CommandError, unreadable
 from aioinformer.cli.lines import JSONLines, Lines, NameLines, TableLines
 from aioinformer.cli.live import LiveTable
 from aioinformer.cli.names import built_in, find_resource
+from aioinformer.cli.output import one_line
 from aioinformer.cli.running import pause
 from aioinformer.cli.stream import LineStream
 from aioinformer.cli.terminal import Terminal, can_be_live, has_colours
@@ -162,7 +163,10 @@ def title_of(options: WatchOptions, resource: Resource, namespace: str | None) -
         words += f" in {namespace}" if namespace else " in all namespaces"
 
     conditions = [it for it in (options.labels, options.fields) if it]
-    return f"{words} with {' and '.join(conditions)}" if conditions else words
+    if conditions:
+        words += f" with {' and '.join(conditions)}"
+
+    return one_line(words)
 
 
 def _is_live(options: WatchOptions) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from aioinformer._tasks import in_thread_to_its_end
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.functions import check_plain, check_runs
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
@@ -173,9 +173,14 @@ def with_object(
     Args:
         kind: What the cached object is turned into, as by `KubeObject.into`. One that
             does not fit is a `TerminalError`: nothing helps but a change of it.
+
+    Raises:
+        OptionsError: What is decorated is a generator.
     """
 
     def adapt(function: Callable[[T, Context], Awaitable[Result | None]]) -> Reconcile:
+        check_runs(function, "a reconcile")
+
         @functools.wraps(function)
         async def reconcile(request: ReconcileRequest, ctx: Context) -> Result | None:
             cached = ctx.lister.get(request.key)

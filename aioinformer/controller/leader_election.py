@@ -23,7 +23,7 @@ from aioinformer.errors import (
 )
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.durations import seconds_of
-from aioinformer.model.functions import check_plain
+from aioinformer.model.functions import check_plain, check_runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -264,12 +264,13 @@ class LeaderElector:
 
         Raises:
             LeadershipLost: If leadership was lost: the work was cancelled, and has ended.
-            OptionsError: See `leading()`.
+            OptionsError: See `leading()`; or the work is a generator.
             BaseException: What the work failed with. The Lease is released.
 
         Cancellation:
             Passed on to the work; raised when it has ended and the Lease is released.
         """
+        check_runs(work, "work")
         async with self.leading():
             await work()
 

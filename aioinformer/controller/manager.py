@@ -19,7 +19,7 @@ from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
 from aioinformer.model.durations import seconds_of
-from aioinformer.model.functions import check_takes, is_coroutine_function
+from aioinformer.model.functions import check_runs, check_takes, is_coroutine_function
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -207,6 +207,7 @@ class Manager(Hosted):
                 "function its arguments."
             )
 
+        check_runs(run, "a part")
         check_takes(run, "a part", "run()")
         own: str = getattr(part, "__qualname__", type(part).__name__)
         return Part(name or own, run)

@@ -9,7 +9,7 @@ from aioinformer.controller.context import Context
 from aioinformer.controller.request import ReconcileRequest
 from aioinformer.controller.result import Result
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_takes, is_coroutine_function
+from aioinformer.model.functions import check_runs, check_takes, is_coroutine_function
 
 __all__ = ["Reconcile", "check_reconcile"]
 
@@ -22,11 +22,13 @@ def check_reconcile(reconcile: object) -> None:
 
     Raises:
         OptionsError: If it is no coroutine function, nor an object whose `__call__` is
-            one, nor a decorated one; or if it does not take two arguments.
+            one, nor a decorated one; if it is a generator; or if it does not take two
+            arguments.
     """
     if not is_coroutine_function(reconcile):
         raise OptionsError(
             f"a reconcile is a coroutine function, `async def`, not {reconcile!r}"
         )
 
+    check_runs(reconcile, "a reconcile")
     check_takes(reconcile, "a reconcile", "reconcile(request, ctx)")

@@ -81,7 +81,7 @@ class Source:
         if not isinstance(informer, SharedInformer):
             raise OptionsError(f"a controller watches informers, not {informer!r}")
 
-        check_plain(mapping, "a mapping")
+        check_plain(mapping, "a mapping", may_yield=True)
         asked = tuple(predicates)
         for predicate in asked:
             check_plain(predicate, "a predicate")

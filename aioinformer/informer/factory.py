@@ -23,6 +23,7 @@ from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.reflector_options import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
+from aioinformer.model.functions import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -76,7 +77,8 @@ class SharedInformerFactory(Hosted):
         metrics: Where measurements go.
 
     Raises:
-        OptionsError: If the client is none, or a namespace or a period cannot be one.
+        OptionsError: If the client is none, a namespace or a period cannot be one, or
+            `on_error` is no plain function.
         SelectorSyntaxError: If a selector cannot be parsed.
     """
 
@@ -101,6 +103,9 @@ class SharedInformerFactory(Hosted):
                 "a factory needs a Client, as Client.from_env() makes one, or "
                 f"Client.from_kubernetes_asyncio(...); not {client!r}"
             )
+
+        if on_error is not None:
+            check_plain(on_error, "on_error")
 
         self._client = client
         self._defaults = Defaults(

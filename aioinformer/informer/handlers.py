@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
-from aioinformer.model.functions import check_takes
+from aioinformer.model.functions import check_runs, check_takes
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
@@ -50,9 +49,7 @@ class Handlers:
             if not callable(call):
                 raise OptionsError(f"{call!r} cannot be called: not a handler")
 
-            if _is_generator(call):
-                raise OptionsError(f"{call!r} is a generator: calling it does nothing")
-
+            check_runs(call, "a handler")
             check_takes(call, "a handler", form)
 
     def functions(self) -> list[Callable[..., Outcome]]:
@@ -88,12 +85,3 @@ class Handlers:
 
 # How each is called: with what its parameters are usually called.
 _FORMS = ("on_add(obj)", "on_update(old, new)", "on_delete(obj)", "on_event(event)")
-
-
-def _is_generator(call: object) -> bool:
-    """True if calling it runs nothing of it; of an object, its `__call__` counts."""
-    functions = (call, getattr(call, "__call__", None))  # noqa: B004 - not a test
-    return any(
-        inspect.isgeneratorfunction(it) or inspect.isasyncgenfunction(it)
-        for it in functions
-    )

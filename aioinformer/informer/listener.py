@@ -20,6 +20,7 @@ from aioinformer.informer.inbox import Inbox
 from aioinformer.informer.slowness import HIGH_WATER, Slowness
 from aioinformer.informer.thread_calls import ThreadCalls
 from aioinformer.metrics import NULL_SINK
+from aioinformer.model.functions import check_ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -280,7 +281,9 @@ class Listener:
                     outcome = call(event)
                     # The usual ones are told at a tenth of what the protocol costs.
                     if outcome is not None and (
-                        type(outcome) is CoroutineType or isinstance(outcome, Awaitable)
+                        type(outcome) is CoroutineType
+                        or isinstance(outcome, Awaitable)
+                        or check_ran(outcome)  # type: ignore[unreachable]
                     ):
                         await outcome
                 except user_errors() as exc:

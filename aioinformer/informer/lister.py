@@ -200,12 +200,12 @@ class Lister:
         """The same as `list`, as a Kubernetes `List` in JSON.
 
         The stored bodies are joined, not decoded, in one go: that takes about a
-        millisecond for each megabyte. The first call that joins a body checks it, too;
-        an object whose body is not JSON is left out, and counted in `status.degraded`.
-        The list's version is that of the cache, so that
-        a client can go on from it. Read in another thread than the informer's, it may
-        have objects that are newer, but none that is older. Options and errors are
-        those of `list`.
+        millisecond for each megabyte. The first call that joins a body checks it, too: an
+        object whose body is not JSON is left out, and counted in `status.degraded`.
+        Nothing else is left out: Secrets go in with their data. The list's version is
+        that of the cache, so that a client can go on from it. Read in another thread than
+        the informer's, it may have objects that are newer, but none that is older.
+        Options and errors are those of `list`.
         """
         selector = _selector(selector, limit)
         self._trust(max_staleness, allow_unsynced=allow_unsynced)

@@ -10,6 +10,7 @@ from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handled import HandledCopy
 from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
+from aioinformer.model.functions import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,7 +231,11 @@ class SharedInformer(HandledCopy):
 
         Args:
             handler: A plain function, called in the loop; it must neither wait nor raise.
+
+        Raises:
+            OptionsError: If it is no plain function.
         """
+        check_plain(handler, "a death handler")
         self._live.on_death = handler
 
     def forget_metrics(self) -> None:

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer.model.functions import check_ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,11 +131,12 @@ def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
     """Call it.
 
     Raises:
-        TypeError: What it returned would have to be awaited.
+        TypeError: What it returned would have to be awaited, or is a generator.
         BaseException: What it raised.
     """
     outcome = call(event)
     if not isinstance(outcome, Awaitable):
+        check_ran(outcome)
         return
 
     close = getattr(outcome, "close", None)

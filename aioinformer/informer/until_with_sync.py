@@ -10,6 +10,7 @@ from aioinformer.cache.store import Indexer
 from aioinformer.errors import NotSynced
 from aioinformer.informer.informer_watch import InformerWatch
 from aioinformer.model.durations import timeout_of
+from aioinformer.model.functions import check_runs
 from aioinformer.model.objects import KubeObject
 from aioinformer.watch.until import Conditions, holds
 
@@ -58,6 +59,7 @@ async def until_with_sync(
             precondition that had to see it; or the server refused twice in a row what
             no patience mends (400, 401, 403, 404, 405, 422).
         InformerStopped: The informer died of a bug of ours, which is the `__cause__`.
+        OptionsError: A condition or the precondition is a generator.
         Exception: What a condition raised, as it is.
 
     Cancellation:
@@ -75,6 +77,9 @@ async def until_with_sync(
     """
     if not conditions and precondition is None:
         return None
+
+    if precondition is not None:
+        check_runs(precondition, "a precondition")
 
     waiting, seconds = Conditions(conditions), timeout_of(timeout)
     patience = asyncio.timeout(seconds)

@@ -2,32 +2,96 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import TYPE_CHECKING, Any, TypeGuard
+from types import AsyncGeneratorType, GeneratorType
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
-__all__ = ["check_plain", "check_takes", "is_coroutine_function"]
+__all__ = [
+    "check_plain",
+    "check_ran",
+    "check_runs",
+    "check_takes",
+    "is_coroutine_function",
+]
 
 
-def check_plain(function: object, what: str) -> None:
-    """Refuse what cannot be called, and what would have to be awaited.
+def check_plain(function: object, what: str, *, may_yield: bool = False) -> None:
+    """Refuse what cannot be called, what would have to be awaited, and what yields.
 
     Args:
         function: What was given: any object with a plain `__call__` will do.
         what: Names it in the error, such as `"a transform"`.
+        may_yield: Take a generator function, too: its values are iterated over.
 
     Raises:
-        OptionsError: If it cannot be called, or is a coroutine function.
+        OptionsError: If it cannot be called, or is a coroutine function, an async
+            generator function, or a generator function.
     """
-    call = getattr(function, "__call__", None)  # noqa: B004 - of an object, its method
     if not callable(function) or any(
-        map(inspect.iscoroutinefunction, (function, call))
+        map(inspect.iscoroutinefunction, _forms(function))
     ):
         raise OptionsError(f"{what} must be a plain function, not {function!r}")
+
+    check_runs(function, what, may_yield=may_yield)
+
+
+def check_runs(
+    function: Callable[..., object], what: str, *, may_yield: bool = False
+) -> None:
+    """Refuse generator functions: calling one makes a generator, and runs nothing of it.
+
+    Args:
+        function: What was given; of an object its `__call__` counts, and of a partial
+            what it is of.
+        what: Names it in the error, such as `"a handler"`.
+        may_yield: Take a generator function that is not async.
+
+    Raises:
+        OptionsError: If it is one.
+    """
+    for form in _forms(function):
+        yields = inspect.isgeneratorfunction(form) and not may_yield
+        if yields or inspect.isasyncgenfunction(form):
+            raise OptionsError(
+                f"{function!r} is a generator: calling it runs nothing of it. "
+                f"{what.capitalize()} must not yield."
+            )
+
+
+def check_ran(outcome: object) -> Literal[False]:
+    """Refuse what a call returned if it is a generator: nothing of that has run.
+
+    For what could not be seen before the call, such as a lambda that calls a generator
+    function.
+
+    Returns:
+        False: there is nothing to await, either.
+
+    Raises:
+        TypeError: If it is one.
+    """
+    if isinstance(outcome, GeneratorType | AsyncGeneratorType):
+        raise TypeError(
+            f"the call returned a generator, {outcome.__qualname__}: nothing of it has run"
+        )
+
+    return False
+
+
+def _forms(function: object) -> Iterator[object]:
+    """What runs when it is called: itself, or its `__call__`; behind all partials."""
+    while isinstance(function, functools.partial):
+        function = function.func
+
+    yield function
+    if not isinstance(function, type):  # that of a class is for its instances
+        yield getattr(function, "__call__", None)  # noqa: B004 - of an object, its method
 
 
 def check_takes(function: Callable[..., object], what: str, form: str) -> None:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
+from aioinformer.model.functions import check_plain
 from aioinformer.watch.events import WatchEvent
 from aioinformer.watch.watch import Watch
 
@@ -42,6 +43,9 @@ def filtered(watch: Watch, f: Callable[[WatchEvent], WatchEvent | None]) -> Watc
         Its reader gets a `TypeError` where `f` gives back anything else, such as the
         True of a predicate.
 
+    Raises:
+        OptionsError: If `f` is no plain function.
+
     Example:
         ::
 
@@ -49,6 +53,7 @@ def filtered(watch: Watch, f: Callable[[WatchEvent], WatchEvent | None]) -> Watc
                 async for event in filtered(pods, lambda it: it if is_mine(it) else None):
                     ...
     """
+    check_plain(f, "a filter")
     return _Filtered(watch, f)
 
 

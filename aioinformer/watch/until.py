@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, overload
 
 from aioinformer.errors import DecodeError, TransportError, WatchClosed
 from aioinformer.model.durations import timeout_of
+from aioinformer.model.functions import check_runs
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.retry_watch import RetryWatch
 
@@ -81,7 +82,7 @@ async def until(
             server could not be reached.
         WatchClosed: The server has forgotten what comes next (410), or refuses for good
             (400, 401, 403, 422); `__cause__` says which, `last_event` is the ERROR.
-        OptionsError: The version is `""` or `"0"`.
+        OptionsError: The version is `""` or `"0"`, or a condition is a generator.
         Exception: What a condition raised, as it is.
 
     Cancellation:
@@ -141,6 +142,7 @@ async def until_without_retry(
         WatchClosed: The watch ended or broke off first; `last_event` is what came
             last, `__cause__` the error, if there was one.
         TimeoutError: The time is over; the text says what came last.
+        OptionsError: A condition is a generator.
         Exception: What a condition raised, as it is.
 
     Cancellation:
@@ -160,6 +162,9 @@ class Conditions:
     """
 
     def __init__(self, conditions: tuple[Condition, ...]) -> None:
+        for condition in conditions:
+            check_runs(condition, "a condition")
+
         self.last_event: WatchEvent | None = None
         self._conditions = conditions
         self._met = 0

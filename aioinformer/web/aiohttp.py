@@ -20,7 +20,7 @@ from aioinformer.web.answers import Answer
 from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.streams import EventStream
+from aioinformer.web.streams import MOST_READERS, WRITE_SECONDS, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,13 +90,15 @@ def event_stream(
     heartbeat: Duration = 15.0,
     secret_data: bool = False,
     resume_seconds: Duration = 60.0,
+    max_readers: int | None = MOST_READERS,
+    write_timeout: Duration | None = WRITE_SECONDS,
 ) -> web.Application:
     """An app that sends the objects of an informer as server-sent events.
 
     It is for `app.add_subapp("/events", ...)`, so that the streams end when that app
     shuts down; aiohttp would wait a minute for them. Who reaches it sees the objects,
     so guard it as you guard them: middlewares of the app are asked. 400 if the query
-    cannot be, 503 when the informer has ended.
+    cannot be, 503 when the informer has ended, or has `max_readers` readers.
 
     Args:
         informer: Whose objects.
@@ -106,6 +108,8 @@ def event_stream(
         heartbeat: The same.
         secret_data: The same.
         resume_seconds: The same.
+        max_readers: The same; 503 for who comes then.
+        write_timeout: The same.
 
     Raises:
         OptionsError: As `EventStream`.
@@ -119,6 +123,8 @@ def event_stream(
         heartbeat=heartbeat,
         secret_data=secret_data,
         resume_seconds=resume_seconds,
+        max_readers=max_readers,
+        write_timeout=write_timeout,
     )
 
     async def close(_: web.Application) -> None:
@@ -153,7 +159,10 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
             await response.write(chunk)
 
     with contextlib.suppress(ConnectionResetError):  # it has gone: nobody to tell
-        await stream.send(asked, write, gone=gone)
+        complete = await stream.send(asked, write, gone=gone)
+        if not complete and request.transport is not None:
+            # Closing would wait for a stuck reader, and keep what it has not taken.
+            request.transport.abort()
 
     return response
 

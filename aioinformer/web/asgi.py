@@ -13,6 +13,7 @@ too, but it takes `/events/` only, and leaves `/events` to a redirect or the nex
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -22,7 +23,7 @@ from aioinformer.web.answers import Answer, refusal
 from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.streams import EventStream
+from aioinformer.web.streams import MOST_READERS, WRITE_SECONDS, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
+
+MOST_PARAMETERS = 1000
+"""Of a query: a web server takes 64 KiB, and to parse the shortest takes 9 ms."""
 
 __all__ = ["Routes", "StreamApp", "event_stream", "health_routes", "metrics_routes"]
 
@@ -100,11 +104,13 @@ def event_stream(
     heartbeat: Duration = 15.0,
     secret_data: bool = False,
     resume_seconds: Duration = 60.0,
+    max_readers: int | None = MOST_READERS,
+    write_timeout: Duration | None = WRITE_SECONDS,
 ) -> StreamApp:
     """An app that sends the objects of an informer as server-sent events.
 
     It answers whatever path leads to it; who reaches it sees the objects, so guard it
-    as you guard them. 400 if the query cannot be, 503 when the informer has ended.
+    as you guard them. 400 if the query cannot be, 503 when the informer has ended, or has `max_readers` readers.
 
     uvicorn waits for all answers when it stops, and tells none of them. So streams look
     at what handles its signals: they end when that has been asked to exit. With a server
@@ -120,6 +126,8 @@ def event_stream(
         heartbeat: The same.
         secret_data: The same.
         resume_seconds: The same.
+        max_readers: The same; 503 for who comes then.
+        write_timeout: The same.
 
     Raises:
         OptionsError: As `EventStream`.
@@ -133,6 +141,8 @@ def event_stream(
         heartbeat=heartbeat,
         secret_data=secret_data,
         resume_seconds=resume_seconds,
+        max_readers=max_readers,
+        write_timeout=write_timeout,
         host_stops=_server_stops,
     )
     return StreamApp(stream)
@@ -215,13 +225,20 @@ class StreamApp:
         except _Over as over:
             if over.complete:
                 await send({"type": "http.response.body", "body": b""})
+            elif _abort(receive, send):
+                await _until_disconnected(receive)
 
     def _asked(self, scope: Scope) -> Ask | Answer:
         refused = _not_allowed(scope)
         if refused is not None:
             return refused
 
-        query = parse_qsl(scope["query_string"].decode("latin-1"))
+        text = scope["query_string"].decode("latin-1")
+        try:
+            query = parse_qsl(text, max_num_fields=MOST_PARAMETERS)
+        except ValueError:
+            return refusal(400, f"more than {MOST_PARAMETERS} parameters")
+
         return self.stream.ask_or_refuse(query, _header(scope, b"last-event-id"))
 
 
@@ -233,10 +250,29 @@ class _Over(Exception):
         self.complete = complete
 
 
-async def _disconnected(receive: Receive) -> NoReturn:
+async def _until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass  # what else comes is the request's body
 
+
+def _abort(receive: Receive, send: Send) -> bool:
+    """Abort the connection of a stuck reader, where that can be; False if not.
+
+    ASGI has no word for it. uvicorn's callables are methods of what has the transport,
+    unless a middleware has wrapped both. It would close the connection, which waits for
+    the reader to take what is left, for as long as it likes.
+    """
+    for call in (receive, send):
+        transport = getattr(getattr(call, "__self__", None), "transport", None)
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+            return True
+
+    return False
+
+
+async def _disconnected(receive: Receive) -> NoReturn:
+    await _until_disconnected(receive)
     raise _Over(complete=False)
 
 

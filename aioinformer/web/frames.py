@@ -11,6 +11,7 @@ from aioinformer.watch.kinds import type_of
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
     from aioinformer.web.journal import Told
 
 __all__ = ["HEADERS", "Position", "frame", "heartbeat", "without_secrets"]
@@ -23,6 +24,7 @@ HEADERS = {
 }
 """Of an answer that is a stream of events."""
 
+_SECRETS = ("", "secrets")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -51,7 +53,11 @@ class Position(NamedTuple):
 
 
 def frame(
-    told: Told, position: Position | None = None, *, secret_data: bool = False
+    told: Told,
+    position: Position | None = None,
+    *,
+    secret_data: bool = False,
+    resource: Resource | None = None,
 ) -> bytes:
     """One event. Its data is the object as it is stored, or `{}` if there is none.
 
@@ -59,12 +65,20 @@ def frame(
         told: What it says.
         position: Its id, if it has one.
         secret_data: What Secrets hold goes in as well.
+        resource: What the informer follows, if that is known.
     """
     parts = [b"event: ", told.kind.value.encode(), b"\n"]
     if position is not None:
         parts += b"id: ", str(position).encode(), b"\n"
 
-    parts += b"data: ", _data(told.obj, secret_data), b"\n\n"
+    data = b"{}"
+    if told.obj is not None:
+        obj = told.obj
+        data = obj.raw if secret_data else without_secrets(obj, resource)
+
+    # A line ends the field. In JSON there are lines between values only, where a blank
+    # means the same.
+    parts += b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"
     return b"".join(parts)
 
 
@@ -78,27 +92,36 @@ def heartbeat(position: Position | None = None) -> bytes:
     return b":\n\n" if position is None else f":\nid: {position}\n\n".encode()
 
 
-def without_secrets(obj: KubeObject) -> bytes:
+def without_secrets(obj: KubeObject, resource: Resource | None = None) -> bytes:
     """A Secret as JSON without what it holds; anything else as it is stored.
 
     Neither `data` and `stringData` go in, nor the annotation in which `kubectl apply`
-    keeps them. Of an object of which there is only the metadata nobody knows whether it
-    is a Secret: that annotation is left out of all of them.
+    keeps them. A Secret is what says so, all that an informer of secrets has, and what
+    says nothing if the resource is not known, either. Of an object of which there is only
+    the metadata nobody knows whether it is a Secret: that annotation is left out of all
+    of them. Of a Secret that cannot be decoded, there is its identity alone.
 
-    Of an object in which nothing can be looked for, there is its identity alone.
+    Args:
+        obj: What is to be shown.
+        resource: What the informer follows; None if that is not known.
     """
-    raw = obj.raw
     try:
-        match type_of(raw)[0]:
-            case "Secret":
-                return _without(obj, ["data", "stringData"])
-            case "PartialObjectMetadata" if _LAST_APPLIED in obj.annotations:
-                return _without(obj, [])
-            case _:
-                return raw
+        kind = type_of(obj.raw)[0]
+        if resource is None:
+            secret = kind in {"Secret", ""}
+        else:
+            secret = kind == "Secret" or (resource.group, resource.plural) == _SECRETS
+
+        if secret:
+            return _without(obj, ["data", "stringData"])
+
+        if kind == "PartialObjectMetadata" and _LAST_APPLIED in obj.annotations:
+            return _without(obj, [])
 
     except DecodeError:
         return _identity(obj)
+
+    return obj.raw
 
 
 def _without(obj: KubeObject, hidden: list[str]) -> bytes:
@@ -123,13 +146,3 @@ def _identity(obj: KubeObject) -> bytes:
             }
         }
     )
-
-
-def _data(obj: KubeObject | None, secret_data: bool) -> bytes:
-    if obj is None:
-        return b"{}"
-
-    raw = obj.raw if secret_data else without_secrets(obj)
-    # A line ends the field. In JSON there are lines between values only, where a blank
-    # means the same.
-    return raw.replace(b"\r", b" ").replace(b"\n", b" ")

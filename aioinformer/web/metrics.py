@@ -42,6 +42,8 @@ def metrics_responders(
 def exposition(registry: CollectorRegistry | None = None, accept: str = "") -> Answer:
     """All metrics of a registry, in the format that the header `Accept` prefers.
 
+    A header that makes no sense is none.
+
     To be called in a thread: prometheus-client's own collectors read files.
 
     Raises:
@@ -50,9 +52,13 @@ def exposition(registry: CollectorRegistry | None = None, accept: str = "") -> A
     if registry is None:
         registry = _library("prometheus_client").REGISTRY
 
-    encode, content_type = _library("prometheus_client.exposition").choose_encoder(
-        accept
-    )
+    choose_encoder = _library("prometheus_client.exposition").choose_encoder
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # It fails for versions that are none, such as `version=abc`.
+        encode, content_type = choose_encoder("")
+
     return Answer(200, encode(registry), content_type)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -15,11 +15,22 @@ if TYPE_CHECKING:
 
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["LONGEST_SELECTOR", "Selection"]
+__all__ = ["LONGEST_NAMESPACES", "LONGEST_SELECTOR", "MOST_REQUIREMENTS", "Selection"]
 
 LONGEST_SELECTOR = 1000
-"""So many characters a query may use for selectors: a web server takes 64 KiB, and each
-requirement would cost a microsecond for each change."""
+"""Characters that a query may use for selectors. A web server takes 64 KiB, and to parse
+a kilobyte takes a millisecond."""
+
+MOST_REQUIREMENTS = 32
+"""Requirements that the selectors of a query may have in total. Each is checked for each
+change, once for all readers that ask for the same."""
+
+LONGEST_NAMESPACES = 4096
+"""Characters that a query may use for namespaces."""
+
+
+# Pages that show the same ask for the same.
+_parsed = lru_cache(maxsize=256)(LabelSelector.parse)
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class Selection:
             OptionsError: No namespaces are given, or one without a name.
             SelectorSyntaxError: The selector cannot be parsed.
         """
-        selector = LabelSelector.parse(label_selector)
+        selector = _parsed(label_selector)
         selectors = () if selector.empty else (selector,)
         if namespace is None or namespace == "":
             return Selection(None, selectors)
@@ -65,8 +76,9 @@ class Selection:
                 left to others.
 
         Raises:
-            OptionsError: It asks for namespaces of which this one has none, or the
-                selectors are too long.
+            OptionsError: It asks for namespaces of which this one has none, the
+                selectors are too long or have too many requirements, or the namespaces
+                are too long.
             SelectorSyntaxError: A selector cannot be parsed.
         """
         pairs = [(name, value) for name, value in query if value]
@@ -76,8 +88,19 @@ class Selection:
                 f"labelSelector= is longer than {LONGEST_SELECTOR} characters"
             )
 
+        selectors = [_parsed(text) for text in texts]
+        count = sum(len(it.requirements) for it in selectors)
+        if count > MOST_REQUIREMENTS:
+            raise OptionsError(
+                f"labelSelector= has {count} requirements, more than {MOST_REQUIREMENTS}"
+            )
+
         wanted = frozenset(value for name, value in pairs if name == "namespace")
-        selectors = [LabelSelector.parse(text) for text in texts]
+        if sum(map(len, wanted)) > LONGEST_NAMESPACES:
+            raise OptionsError(
+                f"namespace= is longer than {LONGEST_NAMESPACES} characters"
+            )
+
         namespaces = self.namespaces
         if wanted:
             namespaces = wanted if namespaces is None else namespaces & wanted
@@ -96,7 +119,7 @@ class Selection:
             return False
 
         for it in self.selectors:  # noqa: SIM110 - asked for each event and reader
-            if not it.matches(obj.labels):
+            if not it.matches(obj.label_set):
                 return False
 
         return True

@@ -11,8 +11,10 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import (
+    AioInformerError,
     InformerStopped,
     NotSynced,
     OptionsError,
@@ -33,17 +35,33 @@ if TYPE_CHECKING:
     from aioinformer.model.durations import Duration
     from aioinformer.web.journal import Reader
 
-__all__ = ["Ask", "EventStream"]
+__all__ = ["MOST_READERS", "WRITE_SECONDS", "Ask", "EventStream", "TooManyReaders"]
+
+logger = guarded_logger(__name__)
 
 CHUNK = 64 * 1024
-"""Bytes that are made ahead of a reader, but for the last object."""
+"""Bytes that are made ahead of a reader, but for the last object; so many are written
+at once."""
+
+MOST_READERS = 1000
+"""Readers that a stream has at the most, unless told."""
+
+WRITE_SECONDS = 30.0
+"""How long one write may take, unless told."""
 
 LOOK_SECONDS = 0.2
 """How often it is looked whether the informer, the host or a reader has gone. uvicorn
 tells its apps nothing when it stops, nor aiohttp a handler that its client has left."""
 
+WOKEN_AT_ONCE = 128
+"""So many readers are woken in one turn of the loop; it takes half a millisecond."""
+
 GRACE_SECONDS = 1.0
 """How long a reader that takes nothing may hold up the end."""
+
+
+class TooManyReaders(AioInformerError):
+    """The stream has as many readers as it may have; try again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +104,10 @@ class _Visit:
             self.limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
+class _Stuck(Exception):
+    """A reader took nothing for `write_timeout`."""
+
+
 class _Feed:
     """A journal that an informer fills, and how it does."""
 
@@ -93,12 +115,23 @@ class _Feed:
         self.journal = Journal()
         self.epoch = secrets.token_hex(4)
         self._told = told
+        # What waits while a change is told to many readers is merged, as it is for each
+        # of them.
         self.registration: Registration = informer.add_event_handler(
-            on_event=self._apply, name="event stream"
+            on_event=self._apply, name="event stream", coalesce=True, resync_period=0
         )
 
-    def _apply(self, event: Notification) -> None:
-        self.journal.apply(event)
+    async def _apply(self, event: Notification) -> None:
+        budget = LoopBudget.current()
+        for count, _ in enumerate(self.journal.applying(event), 1):
+            if count % WOKEN_AT_ONCE == 0:
+                # To wake a reader takes longer than to tell it: here they wake.
+                budget.end()
+                await asyncio.sleep(0)
+                await budget.start()
+            elif budget.over():
+                await budget.start()
+
         self._told()
 
     def reader(self, ask: Ask, visit: _Visit) -> Reader:
@@ -138,8 +171,10 @@ class EventStream:
         and `updated` alike, as "this is how it is now".
         A slow reader delays nobody. What waits for it is merged for each object, so it
         costs some 200 bytes for each object at most, and 1,000 bodies of deleted ones.
+        One that takes nothing for `write_timeout` is cut off, and costs nothing any more.
         What readers are told takes its turn with all heavy work of the loop, a piece of
-        2 ms at a time, and each change costs 2 microseconds for each reader.
+        2 ms at a time. Each change is judged once for all readers that ask for the same,
+        and costs 2 microseconds for each reader whom it concerns.
         When the informer ends, or the host stops, all streams end.
 
     All readers share one handler of the informer, and what it keeps: some 100 bytes for
@@ -157,6 +192,9 @@ class EventStream:
         heartbeat: After how many silent seconds a comment is sent.
         secret_data: Send what Secrets hold. Else `data` and `stringData` are left out.
         resume_seconds: How long a reader may be away and still go on where it was.
+        max_readers: How many may read at once; None for any number. More are refused.
+        write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None
+            for any time. It is cut off then, and may resume like any other.
         host_stops: Whether the web server has been asked to stop; looked at five times
             a second.
 
@@ -175,6 +213,8 @@ class EventStream:
         heartbeat: Duration = 15.0,
         secret_data: bool = False,
         resume_seconds: Duration = 60.0,
+        max_readers: int | None = MOST_READERS,
+        write_timeout: Duration | None = WRITE_SECONDS,
         host_stops: Callable[[], bool] = lambda: False,
     ) -> None:
         self._informer = informer
@@ -187,6 +227,16 @@ class EventStream:
                 f"heartbeat={heartbeat}, resume_seconds={resume_seconds}: "
                 "times to wait must be positive"
             )
+
+        if max_readers is not None and max_readers < 1:
+            raise OptionsError(f"max_readers={max_readers}: nobody could read")
+
+        self._max_readers = max_readers
+        self._write_timeout = (
+            None if write_timeout is None else seconds_of(write_timeout)
+        )
+        if self._write_timeout is not None and self._write_timeout <= 0:
+            raise OptionsError(f"write_timeout={write_timeout} must be positive")
 
         self._secret_data = secret_data
         self._host_stops = host_stops
@@ -218,6 +268,7 @@ class EventStream:
             OptionsError: It asks for what it may not have.
             SelectorSyntaxError: A selector cannot be parsed.
             InformerStopped: There is nothing to read any more.
+            TooManyReaders: There are `max_readers` already.
         """
         pairs = list(query)
         if not self._query and {name for name, _ in pairs} & _NARROWING:
@@ -225,6 +276,11 @@ class EventStream:
 
         if self._ended:
             raise InformerStopped(f"{self._informer.name} has ended, or the app stops")
+
+        if self._full:
+            raise TooManyReaders(
+                f"{self._informer.name} has {len(self._visits)} readers, as many as it may"
+            )
 
         given = dict(pairs).get("lastEventId", "")
         return Ask(self._selection.narrowed(pairs), last_event_id or given)
@@ -237,7 +293,7 @@ class EventStream:
             return self.ask(query, last_event_id)
         except (OptionsError, SelectorSyntaxError) as exc:
             return refusal(400, str(exc))
-        except InformerStopped as exc:
+        except (InformerStopped, TooManyReaders) as exc:
             return refusal(503, str(exc), Retry_After="5")
 
     async def send(
@@ -258,7 +314,8 @@ class EventStream:
 
         Returns:
             True if everything that was sent got through, so that the answer can be
-            ended in order; False if the reader has gone, or was stuck at the end.
+            ended in order; False if the reader has gone, or is stuck: then abort the
+            connection, or what it has not taken is kept for as long as it likes.
 
         Raises:
             WrongLoop: The informer belongs to another event loop.
@@ -270,12 +327,19 @@ class EventStream:
         visit = _Visit(gone)
         try:
             feed = self._join(visit)
-        except InformerStopped:
-            return True  # it ended after `ask()`: that was all there is
+        except (InformerStopped, TooManyReaders):
+            return True  # since `ask()`: that was all there is
 
         try:
             async with visit.limit:
                 await self._send(feed, ask, write, visit)
+        except _Stuck:
+            logger.info(
+                "%s: reader cut off (took nothing for %g s)",
+                self._informer.name,
+                self._write_timeout,
+            )
+            return False
         except TimeoutError:
             if not visit.limit.expired():
                 raise
@@ -301,9 +365,12 @@ class EventStream:
         visit: _Visit,
     ) -> None:
         async def send(chunk: bytes) -> None:
-            if not visit.over:  # its limit would cut this off
+            for start in range(0, len(chunk), CHUNK):
+                if visit.over:  # its limit would cut this off
+                    break
+
                 visit.writing = True
-                await write(chunk)
+                await self._write(write, chunk[start : start + CHUNK])
                 visit.writing = False
 
         await send(heartbeat())  # so that the headers are on their way
@@ -332,6 +399,19 @@ class EventStream:
         finally:
             feed.journal.dismiss(reader)
 
+    async def _write(
+        self, write: Callable[[bytes], Awaitable[object]], piece: bytes
+    ) -> None:
+        limit = asyncio.timeout(self._write_timeout)
+        try:
+            async with limit:
+                await write(piece)
+        except TimeoutError as exc:
+            if limit.expired():
+                raise _Stuck from exc
+
+            raise
+
     async def _chunk(self, feed: _Feed, reader: Reader, ask: Ask) -> bytes:
         """What to send next; empty if all that was looked at is not for this reader."""
         budget = LoopBudget.current()
@@ -344,7 +424,12 @@ class EventStream:
                 continue
 
             position = feed.position(reader, ask)
-            part = frame(told, position, secret_data=self._secret_data)
+            part = frame(
+                told,
+                position,
+                secret_data=self._secret_data,
+                resource=self._informer.resource,
+            )
             parts.append(part)
             size += len(part)
 
@@ -356,6 +441,9 @@ class EventStream:
     def _join(self, visit: _Visit) -> _Feed:
         if self._ended:
             raise InformerStopped("the informer has ended, or the app stops")
+
+        if self._full:
+            raise TooManyReaders("there are as many readers as there may be")
 
         if self._feed is None:
             self._feed = _Feed(self._informer, self._told)
@@ -388,6 +476,10 @@ class EventStream:
         if self._feed is not None:
             self._feed.registration.remove()
             self._feed = None
+
+    @property
+    def _full(self) -> bool:
+        return self._max_readers is not None and self.readers >= self._max_readers
 
     @property
     def _ended(self) -> bool:
