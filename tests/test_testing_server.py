@@ -240,7 +240,7 @@ async def test_arranging_changes_no_body_of_the_caller(server: APIServer) -> Non
     server.create(PODS, body)
     body["spec"]["nodeName"] = "b"
 
-    assert server.get(PODS, "web")["spec"] == {"nodeName": "a"}
+    assert server.get(PODS, "web")["spec"]["nodeName"] == "a"
     assert body == named("web", spec={"nodeName": "b"})
 
 

@@ -80,7 +80,7 @@ async def test_what_the_test_itself_notes_down_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        pytest.param("data", "at last: {}", id="false"),
+        pytest.param("immutable", "at last: False", id="false"),
         pytest.param("nothing", "at last: KeyError: 'nothing'", id="missing"),
     ],
 )
@@ -88,7 +88,7 @@ async def test_gives_up_in_time_and_says_what_there_was(
     path: str, message: str
 ) -> None:
     server, start = APIServer(), now()
-    server.create(CONFIG_MAPS, named("settings", data={}))
+    server.create(CONFIG_MAPS, named("settings", immutable=False))
 
     with pytest.raises(TimeoutError) as raised:
         await server.until(lambda: server.get(CONFIG_MAPS, "settings")[path], timeout=7)

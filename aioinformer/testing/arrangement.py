@@ -33,9 +33,14 @@ class Arrangement:
     """Creates, changes and deletes objects by plain calls.
 
     They are effective at once and seen by all watches. They do what the whole cluster
-    could do: they store a `status` with the rest, check no schema and fill in nothing,
-    delete a pod without waiting for its end, and put what names no namespace into
-    `default`.
+    could do: they store a `status` with the rest, check no schema, delete a pod without
+    waiting for its end, and put what names no namespace into `default`.
+
+    Objects are stored as a server would write them: with the defaults of their kind, and
+    with the fields that are written even if they are empty, so that typed clients can
+    read the shortest sketch. A required list is then empty. Unknown fields are kept. A
+    built-in object with a value of a wrong type is stored as given. Fields that admission
+    and registries add, such as tolerations and cluster IPs, are left out.
 
     Errors of every method:
         OptionsError: If an argument is none of its kind, such as a body that JSON cannot
