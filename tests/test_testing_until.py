@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -111,6 +111,18 @@ async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
         await server.until(lambda: 1 / 0)
 
     assert now() == start
+
+
+@pytest.mark.parametrize("timeout", [None, "5", -1, float("nan")])
+async def test_until_refuses_a_timeout_that_is_no_duration(timeout: Any) -> None:
+    with pytest.raises(OptionsError, match="timeout is a number of seconds"):
+        await APIServer().until(bool, timeout=timeout)
+
+
+async def test_until_refuses_a_condition_that_is_no_function() -> None:
+    condition: Any = True
+    with pytest.raises(OptionsError, match="condition is a function, not True"):
+        await APIServer().until(condition)
 
 
 async def test_a_coroutine_function_is_no_condition() -> None:

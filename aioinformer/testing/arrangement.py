@@ -16,7 +16,7 @@ from aioinformer.testing.requests.writes import DeleteOptions, WriteOptions
 from aioinformer.testing.schema.conformity import conform_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aioinformer.model.resource import Resource
     from aioinformer.testing.storing.changes import Stored
@@ -45,14 +45,17 @@ class Arrangement:
     Errors of every method:
         OptionsError: If an argument is none of its kind, such as a body that JSON cannot
             hold, or if the resource is not served, or has no namespaces.
+        WrongLoop: If the server runs in another thread.
 
     Args:
         registry: Where objects are read and written.
+        check: Called by every method first. Raises if the caller must not call it.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, check: Callable[[], None]) -> None:
         self._registry = registry
         self._storage = registry.storage
+        self._check = check
 
     def register(self, resource: Resource) -> None:
         """Serve a custom resource from now on, with a status subresource.
@@ -64,6 +67,7 @@ class Arrangement:
             OptionsError: If no definition can be made of it, as it names no kind, or its
                 group is no domain.
         """
+        self._check()
         register(self._registry, resource_of("what is registered", resource))
 
     def unregister(self, resource: Resource) -> None:
@@ -180,6 +184,7 @@ class Arrangement:
         return [it.body() for it in found if wanted in {"", it.namespace}]
 
     def _collection(self, resource: Resource) -> Collection:
+        self._check()
         return self._storage.collection(resource_of("what is arranged", resource))
 
     def _find(self, collection: Collection, name: str, place: str) -> Stored:
