@@ -17,6 +17,7 @@ from aioinformer.errors import (
 )
 from aioinformer.model.resources import (
     CONFIG_MAPS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     LEASES,
     NAMESPACES,
@@ -68,6 +69,18 @@ class Cluster:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.patch(collection, place, name, patch, options)
+
+    def update(
+        self,
+        resource: Resource,
+        name: str,
+        body: dict[str, Any],
+        options: WriteOptions = ARRANGED,
+        namespace: str = "default",
+    ) -> Written:
+        place = namespace if resource.namespaced else ""
+        collection = self.storage.collection(resource)
+        return self.registry.update(collection, place, name, body, options)
 
     def delete(
         self,
@@ -200,6 +213,18 @@ def test_arranged_sketch_keeps_its_empty_lists_when_a_client_writes_it(
     assert written["spec"]["selector"] == {}
     assert written["spec"]["template"]["spec"]["containers"] == []
     assert written["metadata"]["generation"] == 1
+
+
+def test_arranged_daemon_set_keeps_its_template_when_it_is_put_back(
+    cluster: Cluster,
+) -> None:
+    cluster.create(DAEMON_SETS, named("a"))
+    label = {"metadata": {"labels": {"x": "y"}}}
+    written = cluster.patch(DAEMON_SETS, "a", label, ASKED).stored
+
+    same = cluster.update(DAEMON_SETS, "a", written.body(), ASKED).stored
+
+    assert same is written
 
 
 @pytest.mark.parametrize("sample", WHOLE)

@@ -110,6 +110,9 @@ def revised(
     part = options.part
     wanted = _sketched(kind, body) if part == "all" else _defaulted(kind, body)
     new = rules.updated(kind, old, wanted, part)
+    if part != "all" and kind.typed:
+        new = _with_empties(new, old)
+
     if owned:
         new = _with_managed(new, body["metadata"].get("managedFields"))
     elif part != "all":
@@ -120,9 +123,6 @@ def revised(
 
     if part == "main" and kind.resource == SERVICES:
         new = _addressed(new, old, others)
-
-    if part != "all" and kind.typed:
-        new = _with_empties(new, old)
 
     return _settled(kind, new, first=False) if part in {"main", "all"} else new
 
