@@ -181,7 +181,7 @@ def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Complete an arranged body as one that was sent; it loses nothing.
+    """Complete an arranged body as one that was sent, and keep its unknown fields.
 
     A body of a built-in kind that holds a value of a wrong type stays as it is.
     """
