@@ -36,7 +36,7 @@ async def test_only_the_nodes_of_the_zone_are_cordoned(apiserver: APIServer) -> 
     async with apiserver.client() as client:
         assert await cordon(client, "b") == ["two"]
 
-    assert "spec" not in apiserver.get(NODES, "one")
+    assert "unschedulable" not in apiserver.get(NODES, "one")["spec"]
     assert apiserver.get(NODES, "two")["spec"]["unschedulable"]
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the loop's budget share."""
+"""What the tests of the loop's budget, and of other real durations, share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aioinformer.budget import LoopBudget
 
 
 class Clock:
-    """The budget's clock: real seconds, which pass as the test says."""
+    """A stand-in for `perf_counter`: real seconds, which pass as the test says."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -15,8 +15,9 @@ pytestmark = in_real_time
 
 OURS = "aioinformer"
 SPANS = ("p50", "p99", "worst")
-# A fresh interpreter is not always equally fast: less it may be by a hair.
+# Differences of two measurements. On a busy machine the larger one may be the faster.
 DIFFERENCE = "beyond a bare interpreter"
+DIFFERENCES = (DIFFERENCE, "one more")
 
 
 async def figures_of(question: str) -> list[dict[str, Any]]:
@@ -31,7 +32,7 @@ async def figures_of(question: str) -> list[dict[str, Any]]:
         assert it["value"] is not None, it["note"]
         assert len(it["runs"]) == 1
         assert it["value"] == it["runs"][0]
-        assert it["value"] > 0 or DIFFERENCE in it["case"], it
+        assert it["value"] > 0 or any(word in it["case"] for word in DIFFERENCES), it
 
     return figures
 

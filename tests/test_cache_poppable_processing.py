@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from time import perf_counter
 from typing import Any
 
 import pytest
+from budget_helpers import Clock
 from fifo_helpers import (
     Fifo,
     Thing,
@@ -299,6 +299,13 @@ async def test_what_comes_again_wakes_another_popper(queue: Fifo) -> None:
 # ---------------------------------------------------------------- slow processing
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("aioinformer.cache.poppable.perf_counter", clock)
+    return clock
+
+
 @pytest.mark.parametrize(
     ("entries", "seconds"), [(1, 0.1), (2, 0.2), (10, 1.0), (11, 1.0), (1000, 1.0)]
 )
@@ -308,36 +315,34 @@ def test_processing_is_slow_after(entries: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("waiting", [10, 11])
 async def test_slow_processing_is_logged_while_many_wait(
-    fifo: Fifo, waiting: int, caplog: pytest.LogCaptureFixture
+    fifo: Fifo, clock: Clock, waiting: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     fifo.name = "pods"
     for number in range(waiting + 1):
         fifo.add(Thing(f"key-{number}"))
 
-    def spin(entry: object, initial: bool) -> None:
-        until = perf_counter() + 0.11
-        while perf_counter() < until:
-            pass
+    def work(entry: object, initial: bool) -> None:
+        clock.work(milliseconds=110)
 
     with caplog.at_level(logging.WARNING, "aioinformer"):
-        await fifo.pop(spin)
+        await fifo.pop(work)
 
     texts = [record.getMessage() for record in caplog.records]
     if waiting == 10:
         assert texts == []
     else:
         assert len(texts) == 1
-        assert texts[0].startswith("pods: processing key-0 took 0.1")
+        assert texts[0].startswith("pods: processing key-0 took 0.110 s")
         assert texts[0].endswith("while 11 entries waited")
 
 
 async def test_quick_processing_is_not_logged(
-    fifo: Fifo, caplog: pytest.LogCaptureFixture
+    fifo: Fifo, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(100):
         fifo.add(Thing(f"key-{number}"))
 
-    await fifo.pop(nothing)
+    await fifo.pop(lambda entry, initial: clock.work(milliseconds=90))
 
     assert caplog.records == []
 

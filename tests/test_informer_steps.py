@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from informer_helpers import keep_busy
+from budget_helpers import Clock
 
 from aioinformer.informer.steps import Steps
 
@@ -152,11 +152,14 @@ async def test_closing_it_closes_the_inside() -> None:
     assert record == ["closed"]
 
 
-async def test_measures_the_longest_step() -> None:
+async def test_measures_the_longest_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("aioinformer.informer.steps.perf_counter", clock)
+
     async def work() -> None:
-        keep_busy(0.01)
+        clock.work(milliseconds=10)
         await asyncio.sleep(0)
-        keep_busy(0.02)
+        clock.work(milliseconds=20)
         await asyncio.sleep(1)
 
     steps = Steps(work())
@@ -164,7 +167,7 @@ async def test_measures_the_longest_step() -> None:
     await steps
 
     assert before == 0.0
-    assert 0.02 <= steps.longest < 0.5
+    assert steps.longest == pytest.approx(0.02)
 
 
 async def test_counts_how_often_its_own_task_is_cancelled_by_it() -> None:

@@ -191,7 +191,7 @@ async def test_a_cut_counts_the_bytes_of_later_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = server.resource_version
-    server.faults.add(Cut(after_bytes=400))
+    server.faults.add(Cut(after_bytes=800))
 
     async with http.get(WATCH_PATH, params={"resourceVersion": version}) as watch:
         server.create(PODS, {"metadata": {"name": "first"}})
@@ -202,7 +202,7 @@ async def test_a_cut_counts_the_bytes_of_later_events(
             await watch.content.readany()
 
     assert json.loads(first)["object"]["metadata"]["name"] == "first"
-    assert len(first + rest) == 400
+    assert len(first + rest) == 800
 
 
 async def test_an_answer_shorter_than_the_cut_arrives_whole(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kind_samples import SAMPLES, Sample
 
 from aioinformer.errors import (
     AlreadyExists,
@@ -16,6 +17,7 @@ from aioinformer.errors import (
 )
 from aioinformer.model.resources import (
     CONFIG_MAPS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     LEASES,
     NAMESPACES,
@@ -28,6 +30,8 @@ from aioinformer.testing.storing.storage import Storage
 from aioinformer.testing.writing.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aioinformer.model.resource import Resource
     from aioinformer.testing.requests.writes import Deleted, Written
 
@@ -65,6 +69,18 @@ class Cluster:
         place = namespace if resource.namespaced else ""
         collection = self.storage.collection(resource)
         return self.registry.patch(collection, place, name, patch, options)
+
+    def update(
+        self,
+        resource: Resource,
+        name: str,
+        body: dict[str, Any],
+        options: WriteOptions = ARRANGED,
+        namespace: str = "default",
+    ) -> Written:
+        place = namespace if resource.namespaced else ""
+        collection = self.storage.collection(resource)
+        return self.registry.update(collection, place, name, body, options)
 
     def delete(
         self,
@@ -109,7 +125,52 @@ def a_pod(name: str, **spec: Any) -> dict[str, Any]:
 # -------------------------------------------------------------------- arranging
 
 
-def test_what_is_arranged_is_neither_completed_nor_checked(cluster: Cluster) -> None:
+# What admission and registries add, by kind, apart from a few fields of the metadata.
+ADDED = {
+    "daemonsets": ("metadata.annotations",),
+    "jobs": ("metadata.labels", "spec.selector", "spec.template.metadata.labels"),
+    "nodes": ("spec.taints",),
+    "persistentvolumeclaims": ("metadata.finalizers",),
+    "persistentvolumes": ("metadata.finalizers", "status.lastPhaseTransitionTime"),
+    "pods": (
+        "spec.preemptionPolicy",
+        "spec.priority",
+        "spec.tolerations",
+        "status.qosClass",
+    ),
+    "services": (
+        "spec.clusterIP",
+        "spec.clusterIPs",
+        "spec.ipFamilies",
+        "spec.ipFamilyPolicy",
+    ),
+}
+# Left out: definitions are always completed, and a real server writes `limits: null`,
+# which typed clients cannot read.
+WHOLE = [
+    pytest.param(it, id=plural)
+    for plural, it in SAMPLES.items()
+    if plural not in {"customresourcedefinitions", "limitranges"}
+]
+
+
+def shown(body: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
+    """Return an object without these fields, and those that differ between any two."""
+    others = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
+    for path in (*left_out, *(f"metadata.{name}" for name in others)):
+        *parents, last = path.split(".")
+        within = body
+        for name in parents:
+            within = within.get(name, {})
+
+        within.pop(last, None)
+
+    return body
+
+
+def test_arranged_object_with_a_value_of_a_wrong_type_is_stored_as_given(
+    cluster: Cluster,
+) -> None:
     body = named("a", spec={"x": 1, "replicas": "many"}, foo=None, status={"y": 2})
 
     made = cluster.create(DEPLOYMENTS, body).stored.body()
@@ -119,6 +180,63 @@ def test_what_is_arranged_is_neither_completed_nor_checked(cluster: Cluster) -> 
     assert "foo" not in made
     assert "managedFields" not in made["metadata"]
     assert made["metadata"]["generation"] == 1
+
+
+def test_arranged_pod_status_gets_the_fields_that_a_kubelet_always_writes(
+    cluster: Cluster,
+) -> None:
+    status = {"containerStatuses": [{"name": "x"}], "podIP": "10.0.0.1"}
+
+    made = cluster.create(PODS, named("a", status=status)).stored.body()
+
+    container = {"name": "x", "state": {}, "lastState": {}, "ready": False}
+    container |= {"restartCount": 0, "image": "", "imageID": ""}
+    assert made["status"]["containerStatuses"] == [container]
+    assert made["status"]["podIPs"] == [{"ip": "10.0.0.1"}]
+
+
+def test_arranged_object_keeps_unknown_fields(cluster: Cluster) -> None:
+    made = cluster.create(PODS, a_pod("a", unknown=1)).stored.body()
+
+    assert made["spec"]["unknown"] == 1
+    assert made["spec"]["dnsPolicy"] == "ClusterFirst"
+
+
+def test_arranged_sketch_keeps_its_empty_lists_when_a_client_writes_it(
+    cluster: Cluster,
+) -> None:
+    cluster.create(DEPLOYMENTS, named("a"))
+
+    label = {"metadata": {"labels": {"x": "y"}}}
+    written = cluster.patch(DEPLOYMENTS, "a", label, ASKED).stored.body()
+
+    assert written["spec"]["selector"] == {}
+    assert written["spec"]["template"]["spec"]["containers"] == []
+    assert written["metadata"]["generation"] == 1
+
+
+def test_arranged_daemon_set_keeps_its_template_when_it_is_put_back(
+    cluster: Cluster,
+) -> None:
+    cluster.create(DAEMON_SETS, named("a"))
+    label = {"metadata": {"labels": {"x": "y"}}}
+    written = cluster.patch(DAEMON_SETS, "a", label, ASKED).stored
+
+    same = cluster.update(DAEMON_SETS, "a", written.body(), ASKED).stored
+
+    assert same is written
+
+
+@pytest.mark.parametrize("sample", WHOLE)
+def test_arranged_object_lacks_only_additions_of_admission(
+    cluster: Cluster, sample: Sample
+) -> None:
+    body = named("a", **sample.content)
+    arranged = cluster.create(sample.resource, body).stored.body()
+    asked = Cluster().create(sample.resource, body, ASKED).stored.body()
+
+    left_out = ADDED.get(sample.resource.plural, ())
+    assert shown(arranged, left_out) == shown(asked, left_out)
 
 
 def test_what_is_arranged_has_metadata_like_everything(cluster: Cluster) -> None:

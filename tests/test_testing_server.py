@@ -23,13 +23,19 @@ from api_calls import (
     told,
 )
 
-from aioinformer.errors import AlreadyExists, Conflict, NotFound, OptionsError
+from aioinformer.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    OptionsError,
+    WrongLoop,
+)
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS, SECRETS
 from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 
@@ -240,7 +246,7 @@ async def test_arranging_changes_no_body_of_the_caller(server: APIServer) -> Non
     server.create(PODS, body)
     body["spec"]["nodeName"] = "b"
 
-    assert server.get(PODS, "web")["spec"] == {"nodeName": "a"}
+    assert server.get(PODS, "web")["spec"]["nodeName"] == "a"
     assert body == named("web", spec={"nodeName": "b"})
 
 
@@ -293,3 +299,47 @@ async def test_may_run_in_one_loop_after_the_other() -> None:
 def _address(server: APIServer) -> tuple[str, int]:
     host, _, port = server.url.removeprefix("http://").partition(":")
     return host, int(port)
+
+
+# -------------------------------------------------------------------- threads and loops
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda it: it.create(PODS, named("a")), id="create"),
+        pytest.param(lambda it: it.update(PODS, named("a")), id="update"),
+        pytest.param(lambda it: it.patch(PODS, "a", {}), id="patch"),
+        pytest.param(lambda it: it.delete(PODS, "a"), id="delete"),
+        pytest.param(lambda it: it.get(PODS, "a"), id="get"),
+        pytest.param(lambda it: it.objects(PODS), id="objects"),
+        pytest.param(lambda it: it.register(WIDGETS), id="register"),
+        pytest.param(lambda it: it.unregister(WIDGETS), id="unregister"),
+        pytest.param(lambda it: it.snapshot(), id="snapshot"),
+        pytest.param(lambda it: it.compact(), id="compact"),
+        pytest.param(lambda it: asyncio.run(it.stop()), id="stop"),
+        pytest.param(lambda it: asyncio.run(it.restart()), id="restart"),
+        pytest.param(lambda it: asyncio.run(it.until(bool)), id="until"),
+    ],
+)
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_running_server_refuses_calls_from_another_thread(
+    call: Callable[[APIServer], object],
+) -> None:
+    async with APIServer() as server:
+        before = server.resource_version
+        with pytest.raises(WrongLoop, match=r"<APIServer http://127\.0\.0\.1:\d+"):
+            await asyncio.to_thread(call, server)
+
+        assert server.resource_version == before
+
+
+def test_plain_calls_need_no_running_loop() -> None:
+    server = APIServer()
+    with asyncio.Runner() as runner:
+        runner.run(server.start())
+        server.create(PODS, named("a"))
+        runner.run(server.stop())
+
+    assert len(server.objects(PODS)) == 1

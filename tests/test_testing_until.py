@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -80,7 +80,7 @@ async def test_what_the_test_itself_notes_down_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        pytest.param("data", "at last: {}", id="false"),
+        pytest.param("immutable", "at last: False", id="false"),
         pytest.param("nothing", "at last: KeyError: 'nothing'", id="missing"),
     ],
 )
@@ -88,7 +88,7 @@ async def test_gives_up_in_time_and_says_what_there_was(
     path: str, message: str
 ) -> None:
     server, start = APIServer(), now()
-    server.create(CONFIG_MAPS, named("settings", data={}))
+    server.create(CONFIG_MAPS, named("settings", immutable=False))
 
     with pytest.raises(TimeoutError) as raised:
         await server.until(lambda: server.get(CONFIG_MAPS, "settings")[path], timeout=7)
@@ -111,6 +111,18 @@ async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
         await server.until(lambda: 1 / 0)
 
     assert now() == start
+
+
+@pytest.mark.parametrize("timeout", [None, "5", -1, float("nan")])
+async def test_until_refuses_a_timeout_that_is_no_duration(timeout: Any) -> None:
+    with pytest.raises(OptionsError, match="timeout is a number of seconds"):
+        await APIServer().until(bool, timeout=timeout)
+
+
+async def test_until_refuses_a_condition_that_is_no_function() -> None:
+    condition: Any = True
+    with pytest.raises(OptionsError, match="condition is a function, not True"):
+        await APIServer().until(condition)
 
 
 async def test_a_coroutine_function_is_no_condition() -> None:

@@ -172,7 +172,7 @@ class Workload:
             often = self._rng.random() < 0.2
             restarts = self._rng.randrange(age.days // 2 + 1) if often else 0
             body["metadata"]["creationTimestamp"] = _before(age)
-            body["status"] = _status(self._phase(), restarts=restarts)
+            body["status"] = _status(app, self._phase(), restarts=restarts)
 
         self._server.create(PODS, body, namespace=namespace)
         self._pods.append((namespace, name))
@@ -199,7 +199,7 @@ class Workload:
         patch = {
             # Else a pod that goes on as it was would not have changed.
             "metadata": {"annotations": {"example.com/change": str(self.changes)}},
-            "status": _status(self._phase(), restarts=restarts),
+            "status": _status(_app_of(name), self._phase(), restarts=restarts),
         }
         try:
             self._server.patch(PODS, name, patch, namespace=namespace)
@@ -236,19 +236,28 @@ def _node(name: str, number: int) -> dict[str, Any]:
 
 
 def _pod(name: str, app: str, node: str) -> dict[str, Any]:
-    container = {"name": "main", "image": f"example.com/{app}:1"}
+    container = {"name": "main", "image": _image(app)}
     return {
         "metadata": {"name": name, "labels": {"app": app}},
         "spec": {"containers": [container], "nodeName": node},
-        "status": _status("Pending", restarts=0),
+        "status": _status(app, "Pending", restarts=0),
     }
 
 
-def _status(phase: str, *, restarts: int) -> dict[str, Any]:
+def _app_of(pod: str) -> str:
+    return pod.rpartition("-")[0]
+
+
+def _image(app: str) -> str:
+    return f"example.com/{app}:1"
+
+
+def _status(app: str, phase: str, *, restarts: int) -> dict[str, Any]:
     """What a kubelet would report, as far as tables show it."""
     ready = phase == "Running"
     container = {
         "name": "main",
+        "image": _image(app),
         "ready": ready,
         "restartCount": restarts,
         "state": _STATES[phase],

@@ -16,7 +16,7 @@ from aioinformer.testing.requests.writes import DeleteOptions, WriteOptions
 from aioinformer.testing.schema.conformity import conform_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aioinformer.model.resource import Resource
     from aioinformer.testing.storing.changes import Stored
@@ -33,21 +33,29 @@ class Arrangement:
     """Creates, changes and deletes objects by plain calls.
 
     They are effective at once and seen by all watches. They do what the whole cluster
-    could do: they store a `status` with the rest, check no schema and fill in nothing,
-    delete a pod without waiting for its end, and put what names no namespace into
-    `default`.
+    could do: they store a `status` with the rest, check no schema, delete a pod without
+    waiting for its end, and put what names no namespace into `default`.
+
+    Objects are stored as a server would write them: with the defaults of their kind, and
+    with the fields that are written even if they are empty, so that typed clients can
+    read the shortest sketch. A required list is then empty. Unknown fields are kept. A
+    built-in object with a value of a wrong type is stored as given. Fields that admission
+    and registries add, such as tolerations and cluster IPs, are left out.
 
     Errors of every method:
         OptionsError: If an argument is none of its kind, such as a body that JSON cannot
             hold, or if the resource is not served, or has no namespaces.
+        WrongLoop: If the server runs in another thread.
 
     Args:
         registry: Where objects are read and written.
+        check: Called by every method first. Raises if the caller must not call it.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, check: Callable[[], None]) -> None:
         self._registry = registry
         self._storage = registry.storage
+        self._check = check
 
     def register(self, resource: Resource) -> None:
         """Serve a custom resource from now on, with a status subresource.
@@ -59,6 +67,7 @@ class Arrangement:
             OptionsError: If no definition can be made of it, as it names no kind, or its
                 group is no domain.
         """
+        self._check()
         register(self._registry, resource_of("what is registered", resource))
 
     def unregister(self, resource: Resource) -> None:
@@ -175,6 +184,7 @@ class Arrangement:
         return [it.body() for it in found if wanted in {"", it.namespace}]
 
     def _collection(self, resource: Resource) -> Collection:
+        self._check()
         return self._storage.collection(resource_of("what is arranged", resource))
 
     def _find(self, collection: Collection, name: str, place: str) -> Stored:

@@ -8,6 +8,7 @@ it answers as a kube-apiserver.
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from inspect import iscoroutine
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import yaml
 
 from aioinformer._tasks import Supervisor
-from aioinformer.errors import NotFound, OptionsError
+from aioinformer.errors import NotFound, OptionsError, WrongLoop
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from aioinformer.testing.access.gate import Access
 from aioinformer.testing.access.rbac import User, first_roles
@@ -123,11 +124,15 @@ class APIServer(Arrangement):
         _check_token(token, named)
 
         storage = Storage(history=whole_of("history", history, least=0))
-        super().__init__(Registry(storage, auto_namespaces=auto_namespaces))
+        registry = Registry(storage, auto_namespaces=auto_namespaces)
+        super().__init__(registry, check=self._check_thread)
         self._access = Access(storage, token=token, users=named)
         self._handlers = Handlers(self._registry, self._access, options)
         self._edge = HTTPEdge(self._handlers, port=port)
         self._supervisor = Supervisor(self._edge.run, "aioinformer-apiserver")
+        # Where it was started: its methods belong to that loop, and to its thread.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._arrange_roles()
         for resource in resources:
             self.register(resource)
@@ -163,6 +168,8 @@ class APIServer(Arrangement):
         if self._supervisor.running:
             raise OptionsError(f"{self!r} runs already")
 
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         await self._supervisor.start()
 
     async def stop(self) -> None:
@@ -170,9 +177,13 @@ class APIServer(Arrangement):
 
         Does nothing if the server does not run.
 
+        Raises:
+            WrongLoop: If it was started in another event loop.
+
         Cancellation:
             Deferred until it has stopped, which takes at most a few seconds.
         """
+        self._check_loop()
         await self._supervisor.stop()
 
     async def restart(
@@ -189,6 +200,7 @@ class APIServer(Arrangement):
         Raises:
             OptionsError: If both are given, or the snapshot is none.
             OSError: If another program has taken the port meanwhile.
+            WrongLoop: If it was started in another event loop.
 
         Cancellation:
             Leaves it stopped, or running.
@@ -241,11 +253,15 @@ class APIServer(Arrangement):
 
         Args:
             token: Whose; None for the administrator's.
+
+        Raises:
+            OptionsError: If the token is none, or the server was never started.
         """
         # Imported here, so that a user of plain HTTP does not pay for the client.
         from aioinformer.client import Client
 
-        return Client.from_url(self.url, token=token or self.token)
+        bearer = self.token if token is None else token_of("token", token)
+        return Client.from_url(self.url, token=bearer)
 
     def list_watch(
         self,
@@ -336,11 +352,18 @@ class APIServer(Arrangement):
 
         Raises:
             TimeoutError: If it does not hold in time; says what it gave last.
-            OptionsError: If the condition is a coroutine function.
+            OptionsError: If the condition is a coroutine function or no function, or the
+                timeout no number of seconds.
+            WrongLoop: If the server runs in another event loop.
 
         Cancellation:
             Safe: nothing is left behind.
         """
+        seconds_of("timeout", timeout, zero=True)
+        if not callable(condition):
+            raise OptionsError(f"condition is a function, not {condition!r}")
+
+        self._check_loop()
         loop, bell = asyncio.get_running_loop(), Bell()
         end = loop.time() + timeout
         leave = self._storage.subscribe(bell.ring)
@@ -359,11 +382,25 @@ class APIServer(Arrangement):
 
     def snapshot(self) -> SavedState:
         """Return what a backup would hold now; `restart()` goes back to it."""
+        self._check_thread()
         return self._storage.save()
 
     def compact(self) -> None:
         """Forget all history: every older version and continue token gets 410 now."""
+        self._check_thread()
         self._storage.compact()
+
+    def _check_loop(self) -> None:
+        if self._supervisor.running and self._loop is not asyncio.get_running_loop():
+            raise WrongLoop(f"{self!r} was started in another event loop")
+
+    def _check_thread(self) -> None:
+        # Plain calls need no running loop, as long as its thread makes them.
+        if self._supervisor.running and self._thread != threading.get_ident():
+            raise WrongLoop(
+                f"{self!r} runs in another thread: call its methods there, such as by "
+                "loop.call_soon_threadsafe()"
+            )
 
     def _arrange_roles(self) -> None:
         for binds, body in first_roles(self._storage):

@@ -396,6 +396,50 @@ async def test_a_collection_can_be_deleted_by_selector(
     assert names((await ask(http, "GET", path))[1]) == ["b"]
 
 
+async def test_deletecollection_with_limit_deletes_one_page(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path = target.path("configmaps")
+    for name in ("a", "b", "c"):
+        await make(http, path, named(name, labels={"mine": "yes"}))
+
+    mine = {"labelSelector": "mine=yes"}
+    _, first = await ask(http, "DELETE", path, limit="2", **mine)
+    left = names((await ask(http, "GET", path, **mine))[1])
+    token = first["metadata"]["continue"]
+    _, second = await ask(http, "DELETE", path, **{"continue": token}, **mine)
+
+    assert (names(first), left, names(second)) == (["a", "b"], ["c"], ["c"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"continue": "garbage"}, 400),
+        ({"limit": "many"}, 400),
+        ({"timeoutSeconds": "soon"}, 400),
+        ({"resourceVersion": "garbage"}, 400),
+        ({"resourceVersionMatch": "Exact"}, 422),
+        ({"sendInitialEvents": "true"}, 422),
+    ],
+    ids=lambda it: next(iter(it)) if isinstance(it, dict) else "",
+)
+async def test_deletecollection_with_bad_list_options_deletes_nothing(
+    target: ServerUnderTest,
+    http: aiohttp.ClientSession,
+    options: dict[str, str],
+    code: int,
+) -> None:
+    path = target.path("configmaps")
+    await make(http, path, named("a", labels={"mine": "yes"}))
+
+    mine = {"labelSelector": "mine=yes"}
+    refused, status = await ask(http, "DELETE", path, **options, **mine)
+
+    assert (refused, status["code"]) == (code, code)
+    assert names((await ask(http, "GET", path, **mine))[1]) == ["a"]
+
+
 async def test_a_deleted_collection_leaves_what_waits(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:

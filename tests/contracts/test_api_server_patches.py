@@ -230,6 +230,23 @@ async def test_a_patch_of_an_unknown_type_is_415(
     assert (code, status["reason"]) == (415, "UnsupportedMediaType")
 
 
+async def test_server_ignores_case_of_media_types_but_of_patches(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
+    path, merge = target.path("configmaps"), "Application/Merge-Patch+JSON"
+
+    created = await ask(
+        http,
+        "POST",
+        path,
+        named("case"),
+        content_type="Application/JSON; charset=UTF-8",
+    )
+    patched = await ask(http, "PATCH", f"{path}/case", {}, content_type=merge)
+
+    assert (created[0], patched[0]) == (201, 415)
+
+
 async def test_a_custom_resource_stays_what_it_is(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:

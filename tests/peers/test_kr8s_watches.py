@@ -91,8 +91,8 @@ async def test_waiting_ends_with_the_condition(api: Any) -> None:
     ready = {"type": "Available", "status": "True"}
     await it.patch({"status": {"conditions": [ready]}}, subresource="status")
 
-    await it.wait("condition=Available", timeout=5)
-    await it.wait("jsonpath='{.spec.replicas}'=2", timeout=5)
+    await it.wait("condition=Available", timeout=60)
+    await it.wait("jsonpath='{.spec.replicas}'=2", timeout=60)
 
     assert it.status.conditions[0].status == "True"
 
@@ -110,7 +110,7 @@ async def test_an_object_that_is_held_is_deleted_when_it_is_let_go(api: Any) -> 
         event, gone = await anext(events)
 
     assert (event, gone.name) == ("DELETED", "a")
-    await it.wait("delete", timeout=5)
+    await it.wait("delete", timeout=60)
 
 
 async def test_a_watch_ends_when_the_server_ends_it(tmp_path: Path) -> None:

@@ -51,6 +51,11 @@ class Call:
         given = self.headers.get("Content-Type", "").partition(";")[0].strip()
         return given or _JSON
 
+    @property
+    def _format(self) -> str:
+        """The media type in lower case: only the types of patches are case-sensitive."""
+        return self.content_type.lower()
+
     def document(self) -> object:
         """Decode the body: JSON, YAML, or the binary encoding, as its type says.
 
@@ -58,13 +63,13 @@ class Call:
             ApiError: 400 if it is malformed; 415 if it is of another type, or if its
                 kind is never sent in the binary encoding.
         """
-        if self.content_type == _JSON:
+        if self._format == _JSON:
             return _decoded_json(self.body)
 
-        if self.content_type == _PROTOBUF:
+        if self._format == _PROTOBUF:
             return _decoded_protobuf(self.body)
 
-        if self.content_type in _YAML:
+        if self._format in _YAML:
             return _decoded_yaml(self.body)
 
         raise statuses.unsupported_media_type(_JSON, "application/yaml")
@@ -78,7 +83,7 @@ class Call:
         Raises:
             ApiError: 400 if it is malformed YAML, 415 if it is of another type.
         """
-        return self.body if self.content_type == _JSON else self.document()
+        return self.body if self._format == _JSON else self.document()
 
     def patch(self) -> object:
         """Return a body that is a patch: JSON as it was sent, YAML decoded.

@@ -250,7 +250,7 @@ def _quoted(value: object) -> str:
 
 def _repeated(call: Call) -> tuple[str, ...]:
     """Return the paths of fields that stand more than once in a body of JSON."""
-    if not call.content_type.endswith("json"):
+    if not call.content_type.lower().endswith("json"):
         return ()
 
     found: list[_Repeating] = []

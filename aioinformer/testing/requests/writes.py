@@ -23,7 +23,7 @@ __all__ = [
 # What a write may change: a plain one leaves the status alone (where there is a status
 # subresource), and one of that leaves the spec alone. "finalize" is a plain one of a
 # namespace, that also writes the finalizers in its spec. "all" is for arranging: it is
-# neither checked against the schema nor completed.
+# completed, but not checked against the schema.
 Part = Literal["main", "status", "finalize", "all"]
 
 # What happens to fields that the schema does not know: refused, dropped with a warning,

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer.testing.schema.nodes import Schema
 
-__all__ = ["Conformed", "conform", "conform_metadata", "strictly"]
+__all__ = [
+    "Conformed",
+    "conform",
+    "conform_metadata",
+    "conform_sketch",
+    "strictly",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,26 @@ def conform(schema: Schema, body: dict[str, Any], *, custom: bool = False) -> Co
         raise _refusal(schema, body, str(exc)) from exc
 
     return Conformed(found, tuple(notes))
+
+
+def conform_sketch(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
+    """Make a sketch of a built-in object fit its kind, as far as it can.
+
+    It gets the fields that a server always writes, and loses nulls and empty values of
+    optional fields. Unknown fields stay.
+
+    Args:
+        schema: Of the kind; must come from `schema_of`.
+        body: The object; it is not changed.
+
+    Returns:
+        A new object; the given one, if a value in it is of a type that its place cannot
+        hold.
+    """
+    try:
+        return struct_of(schema.name, sketch=True)(body, None, [])
+    except Mismatch:
+        return body
 
 
 def conform_metadata(given: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ appear. A shape does the same to decoded JSON.
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioinformer.testing.schema import scalars
@@ -25,6 +25,8 @@ _PLAIN = {"string": str, "boolean": bool}
 # What a value of its type is when it is missing. A list is null, not empty.
 _ZEROS: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number": 0}
 _ZEROS_OF_DEFINITIONS = {"Quantity": "0", "IntOrString": 0}
+_NO_TIME = "1970-01-01T00:00:00Z"
+_NO_MICRO_TIME = "1970-01-01T00:00:00.000000Z"
 _TYPELESS = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool"})
 
 
@@ -46,10 +48,14 @@ class Struct:
 
     Args:
         name: The definition, such as `"io.k8s.api.core.v1.PodSpec"`.
+        sketch: Keep unknown fields, and write an empty value for a required field that
+            Go would write as null. No server accepts such an object, and typed clients
+            cannot read it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, sketch: bool = False) -> None:
         self._name = name
+        self._sketch = sketch
         self._struct = name.rpartition(".")[2]
 
     def __repr__(self) -> str:
@@ -76,6 +82,9 @@ class Struct:
             field = fields.get(name)
             if field is None:
                 notes.append(unknown_field((at, name, "")))
+                if self._sketch and it is not None:
+                    found[name] = it
+
                 continue
 
             plain, keeps_empty, read, owner = field
@@ -90,9 +99,7 @@ class Struct:
 
         for name, zero in self._always:
             if name not in found:
-                found[name] = (
-                    zero({}, None, notes) if isinstance(zero, Struct) else zero
-                )
+                found[name] = zero() if callable(zero) else zero
 
         return found
 
@@ -114,7 +121,7 @@ class Struct:
                 # An empty list or map is not told from a missing one.
                 keeps_empty=(type_[0] == "*" or type_[-1] == "!")
                 and not _is_collection(child),
-                read=_reader(child, type_.strip("*!")),
+                read=_reader(child, type_.strip("*!"), self._sketch),
                 owner=f"{self._struct}.{source}".rstrip("."),
             )
 
@@ -122,21 +129,29 @@ class Struct:
 
     @cached_property
     def _always(self) -> list[tuple[str, Any]]:
-        """The fields that are written even if missing, and what they are then."""
-        schema, found = definition(self._name), []
+        """The fields that are written even if missing, and their zero values.
+
+        A zero value that can be changed is a function that makes a new one.
+        """
+        schema, found = definition(self._name), {}
         for name, type_ in go_fields(self._name).items():
             child = schema.field(name)
             if type_[-1] == "!" and child is not None:
                 pointer = type_.rpartition("/")[2][0] == "*"
-                found.append((name, None if pointer else _zero(child)))
+                found[name] = None if pointer else _zero(child, self._sketch)
 
-        return found
+        for name in schema.required if self._sketch else ():
+            child = schema.field(name)
+            if child is not None and found.get(name) is None:
+                found[name] = _empty(child)
+
+        return [*found.items()]
 
 
 @cache
-def struct_of(name: str) -> Struct:
+def struct_of(name: str, *, sketch: bool = False) -> Struct:
     """Return the shape of a definition."""
-    return Struct(name)
+    return Struct(name, sketch=sketch)
 
 
 def filled(name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -152,21 +167,22 @@ def filled(name: str, body: dict[str, Any]) -> dict[str, Any]:
         return body
 
 
-def _reader(schema: Schema, go_type: str) -> Reader:
+def _reader(schema: Schema, go_type: str, sketch: bool) -> Reader:
     """Make the reader of values of a schema.
 
     Args:
         schema: Of the value.
         go_type: What Go calls its type; shown in errors.
+        sketch: See `Struct`.
     """
     if schema.name:
-        return _referred(schema.name)
+        return _referred(schema.name, sketch)
 
     if schema.items is not None:
-        return _list_of(schema.items, go_type)
+        return _list_of(schema.items, go_type, sketch)
 
     if schema.values is not None:
-        return _map_of(schema.values, go_type)
+        return _map_of(schema.values, go_type, sketch)
 
     match schema.type:
         case "integer":
@@ -183,16 +199,16 @@ def _reader(schema: Schema, go_type: str) -> Reader:
             return scalars.anything
 
 
-def _referred(name: str) -> Reader:
+def _referred(name: str, sketch: bool) -> Reader:
     last = name.rpartition(".")[2]
     if last in _TYPELESS:
         return _schema_or_other
 
-    return scalars.special(last) or struct_of(name)
+    return scalars.special(last) or struct_of(name, sketch=sketch)
 
 
-def _list_of(schema: Schema, go_type: str) -> Reader:
-    item = _reader(schema, _inner(go_type, schema))
+def _list_of(schema: Schema, go_type: str, sketch: bool) -> Reader:
+    item = _reader(schema, _inner(go_type, schema), sketch)
     plain = _plain(schema)
 
     def read(value: Any, at: Place, notes: list[str]) -> Any:
@@ -207,8 +223,8 @@ def _list_of(schema: Schema, go_type: str) -> Reader:
     return read
 
 
-def _map_of(schema: Schema, go_type: str) -> Reader:
-    item = _reader(schema, _inner(go_type, schema))
+def _map_of(schema: Schema, go_type: str, sketch: bool) -> Reader:
+    item = _reader(schema, _inner(go_type, schema), sketch)
     plain = _plain(schema)
 
     def read(value: Any, at: Place, notes: list[str]) -> Any:
@@ -254,7 +270,8 @@ def _is_collection(schema: Schema) -> bool:
     return not schema.name and schema.type in {"array", "object"}
 
 
-def _zero(schema: Schema) -> Any:
+def _zero(schema: Schema, sketch: bool) -> Any:
+    """Return what Go writes for a value that was never set."""
     if not schema.name:
         return None if _is_collection(schema) else _ZEROS.get(schema.type)
 
@@ -262,4 +279,17 @@ def _zero(schema: Schema) -> Any:
     if scalars.special(last) or last in _TYPELESS:
         return _ZEROS_OF_DEFINITIONS.get(last)
 
-    return struct_of(schema.name)
+    return partial(struct_of(schema.name, sketch=sketch), {}, None, [])
+
+
+def _empty(schema: Schema) -> Any:
+    """Return an empty value for a required one that Go writes as null."""
+    match schema.type:
+        case "array":
+            return list
+        case "object":
+            return _zero(schema, sketch=True) or dict
+        case "string" if schema.text.get("format") == "date-time":
+            return _NO_MICRO_TIME if schema.name.endswith("MicroTime") else _NO_TIME
+        case _:
+            return _ZEROS.get(schema.type)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioinformer.testing.reading.lists import page_of
 from aioinformer.testing.requests.options import (
     delete_options_from,
     delete_options_of,
     patch_type_of,
     write_options_of,
 )
-from aioinformer.testing.requests.queries import scope_of
+from aioinformer.testing.requests.queries import ListQuery, scope_of
 from aioinformer.testing.showing.answers import (
     Answer,
     deletion,
@@ -128,12 +129,15 @@ class Actions:
         return document(_CREATED, call, status=201)
 
     def _delete_all(self, call: Call, target: Target, shown: Format) -> Answer:
+        """Delete the objects on one page of a list, and answer with that page."""
         collection = target.collection
         scope = scope_of(collection.kind, target.namespace, call.query)
-        found = [it for it in collection.snapshot() if scope.matches(it)]
-        self._registry.delete_collection(collection, found, delete_options_of(call))
-        metadata = {"resourceVersion": str(self._registry.storage.version)}
-        return Answer(body=shown.list(metadata, found), content_type=shown.content_type)
+        query = ListQuery.parse(call.query, cached=collection.cached)
+        options = delete_options_of(call)
+        page = page_of(collection, self._registry.storage.version, query, scope)
+        self._registry.delete_collection(collection, page.objects, options)
+        pieces = shown.list(page.metadata, page.objects)
+        return Answer(body=pieces, content_type=shown.content_type)
 
     def _write_scale(self, call: Call, target: Target, shown: Format) -> Answer:
         collection, namespace, name = target.collection, target.namespace, target.name

@@ -308,5 +308,9 @@ class Handlers:
                 version = version_of_get(call.query, cached=collection.cached)
                 await self._wait_fresh(collection, version, bell)
                 return self._actions.perform(call, target, shown)
+            case "deletecollection":
+                query = ListQuery.parse(call.query, cached=collection.cached)
+                await self._wait_fresh(collection, query.not_older, bell)
+                return self._actions.perform(call, target, shown)
             case _:
                 return self._actions.perform(call, target, shown)

@@ -17,7 +17,7 @@ from aioinformer.testing.definitions import states
 from aioinformer.testing.patching.managed_fields import reset_fields, tracked
 from aioinformer.testing.schema.addresses import with_addresses
 from aioinformer.testing.schema.births import carried_over, completed
-from aioinformer.testing.schema.conformity import conform
+from aioinformer.testing.schema.conformity import conform, conform_sketch
 from aioinformer.testing.schema.defaults import with_defaults
 from aioinformer.testing.writing import rules
 
@@ -63,7 +63,7 @@ def newborn(
         owned: The managed fields are known, and in the body.
     """
     arranged, now = options.part == "all", timestamp()
-    wanted = body if arranged else _defaulted(kind, body)
+    wanted = _sketched(kind, body) if arranged else _defaulted(kind, body)
     # What is arranged may be as old as a test needs it.
     age = body["metadata"].get("creationTimestamp") if arranged else None
     new = rules.created(
@@ -108,8 +108,11 @@ def revised(
         owned: The managed fields are known, and in the body.
     """
     part = options.part
-    wanted = body if part == "all" else _defaulted(kind, body)
+    wanted = _sketched(kind, body) if part == "all" else _defaulted(kind, body)
     new = rules.updated(kind, old, wanted, part)
+    if part != "all" and kind.typed:
+        new = _with_empties(new, old)
+
     if owned:
         new = _with_managed(new, body["metadata"].get("managedFields"))
     elif part != "all":
@@ -125,10 +128,10 @@ def revised(
 
 
 def read(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored object as the server reads it: complete, also if it was arranged.
+    """Return a stored object as the server reads it, also if it was arranged.
 
-    Without it, the next write of an arranged object would seem to change what it only
-    completes. What was written over HTTP, and so is complete, has managed fields.
+    Otherwise the next write of an arranged object would seem to change the fields that
+    decoding drops. An object that was written over HTTP has managed fields.
     """
     schema = kind.schema
     if schema is None or body["metadata"].get("managedFields"):
@@ -138,6 +141,9 @@ def read(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         known = conform(schema, body, custom=not kind.typed).body
     except ApiError:
         return body  # It holds what nobody could have sent.
+
+    if kind.typed:
+        known = _with_empties(known, body)
 
     return _defaulted(kind, known)
 
@@ -172,6 +178,41 @@ def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         body = states.defaulted(body)
 
     return body if schema is None else with_defaults(schema, body)
+
+
+def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Complete an arranged body as one that was sent, and keep its unknown fields.
+
+    A body of a built-in kind that holds a value of a wrong type stays as it is.
+    """
+    schema = kind.schema
+    if schema is None or kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+        return body
+
+    if not kind.typed:
+        return with_defaults(schema, body)
+
+    metadata = body["metadata"]  # It fits already.
+    sent = {name: it for name, it in body.items() if name != "metadata"}
+    known = conform_sketch(schema, sent)
+    if known is sent:
+        return body
+
+    return with_defaults(schema, {**known, "metadata": metadata})
+
+
+def _with_empties(new: Any, old: Any) -> Any:
+    """Keep the empty values of a sketch where decoding and encoding makes them null."""
+    if new is None:
+        return old if old in ([], {}) else None
+
+    if new.__class__ is dict and old.__class__ is dict:
+        return {name: _with_empties(it, old.get(name)) for name, it in new.items()}
+
+    if new.__class__ is list and old.__class__ is list and len(new) == len(old):
+        return [_with_empties(*pair) for pair in zip(new, old, strict=True)]
+
+    return new
 
 
 def _settled(kind: Kind, new: dict[str, Any], *, first: bool) -> dict[str, Any]:

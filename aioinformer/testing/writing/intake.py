@@ -53,13 +53,16 @@ def received_arranged(kind: Kind, body: object) -> dict[str, Any]:
         ApiError: 400, if it is no object of this kind, or has no proper metadata.
     """
     sent = validation.opened(kind, body)
-    if kind.resource == CUSTOM_RESOURCE_DEFINITIONS and kind.schema is not None:
-        sent = conform(kind.schema, sent).body
-    elif kind.typed:
+    metadata = conform_metadata(sent.get("metadata"))
+    schema = kind.schema
+    if kind.resource == CUSTOM_RESOURCE_DEFINITIONS and schema is not None:
+        return {**conform(schema, sent).body, "metadata": metadata}
+
+    if kind.typed:
         # A built-in kind holds no null but those that its schema asks for.
         sent = {key: value for key, value in sent.items() if value is not None}
 
-    return {**sent, "metadata": conform_metadata(sent.get("metadata"))}
+    return {**sent, "metadata": metadata}
 
 
 def received_patched(

@@ -6,7 +6,8 @@ and does nothing. A write takes the way that it takes in a real server:
     understood -> completed with defaults -> managed fields -> completed by the server
     -> checked -> compared -> stored
 
-What is arranged by a test takes the short way: understood loosely, and stored.
+What is arranged by a test takes a shorter way: understood loosely, completed with
+defaults, and stored.
 """
 
 from __future__ import annotations
