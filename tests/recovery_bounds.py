@@ -88,7 +88,7 @@ BOUNDS = {
         "a probe each 1.5 s, 2 s and 1 s over which their requests are spread, 5.5 s to list",
     ),
     "killed while listing": _bound(
-        "the same in the middle of a list",
+        "the API server is killed in the middle of a list",
         LONGEST_GAP + ANSWER,
         "a pause of 60 s, 10 s to list",
     ),

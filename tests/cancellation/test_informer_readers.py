@@ -49,7 +49,7 @@ class Rig:
         return {obj.key: obj.resource_version for obj in self.pods.store.list()}
 
 
-MOMENTS = [0.0, 1.0, 1.2, 3.6]
+MOMENTS = [0.0, 1.0, 1.2, 3.7]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -99,7 +99,7 @@ def scripted() -> Slow:
 
 
 # When requests and events come.
-MOMENTS = [0.0, 1.2, 3.6, 5.6, 8.4, 18.0, 19.0]
+MOMENTS = [0.0, 1.2, 3.6, 5.6, 6.0, 8.4, 9.4]
 WANTED = ["o2@2", "o4@4", "o4@5", "o2@6", "o7@7", "o8@8"]
 
 
