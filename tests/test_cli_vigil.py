@@ -11,7 +11,7 @@ from aioinformer.cli.demo import DemoOptions, demo
 from aioinformer.cli.running import reason_of
 from aioinformer.cli.target import Target
 from aioinformer.cli.watch import WatchOptions, watch
-from aioinformer.errors import InformerStopped
+from aioinformer.errors import InformerStopped, InternalError
 from aioinformer.informer.pipeline import Pipeline
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Bug(Exception):
+class Bug(InternalError):
     """Not one of ours, really."""
 
 

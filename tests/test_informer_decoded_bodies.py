@@ -78,7 +78,7 @@ async def settled(server: APIServer, informer: SharedInformer) -> None:
 def decoded(informer: SharedInformer) -> list[str]:
     """The names in the bodies that are decoded."""
     obj = informer.lister.list()[0]
-    bodies = obj.context._decoded.bodies.values()
+    bodies = obj.context.decoded_bodies.bodies.values()
     return sorted(
         f"{it['metadata']['name']}{it['data']['text'][:1]}" for it, _ in bodies
     )

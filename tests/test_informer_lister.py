@@ -469,4 +469,4 @@ def test_json_decodes_nothing() -> None:
 
     assert text.endswith(b"," + odd.raw + b"]}")
     assert text.count(b'"kind":"Pod"') == 2
-    assert len(odd.context._decoded) == 0
+    assert len(odd.context.decoded_bodies) == 0

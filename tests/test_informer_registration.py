@@ -10,7 +10,7 @@ from fake_source import FakeSource, Page, Stream, added, thing
 from informer_helpers import Recorder, Slow, running, settle
 from queue_helpers import error_in_thread
 
-from aioinformer.errors import InformerStopped, WrongLoop
+from aioinformer.errors import InformerStopped, InternalError, WrongLoop
 from aioinformer.informer import SharedInformer
 
 if TYPE_CHECKING:
@@ -180,12 +180,12 @@ async def test_nobody_can_wait_for_a_handler_that_was_removed(
 
 
 async def test_waiting_ends_with_the_informer() -> None:
-    pods = SharedInformer(FakeSource([ConnectionError("a bug")]))
+    pods = SharedInformer(FakeSource([InternalError("a bug")]))
     registration = pods.add_event_handler(on_event=Recorder())
     waiter = asyncio.create_task(registration.wait_synced())
     await settle()
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(InternalError):
         await pods.run()
 
     with pytest.raises(InformerStopped):

@@ -53,7 +53,7 @@ def script() -> FakeSource:
 # What a store may show, and how much of it there is to see from each moment on: when it
 # begins, and when a list is asked for after the 410, and after the refusal of that.
 STATES = ["", "a@1 b@1 c@1", "a@6 b@1 c@1 d@7", "a@9 d@7", "d@7"]
-MOMENTS = {0.0: STATES[:3], 1.2: STATES[2:3], 3.6: STATES[2:]}
+MOMENTS = {0.0: STATES[:3], 0.5: STATES[2:3], 1.7: STATES[2:]}
 
 
 async def read_events(pods: SharedInformer) -> None:

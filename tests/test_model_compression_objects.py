@@ -281,9 +281,9 @@ def test_all_objects_of_an_informer_share_the_decoded_bodies() -> None:
             assert obj["metadata"]["name"] == f"web-{number}"
             contexts.append(context)
 
-    assert all(it._decoded is plain._decoded for it in contexts)
+    assert all(it.decoded_bodies is plain.decoded_bodies for it in contexts)
     assert all(it.plain is plain for it in contexts)
-    assert len(plain._decoded) == DECODED_BODIES_KEPT
+    assert len(plain.decoded_bodies) == DECODED_BODIES_KEPT
 
 
 def test_a_dictionary_goes_with_the_last_object_that_needs_it() -> None:
@@ -333,4 +333,4 @@ def test_may_be_read_from_threads() -> None:
         sys.setswitchinterval(interval)
 
     assert all(results)
-    assert len(plain._decoded) == DECODED_BODIES_KEPT
+    assert len(plain.decoded_bodies) == DECODED_BODIES_KEPT

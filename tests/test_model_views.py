@@ -257,7 +257,7 @@ def test_context_keeps_the_bodies_that_were_looked_at_last() -> None:
     context.decoded(body(-1), "it")
 
     assert again is first[0]
-    assert len(context._decoded) == DECODED_BODIES_KEPT
+    assert len(context.decoded_bodies) == DECODED_BODIES_KEPT
     assert context.decoded(body(0), "it") is first[0]  # looked at since
     assert context.decoded(body(2), "it") is first[2]
     assert context.decoded(body(1), "it") is not first[1]  # the oldest went
@@ -268,7 +268,7 @@ def test_context_never_keeps_more_than_its_bound() -> None:
 
     for number in range(5 * DECODED_BODIES_KEPT):
         context.decoded(body(number), "it")
-        assert len(context._decoded) <= DECODED_BODIES_KEPT
+        assert len(context.decoded_bodies) <= DECODED_BODIES_KEPT
 
     assert DECODED_BODIES_KEPT == 128
 
@@ -283,7 +283,7 @@ class DroppedMeanwhile(OrderedDict[bytes, tuple[dict[str, Any], int]]):
 def test_body_that_another_thread_drops_meanwhile_is_still_returned() -> None:
     context = ObjectContext()
     found = context.decoded(body(1), "it")
-    context._decoded.bodies = DroppedMeanwhile(context._decoded.bodies)
+    context.decoded_bodies.bodies = DroppedMeanwhile(context.decoded_bodies.bodies)
 
     assert context.decoded(body(1), "it") is found
     assert context.decoded(body(1), "it") == found
@@ -296,7 +296,7 @@ def text(number: int, size: int) -> bytes:
 
 
 def sizes_of(context: ObjectContext) -> list[int]:
-    return [size for _, size in context._decoded.bodies.values()]
+    return [size for _, size in context.decoded_bodies.bodies.values()]
 
 
 @pytest.mark.parametrize("size", [20_000, 100_000, LARGEST_DECODED_KEPT])
@@ -325,13 +325,13 @@ def test_context_keeps_no_large_body() -> None:
 
 def test_count_of_bytes_that_threads_made_inexact_is_taken_anew() -> None:
     context = ObjectContext()
-    context._decoded._size = 10 * DECODED_BYTES_KEPT
+    context.decoded_bodies._size = 10 * DECODED_BYTES_KEPT
 
     for number in range(10):
         context.decoded(text(number, 1000), "it")
 
     assert sizes_of(context) == [1000] * 10
-    assert context._decoded._size == 10_000
+    assert context.decoded_bodies._size == 10_000
 
 
 def test_context_drops_bodies_that_nothing_else_refers_to() -> None:
@@ -340,14 +340,14 @@ def test_context_drops_bodies_that_nothing_else_refers_to() -> None:
     for it in bodies:
         context.decoded(it, "it")
 
-    context.drop_unused()
-    assert len(context._decoded) == 10
+    context.decoded_bodies.drop_unused()
+    assert len(context.decoded_bodies) == 10
 
     del bodies[3:], it
-    context.drop_unused()
+    context.decoded_bodies.drop_unused()
 
-    assert list(context._decoded.bodies) == bodies
-    assert context._decoded._size == 3000
+    assert list(context.decoded_bodies.bodies) == bodies
+    assert context.decoded_bodies._size == 3000
 
 
 def test_copy_of_a_context_is_empty() -> None:
@@ -357,7 +357,7 @@ def test_copy_of_a_context_is_empty() -> None:
     for copied in (copy.deepcopy(context), pickle.loads(pickle.dumps(context))):
         assert isinstance(copied, ObjectContext)
         assert copied is not context
-        assert not copied._decoded
+        assert not copied.decoded_bodies
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"null", b"7", b'"a"', b"", b"{"])
@@ -368,7 +368,7 @@ def test_context_refuses_what_is_no_object(raw: bytes) -> None:
         with pytest.raises(DecodeError, match=r"^it: "):
             context.decoded(raw, "it")
 
-    assert not context._decoded
+    assert not context.decoded_bodies
 
 
 def test_keys_are_shown_without_their_values() -> None:

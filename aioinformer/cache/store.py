@@ -59,8 +59,8 @@ class Store(Generic[T]):
         self._on_error = on_error or _log
         self._contents: Contents[T] = Contents({}, self._report)
         # While a step is under way, failures wait here.
-        self._holding = False
-        self._held: builtins.list[HandlerError] = []
+        self.holding = False
+        self.held: builtins.list[HandlerError] = []
 
     def __len__(self) -> int:
         return len(self._contents.objects)
@@ -202,19 +202,19 @@ class Store(Generic[T]):
         `on_error` may read the store, write to it, or add a handler to its informer. In
         the middle of a step it would see and change a half of it.
         """
-        self._holding = True
+        self.holding = True
 
     def release_reports(self) -> None:
         """End the step, and report what has failed in it."""
-        self._holding = False
-        if self._held:
-            held, self._held = self._held, []
+        self.holding = False
+        if self.held:
+            held, self.held = self.held, []
             for failure in held:
                 self._report(failure)
 
     def _report(self, failure: HandlerError) -> None:
-        if self._holding:
-            self._held.append(failure)
+        if self.holding:
+            self.held.append(failure)
             return
 
         try:

@@ -50,9 +50,9 @@ class _Staging:
 
         Versions that are not decimal are not compared.
         """
-        listed = self.contents.objects.get(obj.key)
+        listed = self.contents.objects.get(obj.key) or self.left_out.get(obj.key)
         if listed is None:
-            listed = self.left_out[obj.key]
+            return False
 
         number = version_number(obj.resource_version)
         return 0 <= number < version_number(listed.resource_version)
@@ -72,6 +72,17 @@ class _Staging:
     def remove(self, key: str) -> None:
         self.contents.remove(key)
         self.left_out.pop(key, None)
+
+
+_version_of = attrgetter("resource_version")
+
+
+def _newest(versions: list[str]) -> str:
+    """The highest of some versions."""
+    if len(set(map(len, versions))) == 1:
+        return max(versions)  # the usual case, without a call for each
+
+    return max(set(versions), key=_as_a_number)
 
 
 def _as_a_number(version: str) -> tuple[int, str]:
@@ -163,28 +174,20 @@ class Intake:
         current = self._indexer.contents
         # Most often a first list: there is nothing to ask about any of it.
         put = staged.contents.put if self._takes_all(current) else None
-        listed, left_out = staged.contents.objects, staged.left_out
-        newest = staged.newest
+        listed = staged.contents.objects
+        staged.newest = _newest([staged.newest, *map(_version_of, objects)])
         budget = LoopBudget.current()
         await budget.start()
         for obj in objects:
-            version = obj.resource_version
-            if version > newest or len(version) != len(newest):
-                newest = max(newest, version, key=_as_a_number)
-
-            key = obj.key
-            if (key in listed or key in left_out) and staged.is_ahead_of(obj):
-                pass  # pages of different moments: this one is the older
-            elif put is not None:
-                put(key, obj)
-            else:
+            if put is not None and obj.key not in listed:
+                put(obj.key, obj)
+            elif not staged.is_ahead_of(obj):  # else an older state, of another page
                 self._stage(obj, staged, current, anew=anew)
 
             if budget.over():
                 await budget.start()
 
         budget.end()
-        staged.newest = newest
         if len(staged.uncompressed) >= SAMPLES:
             await self._compress(staged)
 

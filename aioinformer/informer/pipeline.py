@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.transforming import Transforming
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.objects import KubeObject
-    from aioinformer.model.views import ObjectContext
+    from aioinformer.model.views import DecodedBodies
 
 __all__ = ["Pipeline"]
 
@@ -83,9 +83,8 @@ class Pipeline(Intake):
         self._processor = processor
         self._on_applied = on_applied
         self._waiting = Waiting() if waiting is None else waiting
-        # Of the objects that came last; None before the first one.
-        self._context: ObjectContext | None = None
-        processor.on_idle.append(self._drop_decoded)
+        # Those of the objects of the last list; None before there is any object.
+        self._decoded: DecodedBodies | None = None
         self.synced = False
         """The first complete list is in the store and in the listeners' queues."""
 
@@ -109,26 +108,39 @@ class Pipeline(Intake):
         """Apply a part of what is queued: some changes, or up to one complete list."""
         await budget.start()
         began = perf_counter() if self._metrics.enabled and len(self._fifo) else None
-        self._indexer.hold_reports()
+        indexer = self._indexer
+        indexer.holding = True  # see `hold_reports()`; this is once for each change
         try:
             replacement = self._apply_changes(budget)
         finally:
-            self._indexer.release_reports()
+            indexer.holding = False
+            if indexer.held:
+                indexer.release_reports()
 
         budget.end()
         if replacement is not None:
             await self._apply_replacement(replacement)
             del replacement
 
-        self._drop_decoded()
+        decoded = self._decoded
+        if decoded is not None and decoded.bodies:
+            decoded.drop_unused()
+
         if began is not None:
             name = "informer_processing_latency_seconds"
             self._metrics.observe(name, perf_counter() - began)
 
-    def _drop_decoded(self) -> None:
-        """Drop the decoded bodies of what left the store, unless it is yet to be told."""
-        if self._context is not None:
-            self._context.drop_unused()
+    def _note_decoded(self, obj: KubeObject) -> None:
+        """Know the cache of decoded bodies of an object, and of those like it.
+
+        What left the store is dropped from it after each step, and when a listener is
+        idle: a handler that compares two states reads the older one, too.
+        """
+        if self._decoded is not None:
+            self._processor.decoded.discard(self._decoded)
+
+        self._decoded = obj.context.decoded_bodies
+        self._processor.decoded.add(self._decoded)
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.
@@ -164,7 +176,9 @@ class Pipeline(Intake):
                 until_check = _CHANGES_BETWEEN_CHECKS
 
         if notifications:
-            self._context = object_of(notifications[-1]).context
+            if self._decoded is None:
+                self._note_decoded(object_of(notifications[0]))
+
             self._processor.publish(notifications)
             self._waiting.changed(notifications)
 
@@ -239,7 +253,7 @@ class Pipeline(Intake):
                 self._processor.publish(changes[start : start + _BATCH])
 
             for obj in now.values():
-                self._context = obj.context
+                self._note_decoded(obj)
                 break
 
             self._waiting.replaced(before, now)

@@ -15,12 +15,12 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import NoReturn
 
     from aioinformer.errors import InternalError
     from aioinformer.informer.inbox import Batch
     from aioinformer.informer.listener import Listener
+    from aioinformer.model.views import DecodedBodies
 
 __all__ = ["Processor"]
 
@@ -45,8 +45,8 @@ class Processor:
         self._ended = False
         # Why it cannot go on.
         self._failure: InternalError | None = None
-        self.on_idle: list[Callable[[], None]] = []
-        """Called when a listener has delivered all that waited for it; must not wait."""
+        self.decoded: set[DecodedBodies] = set()
+        """Caches from which unused bodies are dropped when a listener is idle."""
         # Listeners for which much has come while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
@@ -81,8 +81,9 @@ class Processor:
                 self._end(listener)  # it has no task which could say so
 
     def _listener_idle(self) -> None:
-        for call in self.on_idle:
-            call()
+        for decoded in self.decoded:
+            if decoded.bodies:
+                decoded.drop_unused()
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners. Nobody may change it."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aioinformer.cache.deltas import Delta
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["ReflectorStore", "store_calls"]
+__all__ = ["ReflectorStore", "store_calls", "store_failed"]
 
 
 class ReflectorStore(Protocol):
@@ -50,6 +50,11 @@ class ReflectorStore(Protocol):
         """Take changes, and the version up to which they bring everything."""
 
 
+def store_failed(error: Exception) -> InternalError:
+    """Return what ends the reflector after an error of its store."""
+    return InternalError(f"the store failed: {error!r}")
+
+
 class _StoreCalls:
     """Tells what a store raises from what a source raises; reusable and reentrant."""
 
@@ -63,7 +68,7 @@ class _StoreCalls:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, InternalError):
-            raise InternalError(f"the store failed: {error!r}") from error
+            raise store_failed(error) from error
 
 
 store_calls = _StoreCalls()

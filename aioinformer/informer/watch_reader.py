@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import RetryWithDeadline
-from aioinformer.errors import ApiError, DecodeError, HistoryReset, TransportError
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    HistoryReset,
+    InternalError,
+    TransportError,
+)
 from aioinformer.informer.guard import Guard
 from aioinformer.informer.machine import WatchEnded
 from aioinformer.informer.recovery import is_internal
-from aioinformer.informer.reflector_store import store_calls
+from aioinformer.informer.reflector_store import store_failed
 from aioinformer.informer.sifting import history_reset, sift
 from aioinformer.informer.watchdog import Watchdog
 from aioinformer.model.versions import version_number
@@ -165,8 +171,12 @@ class WatchReader:
         if sifted.deltas:
             account.last_event = now
 
-        with store_calls:
+        try:
             await self._store.feed(sifted.deltas, sifted.version)
+        except InternalError:
+            raise
+        except Exception as exc:
+            raise store_failed(exc) from exc
 
         self._taken = sifted.version
         if sifted.error is None:

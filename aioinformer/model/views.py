@@ -130,9 +130,6 @@ class DecodedBodies:
 
     def drop_unused(self) -> None:
         """Drop the bodies that no object has any more."""
-        if not self.bodies:
-            return  # nobody reads bodies: this is asked for each change
-
         bodies = list(self.bodies)
         counts = list(map(sys.getrefcount, bodies))
         for body, count in zip(bodies, counts, strict=True):
@@ -182,9 +179,10 @@ class ObjectContext:
     Attributes:
         codec: The same. Bodies and their codec are never parted: an object has both.
         resource: The same.
+        decoded_bodies: The bodies that were looked at last.
     """
 
-    __slots__ = ("_decoded", "_plain", "codec", "resource")
+    __slots__ = ("_plain", "codec", "decoded_bodies", "resource")
 
     def __init__(
         self,
@@ -194,8 +192,8 @@ class ObjectContext:
     ) -> None:
         self.codec = codec
         self._plain = plain
-        self._decoded: DecodedBodies = (
-            DecodedBodies() if plain is None else plain._decoded  # noqa: SLF001 - of the same class
+        self.decoded_bodies: DecodedBodies = (
+            DecodedBodies() if plain is None else plain.decoded_bodies
         )
         self.resource: Resource | None = resource if plain is None else plain.resource
 
@@ -221,7 +219,7 @@ class ObjectContext:
             DecodeError: If it is not a JSON object.
             InternalError: It was compressed, and is damaged.
         """
-        bodies = self._decoded.bodies
+        bodies = self.decoded_bodies.bodies
         found = bodies.get(body)
         if found is not None:
             with suppress(KeyError):  # another thread may have dropped it just now
@@ -234,12 +232,8 @@ class ObjectContext:
         if not isinstance(value, dict):
             raise DecodeError(f"{what}: not a JSON object", offset=0)
 
-        self._decoded.keep(body, value, len(raw))
+        self.decoded_bodies.keep(body, value, len(raw))
         return value
-
-    def drop_unused(self) -> None:
-        """Drop the decoded bodies of objects that are gone. May be called at any time."""
-        self._decoded.drop_unused()
 
     def __reduce__(self) -> tuple[type[ObjectContext], tuple[Any, ...]]:
         return ObjectContext, (None, None, self.resource)
