@@ -192,7 +192,7 @@ async def in_thread(
 
     Raises:
         OSError: If the operating system starts no more threads (`EAGAIN`).
-        BaseException: What the function raised.
+        BaseException: The exception of the function.
 
     Cancellation:
         With `stop`, deferred until the call has returned. Otherwise immediate: the
@@ -234,7 +234,7 @@ async def in_thread_to_its_end(
 
     Raises:
         OSError: If the operating system starts no more threads (`EAGAIN`).
-        BaseException: What the function raised.
+        BaseException: The exception of the function.
 
     Cancellation:
         Deferred until the function has ended, then raised. If the function failed, its

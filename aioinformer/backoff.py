@@ -140,7 +140,7 @@ class Backoff:
 
         Args:
             now: In seconds of the same clock.
-            failure: What it failed with; None if the server ended it as planned.
+            failure: Reason of the failure; None if the server ended it as planned.
             accepted: The attempt was a watch that the server had accepted.
             retry_after: Seconds that the server asked for, a lower bound for the wait;
                 more than 2 minutes count as 2 minutes.

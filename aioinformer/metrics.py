@@ -106,10 +106,10 @@ def forget(sink: MetricsSink, who: str, name: str, /, **labels: str) -> None:
     """Have a sink drop series, if it is a `ForgettingSink`; if it fails, log that.
 
     Args:
-        sink: Where the measurements went.
-        who: Who measured, for the log.
+        sink: Receiver of the measurements.
+        who: Name of the component, for the log.
         name: The metric.
-        **labels: Those of the series, or some of them.
+        **labels: Labels of the series, or some of them.
     """
     if isinstance(sink, ForgettingSink):
         try:
@@ -124,8 +124,8 @@ class ScopedSink:
     Scopes nest: what an inner one takes is also of the outer one.
 
     Args:
-        sink: Where measurements go.
-        who: Who measures, for the log.
+        sink: Receiver of the measurements.
+        who: Name of the component, for the log.
     """
 
     def __init__(self, sink: MetricsSink, who: str) -> None:
@@ -173,8 +173,8 @@ class GuardedSink:
     measurement. One that is not enabled is told nothing.
 
     Args:
-        sink: Where measurements go.
-        who: Who measures, for the log.
+        sink: Receiver of the measurements.
+        who: Name of the component, for the log.
         **labels: Those of every measurement.
     """
 

@@ -1,4 +1,4 @@
-"""What the tests of the loop's budget, and of other real durations, share."""
+"""Helpers of tests of the loop's budget and of other real durations."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ async def test_terminal_gets_only_control_sequences_of_its_own(
 
 
 def ways_out(tree: ast.AST) -> list[str]:
-    """What writes to a stream, or makes a text pass as control sequences of ours."""
+    """Calls that write to a stream, or mark a text as our own control sequence."""
     banned = {"print", "echo", "secho", "os.write", "Control", "output.Control"}
     streams = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
     harmless = {"isatty", "fileno", "encoding"}

@@ -102,7 +102,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_an_unquoted_date_is_a_text(tmp_path: Path) -> None:
-    """As kubectl reads it."""
+    """kubectl reads it the same way."""
     server = APIServer()
     text = (
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default},"

@@ -326,7 +326,7 @@ def test_a_connection_that_cannot_be_made_is_unreachable_until_an_answer_came(
         pytest.param(RuntimeError("can't start new thread"), id="no-thread"),
     ],
 )
-def test_what_no_connection_mends_is_not_unreachable(exc: Exception) -> None:
+def test_other_failures_are_not_unreachable(exc: Exception) -> None:
     assert not transport_error(exc, "https://api").unreachable
 
 

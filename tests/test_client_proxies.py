@@ -185,7 +185,7 @@ async def tunnel(heads: list[bytes]) -> AsyncIterator[str]:
 async def test_connect_request_carries_headers_of_the_proxy_only(
     tmp_path: Path,
 ) -> None:
-    """It is in plain text: whoever acts as whom is for the server alone."""
+    """CONNECT is plain text: impersonation is for the server alone."""
     authority = Authority(tmp_path)
     heads: list[bytes] = []
     async with (

@@ -34,8 +34,8 @@ class Mint:
     """Gives the tokens `1`, `2`, ...: fresh for 80 s, valid for 100 s.
 
     Attributes:
-        seconds: How long it takes.
-        failure: What it fails with instead.
+        seconds: Duration of a renewal.
+        failure: Exception to raise instead.
         same: True to give the first token for ever.
     """
 

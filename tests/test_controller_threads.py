@@ -218,7 +218,7 @@ async def test_a_cancellation_wins_over_the_error_of_the_thread() -> None:
         assert "KeyError('x')" in caught[0].__notes__[0]
 
 
-async def test_who_waits_for_a_thread_to_begin_can_be_cancelled_at_once() -> None:
+async def test_reconcile_that_waits_for_a_free_thread_is_cancelled_at_once() -> None:
     with gated() as gate:
 
         async def act(ctx: Context) -> int:

@@ -246,7 +246,7 @@ def test_rules_of_cancellation_leave_the_rest_alone(code: str) -> None:
 
 
 def test_modules_log_by_a_guarded_logger() -> None:
-    """What a log handler raises would end an informer."""
+    """An exception of a log handler would end an informer."""
     bare = {
         name_of(path)
         for path in MODULES

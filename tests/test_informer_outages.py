@@ -194,7 +194,7 @@ async def test_a_retry_watch_goes_on_soon_after_an_outage() -> None:
 async def mean_delay(
     server: APIServer, informer: SharedInformer, hours: float
 ) -> float:
-    """How late changes are in the store, on average, in seconds."""
+    """Mean delay of changes in the store, in seconds."""
     loop = asyncio.get_running_loop()
     until, random_times = loop.time() + 3600 * hours, random.Random(1)
     delays: list[float] = []

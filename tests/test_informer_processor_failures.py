@@ -312,7 +312,7 @@ async def test_processor_fails_when_the_task_of_a_handler_is_cancelled_from_outs
 async def test_processor_that_drains_removes_a_handler_whose_task_is_cancelled(
     processor: Stage, caplog: pytest.LogCaptureFixture, waits: bool
 ) -> None:
-    """It ends anyway, and nothing new comes: the others go on with what waits."""
+    """The informer is ending: the other handlers go on with queued events."""
     listener = processor.listen(Slow())
     slow = Slow(2.0)
     processor.listen(slow, name="pods/other")

@@ -246,7 +246,7 @@ async def test_informer_dies_when_code_of_the_user_cancels_its_task(role: str) -
 
 
 async def test_stopping_wins_over_a_part_that_is_cancelled_at_the_same_time() -> None:
-    """As when a loop is closed, which cancels every task there is."""
+    """Closing a loop cancels all of its tasks."""
     for order in (1, -1):
         before = asyncio.all_tasks()
         pods = pods_of()

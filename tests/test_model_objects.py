@@ -256,7 +256,7 @@ def test_objects_of_equal_bytes_are_equal_without_a_decode() -> None:
     one, other = sample(), sample()
 
     assert one == other
-    assert len(one.context._decoded) == 0
+    assert len(one.context.decoded_bodies) == 0
 
 
 def test_is_not_hashable() -> None:

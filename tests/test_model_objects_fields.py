@@ -122,7 +122,7 @@ def test_at_decodes_nothing_into_the_cache() -> None:
     obj.at("spec.nodeName")
     obj.at("spec.nodeName.too.far")
 
-    assert len(obj.context._decoded) == 0
+    assert len(obj.context.decoded_bodies) == 0
 
 
 @pytest.mark.parametrize("default", [None, 0, "x", []])

@@ -115,7 +115,7 @@ def test_result_is_fresh(kind: type[Any]) -> None:
     obj = sample()
 
     assert obj.into(kind) is not obj.into(kind)
-    assert len(obj.context._decoded) == 0
+    assert len(obj.context.decoded_bodies) == 0
 
 
 def test_its_reader_is_made_once() -> None:

@@ -110,4 +110,4 @@ def test_may_be_read_from_threads() -> None:
         sys.setswitchinterval(interval)
 
     assert all(results)
-    assert len(objects[0].context._decoded) == DECODED_BODIES_KEPT
+    assert len(objects[0].context.decoded_bodies) == DECODED_BODIES_KEPT

@@ -17,7 +17,7 @@ logger = guarded_logger(__name__)
 
 
 class Foreign(BaseException):
-    """As that of pytest.fail()."""
+    """Stands for the exception of pytest.fail()."""
 
 
 def caught(error: BaseException) -> bool:

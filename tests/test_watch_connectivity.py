@@ -48,7 +48,7 @@ async def test_attempts_begin_at_once_while_the_server_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("lasts", [0.0, 10.0], ids=["refused", "no-answer"])
-async def test_one_probe_at_a_time_is_made_and_at_most_one_a_second(
+async def test_connectivity_lets_one_probe_through_at_a_time_and_one_a_second(
     lasts: float,
 ) -> None:
     shared, log, back = down(), list[tuple[str, float]](), asyncio.Event()

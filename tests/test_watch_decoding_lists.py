@@ -171,7 +171,7 @@ def test_reads_a_list_without_items(fields: Any, style: str, size: int) -> None:
 
 @pytest.mark.parametrize("metadata", [{}, {"resourceVersion": None, "continue": None}])
 def test_list_of_an_aggregated_api_needs_no_version(metadata: Any) -> None:
-    """Those of metrics.k8s.io have none; null reads as absent."""
+    """Lists of metrics.k8s.io have none; null reads as absent."""
     metrics = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
     names = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
     body = written({**names, "metadata": metadata, "items": []})

@@ -204,7 +204,7 @@ def test_readers_of_equal_selections_share_one_judgement() -> None:
     assert asked == 2, "as it was, and as it is"
 
 
-def test_one_step_of_a_resume_judges_few_departures() -> None:
+def test_each_step_of_a_resume_judges_few_departures() -> None:
     names = [f"pod-{number}" for number in range(200)]
     journal = journal_of(*names)
     asked = 0

@@ -115,7 +115,7 @@ async def test_readers_of_equal_selectors_are_judged_once_for_a_change(
         assert all(page.names[-1] == "added a" for page in pages)
 
 
-async def test_one_change_wakes_few_readers_in_one_turn_of_the_loop(
+async def test_journal_wakes_few_readers_in_each_turn_of_the_loop(
     server: APIServer, pods: Any
 ) -> None:
     stream = EventStream(pods, max_readers=None)

@@ -132,7 +132,7 @@ class Credentials:
         """Look for something better after the server answered 401.
 
         Args:
-            refused: What the refused request had, as `proof()` gave it. If a renewal
+            refused: Proof of the refused request, as `proof()` gave it. If a renewal
                 has ended since, even without success, none is forced.
 
         Returns:

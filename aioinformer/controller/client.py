@@ -30,7 +30,7 @@ class _ClientView(Client):
     """A client that sends its requests through another one, on its connections.
 
     Args:
-        client: It belongs to somebody else, who enters and leaves it.
+        client: Sends the requests. Its owner enters and leaves it.
     """
 
     def __init__(self, client: Client) -> None:
@@ -56,7 +56,7 @@ class _ClientView(Client):
 
     @property
     def discovery(self) -> Discovery:
-        """That of the client, so that the server is asked once for all views of it."""
+        """The discovery of the client, shared by all views of it."""
         return self._client.discovery
 
     async def start(self) -> NoReturn:

@@ -138,7 +138,7 @@ class Context:
         Raises:
             OptionsError: If the function is a coroutine function.
             RuntimeError: If the operating system cannot start a thread.
-            BaseException: What the function raised.
+            BaseException: The exception of the function.
 
         Cancellation:
             Deferred until the function has ended, by a timeout or the end of the program
@@ -175,7 +175,7 @@ def with_object(
             does not fit is a `TerminalError`: nothing helps but a change of it.
 
     Raises:
-        OptionsError: What is decorated is a generator.
+        OptionsError: The decorated function is a generator.
     """
 
     def adapt(function: Callable[[T, Context], Awaitable[Result | None]]) -> Reconcile:

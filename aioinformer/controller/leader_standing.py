@@ -37,7 +37,7 @@ class Standing:
         sent: When the last successful write was sent, from the first of a term until
             the leader's work has ended, even if the lease is lost before; else None.
         deadline: Until when this replica leads; None if it does not, or has lost.
-        unanswered: How many claims in a row had no answer, or a late one. Some of them
+        unanswered: Number of claims in a row that had no answer, or a late one. Some of them
             may have been written.
         why_lost: In words, why it has lost, or would have if it did now.
 

@@ -72,7 +72,7 @@ class LeaseTiming:
 
     @property
     def courtesy(self) -> float:
-        """How long a replica leaves its own lease, after it has run out, to the others.
+        """Seconds for which a replica leaves its own expired lease to the others.
 
         They may have seen its last renewal a pause later, and look again after a pause.
         """

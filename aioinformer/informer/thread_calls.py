@@ -131,7 +131,7 @@ def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
     """Call it.
 
     Raises:
-        TypeError: What it returned would have to be awaited, or is a generator.
+        TypeError: The handler returned an awaitable or a generator.
         BaseException: What it raised.
     """
     outcome = call(event)

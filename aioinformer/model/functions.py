@@ -47,7 +47,7 @@ def check_runs(
     """Refuse generator functions: calling one makes a generator, and runs nothing of it.
 
     Args:
-        function: What was given; of an object its `__call__` counts, and of a partial
+        function: Any callable; of an object its `__call__` counts, and of a partial
             what it is of.
         what: Names it in the error, such as `"a handler"`.
         may_yield: Take a generator function that is not async.
@@ -85,7 +85,7 @@ def check_ran(outcome: object) -> Literal[False]:
 
 
 def _forms(function: object) -> Iterator[object]:
-    """What runs when it is called: itself, or its `__call__`; behind all partials."""
+    """The functions that a call runs: itself or its `__call__`, inside all partials."""
     while isinstance(function, functools.partial):
         function = function.func
 

@@ -110,8 +110,8 @@ class DecodedBodies:
         """Keep a decoded body, if it is not too large; older ones make room for it.
 
         Args:
-            body: As it is stored.
-            value: What it decodes to.
+            body: Stored bytes.
+            value: Decoded body.
             size: The length of its JSON.
         """
         if size > LARGEST_DECODED_KEPT:

@@ -49,7 +49,7 @@ class YAMLError(ValueError):
     """A text that is no YAML, or none that JSON can say. The message may quote it.
 
     Attributes:
-        reason: What is wrong, in words that do not quote the text.
+        reason: Description of the mistake, which does not quote the text.
         line: Number of the line, from 1; 0 if unknown.
     """
 
@@ -82,7 +82,7 @@ def decoded_yamls(raw: bytes) -> list[object]:
     """Decode all documents of a text, as `decoded_yaml()` does.
 
     Raises:
-        YAMLError: As there.
+        YAMLError: Same as there.
     """
     return _decoded(raw, documents=None)
 
@@ -166,7 +166,7 @@ class _Plain:
     """Makes JSON's values of YAML's; those of an alias become as many as it stands for.
 
     Args:
-        most: How many values there may be.
+        most: Maximum number of values.
     """
 
     def __init__(self, most: int) -> None:

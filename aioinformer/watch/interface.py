@@ -125,7 +125,7 @@ class Selection(Protocol):
 
 @runtime_checkable
 class Connected(Protocol):
-    """What a `ListerWatcher` may know besides: with whom it shares a server."""
+    """Optional part of a `ListerWatcher`: the state of its client's connection."""
 
     @property
     def connectivity(self) -> Connectivity:

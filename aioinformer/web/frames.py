@@ -65,7 +65,7 @@ def frame(
         told: What it says.
         position: Its id, if it has one.
         secret_data: What Secrets hold goes in as well.
-        resource: What the informer follows, if that is known.
+        resource: Resource of the informer, if known.
     """
     parts = [b"event: ", told.kind.value.encode(), b"\n"]
     if position is not None:
@@ -102,8 +102,8 @@ def without_secrets(obj: KubeObject, resource: Resource | None = None) -> bytes:
     of them. Of a Secret that cannot be decoded, there is its identity alone.
 
     Args:
-        obj: What is to be shown.
-        resource: What the informer follows; None if that is not known.
+        obj: Object to show.
+        resource: Resource of the informer; None if unknown.
     """
     try:
         kind = type_of(obj.raw)[0]

@@ -120,7 +120,7 @@ def readyz(
 
 
 class _Trouble(NamedTuple):
-    """What is wrong with an informer or a manager."""
+    """Trouble of an informer or a manager."""
 
     word: str
     """One of a few: nothing of an error is in it."""

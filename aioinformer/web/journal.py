@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Change(NamedTuple):
-    """What has just become of one object."""
+    """Latest change of one object."""
 
     number: int
     uid: str
@@ -96,7 +96,7 @@ class _Change(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """What a selection says of a change."""
+    """Verdict of a selection on a change."""
 
     was: bool
     """It accepts the object as it was."""
@@ -113,7 +113,7 @@ class Departure(NamedTuple):
 
 
 class _Judgement(NamedTuple):
-    """What a selection says of a departure."""
+    """Verdict of a selection on a departure."""
 
     had: bool
     """It accepted that state."""

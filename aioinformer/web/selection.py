@@ -76,7 +76,7 @@ class Selection:
                 left to others.
 
         Raises:
-            OptionsError: It asks for namespaces of which this one has none, the
+            OptionsError: The selection names namespaces of which this one has none, the
                 selectors are too long or have too many requirements, or the namespaces
                 are too long.
             SelectorSyntaxError: A selector cannot be parsed.

@@ -192,7 +192,7 @@ class EventStream:
         heartbeat: After how many silent seconds a comment is sent.
         secret_data: Send what Secrets hold. Else `data` and `stringData` are left out.
         resume_seconds: How long a reader may be away and still go on where it was.
-        max_readers: How many may read at once; None for any number. More are refused.
+        max_readers: Maximum number of readers at once; None for any. More are refused.
         write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None
             for any time. It is cut off then, and may resume like any other.
         host_stops: Whether the web server has been asked to stop; looked at five times

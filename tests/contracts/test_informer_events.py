@@ -255,7 +255,7 @@ async def test_G5_a_late_handler_gets_a_snapshot_then_every_change() -> None:
 async def test_G5_a_handler_added_by_on_error_is_told_each_object_once(
     role: str, moment: str
 ) -> None:
-    """It is added while what the failing function was called with is taken in."""
+    """The handler is added while the failing function's object is applied."""
     told: list[str] = []
 
     def fails(obj: KubeObject) -> NoReturn:

@@ -316,7 +316,7 @@ async def test_G12_what_is_told_of_errors_may_fail_itself(
 async def test_G12_a_base_exception_in_code_of_the_user_is_a_failure_like_any_other() -> (
     None
 ):
-    """As `pytest.fail()` in a handler raises it: visible, and the end of nothing."""
+    """`pytest.fail()` in a handler raises one: it is reported and ends nothing."""
 
     def fails(*_: object) -> NoReturn:
         pytest.fail("not as expected")

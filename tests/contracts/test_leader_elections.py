@@ -185,7 +185,7 @@ async def test_a_replica_leads_if_its_renewals_fit_into_the_deadline(
 
 @pytest.mark.parametrize("seconds", [0.5, 2.6, 4.9, 9])
 @pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
-async def test_who_stands_in_the_lease_leads_or_another_takes_it_when_it_has_run_out(
+async def test_holder_of_the_lease_leads_or_another_replica_takes_it_after_its_end(
     seconds: float, answers: bool
 ) -> None:
     async with cluster() as (server, client):

@@ -92,7 +92,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 
 
 def paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where anything stands in a kubeconfig."""
+    """Path of a value in a kubeconfig."""
     match value:
         case dict():
             inner = list(value.items())
