@@ -157,7 +157,10 @@ class Reflector:
 
         self._begun = True
         while True:
-            self._pausing = self._connectivity.down
+            if self._connectivity.down:
+                self._pausing = True
+                self._on_change()
+
             async with self._connectivity.turn():
                 self._pausing, self._error = False, None
                 self._backoff.begin(_now())
