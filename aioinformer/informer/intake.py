@@ -284,17 +284,22 @@ class Intake:
         if self._compressing.due:
             await self._compressing.renew(self.known)
 
-        if self._listed_ahead >= 0:
+        ahead = self._listed_ahead >= 0
+        if ahead:
             deltas = [delta for delta in deltas if not self._overtaken(delta.object)]
 
-        newest: dict[str, KubeObject | None] = {}
+        newest: dict[str, KubeObject | None] | None = None
         if self._transforming.function is not None:
+            newest = {}
             deltas = await self._transformed(deltas, newest)
 
         await self._fifo.feed(deltas, resource_version)
         self._version = resource_version or self._version
-        if version_number(resource_version) >= self._listed_ahead:
+        if ahead and version_number(resource_version) >= self._listed_ahead:
             self._listed_ahead = -1
+
+        if newest is None:
+            return
 
         for key, obj in newest.items():
             if obj is not None and is_left_out(obj):

@@ -100,14 +100,21 @@ class Pipeline(Intake):
             The way to stop it; what is queued then is not applied.
         """
         budget = LoopBudget.current()
+        apply = self._apply_timed if self._metrics.enabled else self._apply_waiting
         while True:
             await self._fifo.wait_filled()
-            await self._apply_waiting(budget)
+            await apply(budget)
+
+    async def _apply_timed(self, budget: LoopBudget) -> None:
+        """Apply a part of what is queued, and measure how long that took."""
+        began = perf_counter()
+        await self._apply_waiting(budget)
+        name = "informer_processing_latency_seconds"
+        self._metrics.observe(name, perf_counter() - began)
 
     async def _apply_waiting(self, budget: LoopBudget) -> None:
         """Apply a part of what is queued: some changes, or up to one complete list."""
         await budget.start()
-        began = perf_counter() if self._metrics.enabled and len(self._fifo) else None
         indexer = self._indexer
         indexer.holding = True  # see `hold_reports()`; this is once for each change
         try:
@@ -125,10 +132,6 @@ class Pipeline(Intake):
         decoded = self._decoded
         if decoded is not None and decoded.bodies:
             decoded.drop_unused()
-
-        if began is not None:
-            name = "informer_processing_latency_seconds"
-            self._metrics.observe(name, perf_counter() - began)
 
     def _note_decoded(self, obj: KubeObject) -> None:
         """Know the cache of decoded bodies of an object, and of those like it.
