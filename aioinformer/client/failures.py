@@ -90,9 +90,9 @@ def transport_error(
                 f"cannot be spoken to by TLS: {cause}. Check that it speaks TLS on "
                 "this port and accepts the client's certificate."
             )
-        case aiohttp.ClientConnectorDNSError() if is_transient(cause):
+        case aiohttp.ClientConnectorDNSError(os_error=local) if is_transient(local):
             what = (
-                f"could not be looked up: {cause.strerror}. This machine ran out of "
+                f"could not be looked up: {local.strerror}. This machine ran out of "
                 "something; trying again may help."
             )
         case aiohttp.ClientConnectorDNSError() | UnicodeError() if proxied:
