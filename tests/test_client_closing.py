@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from aioinformer.errors import TransportError
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Callable
 
     from aiohttp import web
@@ -64,21 +64,24 @@ async def test_ends_requests_that_wait_for_an_answer(
     await closed_meanwhile(client, lambda: len(server.seen) == expected)
 
 
-async def test_ends_requests_that_look_up_a_name() -> None:
-    loop: Any = asyncio.get_running_loop()
+async def test_ends_requests_that_look_up_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str] = []
+    enough = threading.Event()
 
-    async def look_up(host: str, *_: object, **__: object) -> Any:
+    def look_up(host: str, *_: object, **__: object) -> list[Any]:
         asked.append(host)
-        await asyncio.sleep(3600)
+        enough.wait()
+        return []
 
-    loop.getaddrinfo = look_up
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
     try:
         client = Client.from_url("http://api.example:1")
         await client.start()
         await closed_meanwhile(client, lambda: bool(asked))
     finally:
-        del loop.getaddrinfo
+        enough.set()
 
 
 async def test_ends_requests_that_connect() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +62,22 @@ async def client(server: OldServer) -> AsyncIterator[Client]:
 async def test_finds_resources_by_all_their_names(word: str) -> None:
     async with APIServer() as server, server.client() as client:
         assert await client.discovery.resource(word) == DEPLOYMENTS
+
+
+async def test_discovery_works_while_the_default_executor_is_busy() -> None:
+    busy, pool = threading.Event(), ThreadPoolExecutor(1)
+    async with APIServer() as server, server.client() as client:
+        asyncio.get_running_loop().set_default_executor(pool)
+        pool.submit(busy.wait)
+        try:
+            async with asyncio.timeout(60):
+                found = await client.discovery.resource("deploy")
+                with pytest.raises(NotFound):
+                    await client.discovery.resource("nothing")
+        finally:
+            busy.set()
+
+    assert found == DEPLOYMENTS
 
 
 async def test_says_what_the_server_says_of_a_resource() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -333,15 +334,29 @@ def test_other_failures_are_not_unreachable(exc: Exception) -> None:
 async def test_a_request_that_the_machine_cannot_make_is_a_transport_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def look_up(*_: object, **__: object) -> NoReturn:
-        raise RuntimeError("can't start new thread")
+    def look_up(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("no room")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
     said = await failure(Client.from_url("http://api.invalid:1"))
 
-    assert "could not be asked: RuntimeError: can't start new thread" in said
+    assert "could not be asked: RuntimeError: no room" in said
     assert "ERROR" in {it.levelname for it in caplog.records}
+
+
+async def test_look_up_without_threads_says_that_the_machine_ran_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    async with Client.from_url("http://api.invalid:1") as client:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match="ran out") as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    assert "can't start new thread" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import gc
 import shutil
 import socket
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 from canned import CannedServer, Certificates, bytes_server, make_certificates
+from yarl import URL
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
 from aioinformer.errors import (
@@ -408,3 +411,25 @@ async def test_a_renewed_token_that_is_refused_too_is_an_error(
         "Bearer 0",
         "Bearer 1",
     ]
+
+
+async def test_names_are_looked_up_while_the_default_executor_is_busy(
+    server: CannedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(host: str, port: int, **_: object) -> list[Any]:
+        assert host == "api.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    server.json(POD)
+    busy, pool = threading.Event(), ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    pool.submit(busy.wait)
+    try:
+        url = f"http://api.example:{URL(server.url).port}"
+        async with Client.from_url(url) as client:
+            pod = await client.get(PODS, "a", namespace="x")
+    finally:
+        busy.set()
+
+    assert pod.name == "a"

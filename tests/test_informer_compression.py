@@ -6,6 +6,7 @@ import asyncio
 import random
 import string
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +49,17 @@ def trainings() -> Iterator[list[str]]:
 
 
 # ---------------------------------------------------------------- the first list
+
+
+async def test_the_dictionary_is_made_while_the_default_executor_is_busy() -> None:
+    busy, pool = threading.Event(), ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    pool.submit(busy.wait)
+    try:
+        async with asyncio.timeout(10), a_rig(*webs(LEAST_SAMPLES)) as rig:
+            assert all(map(is_compressed, rig.indexer.list()))
+    finally:
+        busy.set()
 
 
 @pytest.mark.parametrize("count", [3, LEAST_SAMPLES, SAMPLES - 1, SAMPLES, SAMPLES + 9])

@@ -58,16 +58,45 @@ def test_decoded_yaml_bounds_size() -> None:
             ),
             id="bomb",
         ),
+        pytest.param("a: &a {<<: *a}", id="merge-of-itself"),
+        pytest.param(
+            "\n".join(
+                ["a0: &a0 {x: 1}"]
+                + [
+                    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}"
+                    for n in range(1, 7)
+                ]
+            ),
+            id="bomb-of-merges",
+        ),
     ],
 )
 def test_decoded_yaml_bounds_aliases(text: str) -> None:
-    with pytest.raises(YAMLError, match="excessive aliasing"):
+    with pytest.raises(YAMLError, match=r"excessive aliasing|recursion"):
         decoded_yaml(text.encode())
+
+
+def test_decoded_yaml_merges_mappings() -> None:
+    text = b"a: &a {x: 1, w: 2}\nb: &b {<<: *a, w: 3}\nc: {<<: [{z: 0}, *b]}"
+    assert decoded_yaml(text) == {
+        "a": {"x": 1, "w": 2},
+        "b": {"x": 1, "w": 3},
+        "c": {"x": 1, "w": 3, "z": 0},
+    }
 
 
 @pytest.mark.parametrize(
     "text",
-    ["!!int ''", "!!bool maybe", "!!timestamp x", "!!set {a}", "!!binary eA==", ".nan"],
+    [
+        "!!int ''",
+        "!!bool maybe",
+        "!!timestamp x",
+        "!!set {a}",
+        "!!binary eA==",
+        ".nan",
+        r'"\ud800"',
+        r'{"\ud800": 1}',
+    ],
 )
 def test_decoded_yaml_refuses_values_that_are_no_json(text: str) -> None:
     with pytest.raises(YAMLError):

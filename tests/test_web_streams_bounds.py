@@ -164,6 +164,24 @@ async def test_stream_refuses_readers_beyond_its_bound(host: Any, pods: Any) -> 
             assert again.status == 200
 
 
+@hosts
+async def test_readers_that_come_at_once_are_refused_beyond_the_limit(
+    pods: Any, host: Any
+) -> None:
+    async with (
+        host(pods, max_readers=2) as url,
+        aiohttp.ClientSession() as session,
+        asyncio.TaskGroup() as group,
+    ):
+        asking = [group.create_task(session.get(f"{url}/events")) for _ in range(6)]
+        answers = [await it for it in asking]
+        assert sorted(it.status for it in answers) == [200] * 2 + [503] * 4
+        refused = [it for it in answers if it.status == 503]
+        assert {it.headers["Retry-After"] for it in refused} == {"5"}
+        for answer in answers:
+            answer.close()
+
+
 async def test_stream_keeps_its_bound_when_many_readers_come_at_once(
     pods: Any,
 ) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.discovery_files import folder_of, load, save
 from aioinformer.client.discovery_names import Catalogue
@@ -168,7 +170,7 @@ class Discovery:
             raise ServerError(text, status=503, reason="ServiceUnavailable")
 
         # 20 ms with 1,000 resources.
-        text = await asyncio.to_thread(known.unknown, word, api_version)
+        text = await in_thread(functools.partial(known.unknown, word, api_version))
         raise NotFound(text, status=404, reason="NotFound")
 
     async def resources(self, *, category: str = "") -> tuple[ServedResource, ...]:
@@ -253,7 +255,7 @@ class Discovery:
         loop, folder = asyncio.get_running_loop(), self._folder()
         invalidations = self._invalidations
         if folder is not None and files_count and not invalidations:
-            found = await asyncio.to_thread(load, folder, self._max_age)
+            found = await in_thread(functools.partial(load, folder, self._max_age))
             if found is not None:
                 known, learnt_at = await _arranged(found[0]), loop.time() - found[1]
                 if not self._invalidations:
@@ -268,7 +270,7 @@ class Discovery:
             self._asked_at = loop.time()
 
         if folder is not None:
-            await asyncio.to_thread(save, folder, known.groups)
+            await in_thread(functools.partial(save, folder, known.groups))
 
         return known
 
@@ -297,4 +299,4 @@ class Discovery:
 
 async def _arranged(groups: Iterable[Group]) -> Catalogue:
     """Arrange by names; in a thread, as it takes 7 ms with 1,000 resources."""
-    return await asyncio.to_thread(Catalogue, groups)
+    return await in_thread(functools.partial(Catalogue, groups))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import together
+from aioinformer._tasks import in_thread, together
 from aioinformer.client.discovery_documents import (
     AGGREGATED,
     read_groups,
@@ -100,7 +100,9 @@ class Questions:
                 return known.groups
 
             # 5 ms with 1,000 resources: in a thread.
-            groups = await asyncio.to_thread(read_groups, await response.read())
+            groups = await in_thread(
+                functools.partial(read_groups, await response.read())
+            )
             etag = response.headers.get("ETag", "")
 
         self._told.pop(path, None)

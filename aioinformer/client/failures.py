@@ -20,6 +20,7 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from aioinformer._user_code import guarded_logger
+from aioinformer.client.proof import is_transient
 from aioinformer.client.redaction import MOST_CHARACTERS, redacted, redacted_url
 from aioinformer.errors import AioInformerError, ApiError, DecodeError, TransportError
 
@@ -89,6 +90,11 @@ def transport_error(
                 f"cannot be spoken to by TLS: {cause}. Check that it speaks TLS on "
                 "this port and accepts the client's certificate."
             )
+        case aiohttp.ClientConnectorDNSError(os_error=local) if is_transient(local):
+            what = (
+                f"could not be looked up: {local.strerror}. This machine ran out of "
+                "something; trying again may help."
+            )
         case aiohttp.ClientConnectorDNSError() | UnicodeError() if proxied:
             what = (
                 "is behind a proxy whose name cannot be looked up: "
@@ -134,7 +140,7 @@ def transport_error(
             reason = redacted(str(exc)) or type(exc).__name__
             what = f"broke the connection: {reason}. Trying again may help."
         case _:
-            # Such as "can't start new thread" of a name look-up.
+            # A bug of a library, or what it did not expect.
             what = f"could not be asked: {type(exc).__name__}: {redacted(str(exc))}"
             logger.error("%s %s", server, what)
 

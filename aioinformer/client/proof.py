@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -60,8 +61,9 @@ def is_transient(exc: OSError) -> bool:
     Threads, processes, memory, open files or disk space. Nothing is wrong with the
     configuration then.
     """
-    # Errors of `ssl` have numbers of their own.
-    return exc.errno in _TRANSIENT and not isinstance(exc, ssl.SSLError)
+    # Errors of `ssl` and of name look-ups have numbers of their own.
+    foreign = isinstance(exc, ssl.SSLError | socket.gaierror)
+    return exc.errno in _TRANSIENT and not foreign
 
 
 def bearer(token: str, what: str) -> str:

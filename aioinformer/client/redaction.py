@@ -29,7 +29,7 @@ _PATTERNS = (
     # "password": "...", client_secret=..., X-Api-Key: ...
     (
         re.compile(
-            r"(?i)([\w.-]{0,40}(?:token|secret|passw|passphrase|pwd|key|credential|cookie"
+            r"(?i)((?:token|secret|passw|passphrase|pwd|key|credential|cookie"
             r"|authorization|session)[\w.-]{0,40}\\?[\"']?\s{0,9}[:=]\s{0,9})"
             r"(?!(?:bearer|basic|negotiate) \.\.\.)"
             r"(?:\"(?:[^\"\\]|\\.)*\"?|\\\"(?:[^\"\\]|\\[^\"])*\\?\"?"

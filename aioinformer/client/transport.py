@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import importlib.metadata
 import socket
 import ssl
@@ -15,10 +16,11 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from aioinformer._tasks import finish
+from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
 from aioinformer.client.failures import mapped, refuse_web_page
@@ -106,6 +108,7 @@ class Transport:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
+                resolver=_Resolver(),
                 keepalive_timeout=IDLE_SECONDS,
                 socket_factory=self._open_socket,
             ),
@@ -379,6 +382,48 @@ def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
     pair = f"{proxy.user or ''}:{proxy.password or ''}".encode()
     header = {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     return proxy.with_user(None), header
+
+
+class _Resolver(AbstractResolver):
+    """Looks up names with the system's resolver, each in a thread of its own.
+
+    aiohttp's resolver uses the loop's default executor. Threads there that are busy
+    would hold up requests, and cost a leader its Lease.
+    """
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host. Cancellation: safe, its thread goes on."""
+        return await in_thread(functools.partial(_addresses, host, port, family))
+
+    async def close(self) -> None:
+        """Do nothing: no look-up is kept."""
+
+
+def _addresses(
+    host: str, port: int, family: socket.AddressFamily
+) -> list[ResolveResult]:
+    found = socket.getaddrinfo(
+        host,
+        port,
+        family=family,
+        type=socket.SOCK_STREAM,
+        flags=socket.AI_ADDRCONFIG & getattr(socket, "AI_MASK", -1),
+    )
+    # Numeric hosts keep the scope of link-local addresses: fe80::1%eth0.
+    numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+    return [
+        ResolveResult(
+            hostname=host,
+            host=socket.getnameinfo(address, numeric)[0],
+            port=port,
+            family=kind,
+            proto=protocol,
+            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        )
+        for kind, _, protocol, _, address in found
+    ]
 
 
 class _Content(aiohttp.Payload):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from typing import TYPE_CHECKING
 
+from aioinformer._tasks import in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.informer.compression_fit import CompressionFit
 from aioinformer.model.compression import (
@@ -135,7 +137,7 @@ class Compressing:
                 await self._train([obj for obj in states if obj is not None])
 
     async def _train(self, objects: list[KubeObject]) -> None:
-        self._compressor = made = await asyncio.to_thread(_trained, objects)
+        self._compressor = made = await in_thread(functools.partial(_trained, objects))
         self._context = None
         self.waits = self.due = False
         self._fit.trained(made.samples, made.share)

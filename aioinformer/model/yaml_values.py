@@ -30,6 +30,9 @@ MOST_NESTING = 100
 _FEW_VALUES = 10_000
 _INT_BITS = 63
 
+_TOO_MANY = "document contains excessive aliasing"
+_MERGE = "tag:yaml.org,2002:merge"
+
 # The fast one where PyYAML was built with it.
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -69,7 +72,7 @@ def decoded_yaml(raw: bytes) -> object:
 
     Raises:
         YAMLError: If it is malformed, too large or nested too deeply, holds what JSON
-            cannot say, or grows without measure by its aliases.
+            cannot say, or grows without measure by its aliases and merges.
 
     Example:
         >>> decoded_yaml(b"{1: yes, since: 2024-01-31}")
@@ -103,7 +106,7 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
 
     try:
         _refuse_deep_text(raw, documents)
-        plain = _Plain(max(len(raw), _FEW_VALUES))
+        plain = _Plain(_most_values(raw))
         loaded = islice(yaml.load_all(raw, Loader=_Loader), documents)
         return [plain.value(it) for it in loaded]
     except YAMLError:
@@ -113,6 +116,10 @@ def _decoded(raw: bytes, documents: int | None) -> list[object]:
         raise YAMLError(str(exc), line=mark.line + 1 if mark else 0) from exc
     except _MISTAKES as exc:
         raise YAMLError(str(exc)) from exc
+
+
+def _most_values(raw: bytes) -> int:
+    return max(len(raw), _FEW_VALUES)
 
 
 def _refuse_deep_text(raw: bytes, documents: int | None) -> None:
@@ -176,7 +183,7 @@ class _Plain:
         self._left -= 1
         # An alias may stand for what it is part of, or for what is as deep again.
         if self._left < 0 or depth > MOST_NESTING:
-            raise ValueError("document contains excessive aliasing")
+            raise ValueError(_TOO_MANY)
 
         match given:
             case dict():
@@ -187,16 +194,26 @@ class _Plain:
                 raise ValueError(f"json: unsupported value: {given}")
             case int() if given.bit_length() > _INT_BITS:
                 return float(given)
-            case str() | int() | float() | None:
+            case str():
+                return _text(given)
+            case int() | float() | None:
                 return given
             case _:
                 raise ValueError(f"json: unsupported type: {type(given).__name__}")
 
 
+def _text(given: str) -> str:
+    """Refuse half of a surrogate pair, which no UTF-8 can say."""
+    if not given.isascii() and any("\ud800" <= it <= "\udfff" for it in given):
+        raise ValueError("invalid Unicode character escape code")
+
+    return given
+
+
 def _key(given: object) -> str:
     match given:
         case str():
-            return given
+            return _text(given)
         case bool():
             return "true" if given else "false"
         case int() | float():
@@ -210,6 +227,29 @@ class _Loader(yaml.SafeLoader):
 
     bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__(raw)
+        self._left = _most_values(raw)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what it merges into a mapping, unless that grows without measure."""
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                merged = (
+                    value.value if isinstance(value, yaml.SequenceNode) else [value]
+                )
+                for it in merged:
+                    self._count(it)
+
+        super().flatten_mapping(node)
+
+    def _count(self, merged: yaml.Node) -> None:
+        if isinstance(merged, yaml.MappingNode):
+            self.flatten_mapping(merged)
+            self._left -= len(merged.value)
+            if self._left < 0:
+                raise ValueError(_TOO_MANY)
 
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False

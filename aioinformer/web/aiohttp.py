@@ -20,7 +20,12 @@ from aioinformer.web.answers import Answer
 from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.streams import MOST_READERS, WRITE_SECONDS, EventStream
+from aioinformer.web.streams import (
+    MOST_READERS,
+    WRITE_SECONDS,
+    EventStream,
+    not_begun,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,18 +153,22 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
     if request.method == "HEAD":
         return response
 
-    await response.prepare(request)
-
     def gone() -> bool:
         transport = request.transport
         return transport is None or transport.is_closing()
 
     async def write(chunk: bytes) -> None:
+        if not response.prepared:
+            await response.prepare(request)
+
         if chunk:  # an empty one would end the answer
             await response.write(chunk)
 
     with contextlib.suppress(ConnectionResetError):  # it has gone: nobody to tell
         complete = await stream.send(asked, write, gone=gone)
+        if complete and not response.prepared:
+            return _response(not_begun())
+
         if not complete and request.transport is not None:
             # Closing would wait for a stuck reader, and keep what it has not taken.
             request.transport.abort()

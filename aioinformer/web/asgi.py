@@ -23,7 +23,12 @@ from aioinformer.web.answers import Answer, refusal
 from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
-from aioinformer.web.streams import MOST_READERS, WRITE_SECONDS, EventStream
+from aioinformer.web.streams import (
+    MOST_READERS,
+    WRITE_SECONDS,
+    EventStream,
+    not_begun,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -205,12 +210,19 @@ class StreamApp:
             await _answer(scope, send, asked)
             return
 
-        await send(_start(200, HEADERS))
         if scope["method"] == "HEAD":
+            await send(_start(200, HEADERS))
             await send({"type": "http.response.body", "body": b""})
             return
 
+        started = False
+
         async def write(chunk: bytes) -> None:
+            nonlocal started
+            if not started:
+                started = True
+                await send(_start(200, HEADERS))
+
             if chunk:
                 await send(
                     {"type": "http.response.body", "body": chunk, "more_body": True}
@@ -223,7 +235,9 @@ class StreamApp:
         try:
             await together(read_on(), _disconnected(receive))
         except _Over as over:
-            if over.complete:
+            if over.complete and not started:
+                await _answer(scope, send, not_begun())
+            elif over.complete:
                 await send({"type": "http.response.body", "body": b""})
             elif _abort(receive, send):
                 await _until_disconnected(receive)

@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from aioinformer.model.durations import Duration
     from aioinformer.web.journal import Reader
 
-__all__ = ["MOST_READERS", "WRITE_SECONDS", "Ask", "EventStream", "TooManyReaders"]
+__all__ = [
+    "MOST_READERS",
+    "WRITE_SECONDS",
+    "Ask",
+    "EventStream",
+    "TooManyReaders",
+    "not_begun",
+]
 
 logger = guarded_logger(__name__)
 
@@ -58,6 +65,11 @@ WOKEN_AT_ONCE = 128
 
 GRACE_SECONDS = 1.0
 """How long a reader that takes nothing may hold up the end."""
+
+
+def not_begun() -> Answer:
+    """Return the answer to a reader to whom `EventStream.send()` has written nothing."""
+    return refusal(503, "the stream is full, or has ended", Retry_After="5")
 
 
 class TooManyReaders(AioInformerError):
@@ -308,7 +320,8 @@ class EventStream:
         Args:
             ask: What `ask()` made of the request.
             write: Called with bytes, one call at a time; it waits while the reader is
-                slow.
+                slow. The first call may begin the answer: if there is none, the stream
+                has filled up or ended since `ask()`. Then answer `not_begun()`.
             gone: Whether the reader has left; for hosts that do not cancel the request
                 then. Looked at five times a second.
 
@@ -328,7 +341,7 @@ class EventStream:
         try:
             feed = self._join(visit)
         except (InformerStopped, TooManyReaders):
-            return True  # since `ask()`: that was all there is
+            return True  # since `ask()`; nothing was written
 
         try:
             async with visit.limit:
