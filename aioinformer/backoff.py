@@ -77,7 +77,9 @@ class Backoff:
     the attempt                     the next one begins             d
     ==============================  ==============================  ==================
     an accepted watch that ended    a gap after its start, at most  stays
-    cleanly, or lived for 1.6 s     5 s after it
+    cleanly, or lived for 1.6 s     5 s after its end
+    (2 minutes, if its end asks
+    for a list)
     its version is void (410 ...),  within 1 s of its end           stays
     the first time since a watch
     lived
@@ -134,6 +136,7 @@ class Backoff:
         failure: Failure | None = None,
         *,
         accepted: bool = False,
+        relists: bool = False,
         retry_after: float | None = None,
     ) -> float:
         """The attempt has ended.
@@ -142,13 +145,15 @@ class Backoff:
             now: In seconds of the same clock.
             failure: Reason of the failure; None if the server ended it as planned.
             accepted: The attempt was a watch that the server had accepted.
+            relists: The next attempt is a list, which costs the server much.
             retry_after: Seconds that the server asked for, a lower bound for the wait;
                 more than 2 minutes count as 2 minutes.
 
         Returns:
             Seconds until the next attempt may begin; 0 for at once.
         """
-        lived = accepted and (failure is None or self.lived(now))
+        least = QUIET_SECONDS if relists else SHORT_SECONDS
+        lived = accepted and (failure is None or now - self._started >= least)
         wait = self._wait_after(now, failure, lived=lived)
         return max(wait, min(retry_after or 0.0, RETRY_AFTER_LIMIT_SECONDS))
 

@@ -138,6 +138,19 @@ def test_backoff_resets_after_two_quiet_minutes_of_any_watches(
     assert repr(attempts.backoff) == "<Backoff d=0.8s>"
 
 
+@pytest.mark.parametrize(
+    ("lasted", "wait"),
+    [pytest.param(119.0, 0.8, id="soon"), pytest.param(120.0, 0.0, id="late")],
+)
+def test_a_watch_whose_end_asks_for_a_list_has_to_live_for_two_minutes(
+    lasted: float, wait: float
+) -> None:
+    backoff = Backoff(Jitter())
+    backoff.begin(0.0)
+
+    assert backoff.end(lasted, OTHER, accepted=True, relists=True) == wait
+
+
 def test_a_failure_ends_the_quiet_minutes() -> None:
     attempts = Attempts()
     attempts.fail(4)

@@ -7,7 +7,7 @@ import random
 import string
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from compression_helpers import (
@@ -60,6 +60,20 @@ async def test_the_dictionary_is_made_while_the_default_executor_is_busy() -> No
             assert all(map(is_compressed, rig.indexer.list()))
     finally:
         busy.set()
+
+
+async def test_a_dictionary_is_made_in_the_loop_if_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def start(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+    async with a_rig(*webs(LEAST_SAMPLES)) as rig:
+        assert all(map(is_compressed, rig.indexer.list()))
+
+    assert "can't start new thread" in caplog.text
 
 
 @pytest.mark.parametrize("count", [3, LEAST_SAMPLES, SAMPLES - 1, SAMPLES, SAMPLES + 9])

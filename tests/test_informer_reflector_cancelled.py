@@ -68,7 +68,7 @@ STATES = {
 
 # When the attempts of the first script begin: three streams, of which the last gives
 # way to pages and a watch, and then 404s.
-MOMENTS = [0.0, 1.2, 3.6, 5.6, 8.4]
+MOMENTS = [0.0, 1.2, 3.6, 5.6, 10.4]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -92,7 +92,7 @@ async def test_the_script_goes_all_its_ways() -> None:
     answers, store = scripted(), FakeStore()
     reflector = reflector_of(answers, store, streaming_list=True)
     task = asyncio.create_task(reflector.run())
-    await asyncio.sleep(19)
+    await asyncio.sleep(21)
     task.cancel()
     await asyncio.wait({task})
 

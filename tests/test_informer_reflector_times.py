@@ -21,6 +21,7 @@ from fake_source import (
 from informer_helpers import reflector_of, running
 
 from aioinformer.errors import (
+    DecodeError,
     OptionsError,
     ResourceExpired,
     ServerError,
@@ -220,6 +221,23 @@ async def test_an_error_event_can_ask_for_patience() -> None:
         await asyncio.sleep(30)
 
     assert source.times == pytest.approx([0, 0, 12], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [DecodeError("garbled"), [error_event(410, "Expired")]],
+    ids=["garbled", "410"],
+)
+async def test_watches_that_ask_for_a_list_again_and_again_slow_down(
+    end: Exception | list[WatchEvent],
+) -> None:
+    """Though each lives for some seconds: lists are dear."""
+    source = FakeSource([Page(version=7)], [Stream(5.0, end) for _ in range(500)])
+
+    async with running(reflector_of(source).run()):
+        await asyncio.sleep(3600)
+
+    assert sum(it.verb == "list" for it in source.requests) < 3600 / 30
 
 
 async def test_a_loop_of_good_lists_and_bad_watches_is_no_hot_loop() -> None:

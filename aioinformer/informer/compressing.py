@@ -137,8 +137,13 @@ class Compressing:
                 await self._train([obj for obj in states if obj is not None])
 
     async def _train(self, objects: list[KubeObject]) -> None:
-        self._compressor = made = await in_thread(functools.partial(_trained, objects))
-        self._context = None
+        try:
+            made = await in_thread(functools.partial(_trained, objects))
+        except OSError as exc:  # to stop for some 40 ms is better than to fail
+            logger.warning("%s: trains its dictionary in the loop: %s", self._name, exc)
+            made = _trained(objects)
+
+        self._compressor, self._context = made, None
         self.waits = self.due = False
         self._fit.trained(made.samples, made.share)
         logger.info(

@@ -443,6 +443,7 @@ class Reflector:
             _now(),
             pace_of(self._error),
             accepted=_accepted(outcome),
+            relists=isinstance(self._phase, Listing),
             retry_after=_retry_after(outcome),
         )
         if wait > 0:
