@@ -392,29 +392,30 @@ class SharedRun:
             seconds: Longest time to wait; None for no limit.
 
         Returns:
-            True if the run has ended.
+            True if the run has ended in time.
 
         Raises:
             BaseException: The error of the run.
 
         Cancellation:
             Ends this wait. The run goes on if it has other owners. Otherwise it is
-            cancelled, and the cancellation is deferred until it has ended.
+            cancelled, and the cancellation is deferred until it has ended. A second
+            cancellation is not deferred: a source may not let go.
         """
         self.start()
         task = self._task
         assert task is not None
         self._waiters += 1
         try:
-            await asyncio.wait({task}, timeout=seconds)
+            done, _ = await asyncio.wait({task}, timeout=seconds)
         finally:
             self._waiters -= 1
             await self._end_unowned()
 
-        if task.done() and not task.cancelled():
+        if done and not task.cancelled():
             task.result()
 
-        return task.done()
+        return bool(done)
 
     async def _end_unowned(self) -> None:
         task = self._task
