@@ -34,6 +34,7 @@ __all__ = [
     "in_thread",
     "in_thread_to_its_end",
     "leaf_of",
+    "outlast",
     "together",
     "wait_for_end",
     "watch_over",
@@ -80,7 +81,7 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
 
     timer = asyncio.get_running_loop().call_later(within_seconds, expire)
     try:
-        interrupted = await _outlast(task)
+        interrupted = await outlast(task)
     finally:
         timer.cancel()
 
@@ -110,7 +111,7 @@ async def wait_for_end(task: asyncio.Task[Any]) -> None:
     Cancellation:
         Deferred until it is over.
     """
-    interrupted = await _outlast(task)
+    interrupted = await outlast(task)
     if interrupted is not None:
         raise interrupted
 
@@ -162,7 +163,7 @@ async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
         interrupted = None
         for task in tasks:
-            interrupted = await _outlast(task) or interrupted
+            interrupted = await outlast(task) or interrupted
 
     if interrupted is not None:
         raise interrupted
@@ -205,7 +206,7 @@ async def in_thread(
             await asyncio.wait({ended})
         except asyncio.CancelledError:
             stop()
-            await _outlast(ended)
+            await outlast(ended)
             raise
 
     result, failure = await ended
@@ -392,29 +393,30 @@ class SharedRun:
             seconds: Longest time to wait; None for no limit.
 
         Returns:
-            True if the run has ended.
+            True if the run has ended in time.
 
         Raises:
             BaseException: The error of the run.
 
         Cancellation:
             Ends this wait. The run goes on if it has other owners. Otherwise it is
-            cancelled, and the cancellation is deferred until it has ended.
+            cancelled, and the cancellation is deferred until it has ended. A second
+            cancellation is not deferred: a source may not let go.
         """
         self.start()
         task = self._task
         assert task is not None
         self._waiters += 1
         try:
-            await asyncio.wait({task}, timeout=seconds)
+            done, _ = await asyncio.wait({task}, timeout=seconds)
         finally:
             self._waiters -= 1
             await self._end_unowned()
 
-        if task.done() and not task.cancelled():
+        if done and not task.cancelled():
             task.result()
 
-        return task.done()
+        return bool(done)
 
     async def _end_unowned(self) -> None:
         task = self._task
@@ -499,7 +501,7 @@ class Held(Generic[T]):
             Deferred until it is left.
         """
         self.drop()
-        interrupted = await _outlast(self._task)
+        interrupted = await outlast(self._task)
         if interrupted is not None:
             raise interrupted
 
@@ -617,7 +619,7 @@ class Supervisor:
 
     async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
         self._ask_to_end(task)
-        return await _outlast(task)
+        return await outlast(task)
 
     def _ask_to_end(self, task: asyncio.Task[None]) -> None:
         if not self._stopping:
@@ -646,8 +648,15 @@ def _note_failure(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def _outlast(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait for the end of `task`; return the caller's cancellation, if one came."""
+async def outlast(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for the end of `task`, also of a future.
+
+    Returns:
+        The caller's cancellation, if one came: to be raised.
+
+    Cancellation:
+        Deferred.
+    """
     interrupted: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from leader_helpers import MemoryLease, MemoryLock, elector, for_ever, now
+from leader_helpers import MemoryLease, MemoryLock, elector, failing, for_ever, now
 
 from aioinformer import LeadershipLost
+from aioinformer.errors import ServerError, TooManyRequests, TransportError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -114,6 +115,32 @@ async def test_a_replica_that_gets_answers_again_takes_its_own_lease_when_it_has
         await asyncio.sleep(10 + 15 + 3 * PAUSE)
         assert one.is_leader
         await asyncio.sleep(100)
+        assert one.is_leader
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(TransportError("refused", unreachable=True), id="unreachable"),
+        pytest.param(TooManyRequests("busy", status=429), id="429"),
+        pytest.param(ServerError("not ready", status=503), id="503"),
+    ],
+)
+async def test_a_replica_that_was_refused_takes_its_own_lease_again_at_once(
+    error: Exception,
+) -> None:
+    """As while the only server restarts: no claim was written, and nobody is blocked."""
+    lease = MemoryLease()
+    lock = MemoryLock(lease, "a")
+    one = elector(lock)
+
+    async with candidates(one):
+        await asyncio.sleep(20)
+        lock.fault = failing(error)
+        await asyncio.sleep(11.5)
+        assert not one.is_leader
+        lock.fault = None
+        await asyncio.sleep(PAUSE)
         assert one.is_leader
 
 

@@ -179,6 +179,42 @@ async def test_G10_a_key_is_not_worked_on_again_before_its_thread_has_ended() ->
             assert len(reconcile.names) == 2
 
 
+async def test_G10_a_key_stays_in_work_while_a_thread_outlives_its_reconcile() -> None:
+    """Tasks that a reconcile does not await, as after the timeout of `asyncio.wait()`."""
+    left: list[asyncio.Task[str]] = []
+    with gated() as gate:
+
+        async def act(request: ReconcileRequest, ctx: Context) -> None:
+            left.append(asyncio.create_task(ctx.run_in_thread(gate.pass_through)))
+            await asyncio.wait(left, timeout=1)
+
+        reconcile = Acts(act)
+        source = FakeListerWatcher(named("a"))
+        async with controlled(reconcile, source):
+            await gate.reached()
+            source.modify(named("a", labels={"x": "y"}))
+            await asyncio.sleep(600)
+            assert (len(reconcile.names), gate.working) == (1, 1)
+
+            await gate.open()
+            await gate.reached(2)
+            assert len(reconcile.names) == 2
+
+
+async def test_a_reconcile_that_has_ended_starts_no_thread() -> None:
+    with gated() as gate:
+        left: list[asyncio.Task[str]] = []
+
+        async def act(ctx: Context) -> None:
+            left.append(asyncio.create_task(ctx.run_in_thread(gate.pass_through)))
+
+        await in_a_reconcile(act)
+        with pytest.raises(OptionsError, match="its reconcile has ended"):
+            await left[0]
+
+        assert not gate.threads
+
+
 async def test_a_thread_that_outlives_its_cancellation_is_logged_sparsely(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

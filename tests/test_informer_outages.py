@@ -16,10 +16,12 @@ from aioinformer import Client, ListWatch, SharedInformer
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.testing.faults import Gone
-from aioinformer.watch import RetryWatch
+from aioinformer.watch import EventType, RetryWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+    from aioinformer.watch import WatchEvent
 
 OBJECTS = 5
 
@@ -186,6 +188,34 @@ async def test_a_retry_watch_goes_on_soon_after_an_outage() -> None:
 
     assert 300 <= loop.time() - began < 305
     assert len(proxy.refused) <= 300
+
+
+async def test_retry_watches_wake_each_other_by_a_refusal_after_an_outage() -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        APIServer() as server,
+        proxying(server.url) as proxy,
+        Client.from_url(proxy.url) as client,
+        AsyncExitStack() as stack,
+    ):
+        version = server.create(PODS, pod("old"))["metadata"]["resourceVersion"]
+        ends: list[asyncio.Task[list[WatchEvent]]] = []
+        for seed in range(50):
+            watch = await stack.enter_async_context(
+                RetryWatch(ListWatch(client, PODS), version, rng=random.Random(seed))
+            )
+            ends.append(asyncio.create_task(watch.next_batch()))
+
+        await asyncio.sleep(5)
+        proxy.break_off()
+        await asyncio.sleep(30)
+        server.faults.add(Gone(times=50))
+        proxy.refusing = False
+        began = loop.time()
+        await asyncio.wait(ends)
+
+    assert all(end.result()[0].type is EventType.ERROR for end in ends)
+    assert loop.time() - began < 10
 
 
 # ---------------------------------------------------------------- proxies that cut

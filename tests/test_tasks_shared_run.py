@@ -72,6 +72,16 @@ async def test_shared_run_ends_with_its_last_caller(work: Work) -> None:
     assert work.record[2:] == ["began", "ended"]
 
 
+async def test_shared_run_that_only_one_caller_wants_is_late_after_its_time(
+    work: Work,
+) -> None:
+    run = SharedRun(work.do, "work")
+
+    assert not await run.wait(2)
+
+    assert work.record == ["began", "cancelled"]
+
+
 async def test_shared_run_that_is_kept_needs_no_caller(work: Work) -> None:
     run = SharedRun(work.do, "work")
     run.keep()

@@ -6,7 +6,7 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from aioinformer._tasks import in_thread_to_its_end
+from aioinformer._tasks import in_thread_to_its_end, outlast
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
 from aioinformer.model.functions import check_plain, check_runs
 from aioinformer.model.objects import KubeObject
@@ -21,13 +21,72 @@ if TYPE_CHECKING:
     from aioinformer.controller.result import Result
     from aioinformer.informer.lister import Lister
 
-__all__ = ["Context", "with_object"]
+__all__ = ["Context", "Threads", "with_object"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_THREADS: Final = 8
 """So many functions of one reconcile run in threads at the same time."""
+
+
+class Threads:
+    """Threads of one reconcile, which does not end before they have.
+
+    Args:
+        name: Prefix of their names.
+        overdue: Called with the name of a function and the seconds since its
+            cancellation, if it has not ended long after it.
+    """
+
+    __slots__ = ("_calls", "_name", "_over", "_overdue", "_quiet", "_slots")
+
+    def __init__(self, name: str, overdue: Callable[[str, float], None]) -> None:
+        self._name = name
+        self._overdue = overdue
+        self._slots = asyncio.Semaphore(MOST_THREADS)
+        # Calls that have not ended. While there are any, `_quiet` is pending.
+        self._calls = 0
+        self._quiet: asyncio.Future[None] | None = None
+        self._over = False
+
+    async def call(self, function: Callable[[], T], name: str) -> T:
+        """Call a function in a thread: see `Context.run_in_thread`."""
+        if self._over:
+            raise OptionsError(f"{name} cannot be called: its reconcile has ended")
+
+        if not self._calls:
+            self._quiet = asyncio.get_running_loop().create_future()
+
+        self._calls += 1
+        try:
+            async with self._slots:
+                return await in_thread_to_its_end(
+                    function,
+                    f"{self._name} {name}",
+                    overdue=functools.partial(self._overdue, name),
+                )
+        finally:
+            self._calls -= 1
+            if not self._calls and self._quiet is not None:
+                self._quiet.set_result(None)
+
+    async def ended(self) -> None:
+        """Wait until no call is left, and refuse further ones.
+
+        A reconcile may end before a call: one that it made in a task which it does not
+        await.
+
+        Cancellation:
+            Deferred until then.
+        """
+        interrupted = None
+        while self._calls and self._quiet is not None:
+            interrupted = await outlast(self._quiet) or interrupted
+
+        self._over = True
+        if interrupted is not None:
+            raise interrupted
 
 
 class Context:
@@ -47,9 +106,8 @@ class Context:
 
     __slots__ = (
         "_client",
-        "_overdue",
         "_settle",
-        "_slots",
+        "_threads",
         "attempt",
         "causes",
         "lister",
@@ -67,7 +125,7 @@ class Context:
         stale: bool,
         client: ReconcileClient | None,
         settle: Callable[[Context], Awaitable[None]],
-        overdue: Callable[[str, float], None],
+        threads: Threads,
     ) -> None:
         self.request = request
         self.lister = lister
@@ -76,8 +134,7 @@ class Context:
         self.stale = stale
         self._client = client
         self._settle = settle
-        self._overdue = overdue
-        self._slots = asyncio.Semaphore(MOST_THREADS)
+        self._threads = threads
 
     def __repr__(self) -> str:
         return f"<Context of {self.request.key} attempt={self.attempt}>"
@@ -136,7 +193,8 @@ class Context:
             What the function returned.
 
         Raises:
-            OptionsError: If the function is a coroutine function.
+            OptionsError: If the function is a coroutine function, or the reconcile has
+                ended.
             RuntimeError: If the operating system cannot start a thread.
             BaseException: The exception of the function.
 
@@ -148,12 +206,9 @@ class Context:
         """
         check_plain(function, "what runs in a thread")
         name = getattr(function, "__qualname__", repr(function))
-        async with self._slots:
-            return await in_thread_to_its_end(
-                functools.partial(function, *args, **kwargs),
-                f"{self.request.key} {name}",
-                overdue=functools.partial(self._overdue, name),
-            )
+        return await self._threads.call(
+            functools.partial(function, *args, **kwargs), name
+        )
 
 
 def with_object(

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from aioinformer._tasks import Supervisor
+from aioinformer.backoff import Failure, failure_of
 from aioinformer.controller.leader_measures import LeaderMeasures
 from aioinformer.controller.leader_standing import LATE, Standing
 from aioinformer.controller.lease_record import Step, released
 from aioinformer.controller.lease_timing import LeaseTiming
 from aioinformer.errors import (
+    ApiError,
     Conflict,
     InternalError,
     LeadershipLost,
@@ -97,7 +99,7 @@ class LeaderElector:
     time for another attempt. A candidate waits for the answer of its claim until
     `renew_deadline` after it was sent, and then leads for what is left of that time. If
     the answer never comes but the Lease names this replica, it claims the Lease once
-    more. If that fails too, it lets the Lease run out, and leaves it to the others for a
+    more. If that has no answer either, it lets the Lease run out, and leaves it to the others for a
     few seconds longer: a replica that cannot renew must not block the others.
 
     When the work is over by itself, or its caller is cancelled, the elector goes on
@@ -406,6 +408,13 @@ class LeaderElector:
                     await self._lock.update(record)
         except Conflict:
             raise  # an answer: it was not written
+        except Exception as exc:
+            if isinstance(exc, ApiError) or failure_of(exc) is Failure.UNREACHABLE:
+                self._standing.doubtful = True
+            else:
+                self._standing.unanswered += 1
+
+            raise
         except BaseException:
             self._standing.unanswered += 1
             raise

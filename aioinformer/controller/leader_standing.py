@@ -37,6 +37,8 @@ class Standing:
         sent: When the last successful write was sent, from the first of a term until
             the leader's work has ended, even if the lease is lost before; else None.
         deadline: Until when this replica leads; None if it does not, or has lost.
+        doubtful: A claim was refused, or the server was away. Most likely it was not
+            written: it counts as unanswered only if the Lease shows it.
         unanswered: Number of claims in a row that had no answer, or a late one. Some of them
             may have been written.
         why_lost: In words, why it has lost, or would have if it did now.
@@ -58,6 +60,7 @@ class Standing:
         self.sighting: Sighting | None = None
         self.sent: float | None = None
         self.deadline: float | None = None
+        self.doubtful = False
         self.unanswered = 0
         self.why_lost = LATE
         self._identity = identity
@@ -128,6 +131,15 @@ class Standing:
 
     def see(self, record: LeaseRecord | None, now: float) -> None:
         """The Lease says this now; None if there is none."""
+        before = None if self.sighting is None else self.sighting.record
+        ours = record is not None and record.holder == self._identity
+        if self.doubtful and ours and record != before:
+            self.unanswered += 1
+            self.doubtful = False
+
+        self._note(record, now)
+
+    def _note(self, record: LeaseRecord | None, now: float) -> None:
         if record is None:
             self.sighting = None
         else:
@@ -143,6 +155,7 @@ class Standing:
         Not if the answer comes behind the deadline: nobody was there to keep it.
         """
         in_time = now - sent <= self._timing.request
+        self.doubtful = False
         self.unanswered = 0 if in_time else self.unanswered + 1
         deadline = sent + self._timing.renew
         if now < (deadline if self.deadline is None else self.deadline):
@@ -152,7 +165,7 @@ class Standing:
 
             self.sent, self.deadline = sent, deadline
 
-        self.see(record, now)
+        self._note(record, now)
 
     def lost(self, why: str) -> None:
         """Leadership is over, and the work may not be."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.controller.causes import Cause, Causes
 from aioinformer.controller.client import ReconcileClient
-from aioinformer.controller.context import Context
+from aioinformer.controller.context import Context, Threads
 from aioinformer.controller.request import ReconcileRequest
 from aioinformer.controller.result import (
     Verdict,
@@ -63,6 +63,7 @@ class _Run:
     request: ReconcileRequest
     priority: int
     context: Context
+    threads: Threads
     writes: Writes
     began: float
     warned: bool = False
@@ -152,9 +153,7 @@ class Workers:
             request, priority = await self._queue.get_with_priority()
             _check_request(request)
             run = self._run(request, priority)
-            task = work.create_task(
-                self._verdict(run), name=f"{self._name} {request.key}"
-            )
+            task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
             self._measures.active(len(self._running))
             task.add_done_callback(lambda task: self._ended(task, work))
@@ -237,6 +236,8 @@ class Workers:
         if self.client is not None:
             client = ReconcileClient(self.client, writes, self.elector)
 
+        overdue = partial(self._measures.thread_overdue, request)
+        threads = Threads(request.key, overdue)
         context = Context(
             request,
             self._informers[0].lister,
@@ -245,9 +246,15 @@ class Workers:
             stale=unshown is not None,
             client=client,
             settle=lambda ctx: self._settle(ctx, writes),
-            overdue=partial(self._measures.thread_overdue, request),
+            threads=threads,
         )
-        return _Run(request, priority, context, writes, now)
+        return _Run(request, priority, context, threads, writes, now)
+
+    async def _work(self, run: _Run) -> Verdict:
+        try:
+            return await self._verdict(run)
+        finally:
+            await run.threads.ended()
 
     async def _verdict(self, run: _Run) -> Verdict:
         patience = asyncio.timeout(self._timeout)

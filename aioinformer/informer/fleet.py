@@ -81,7 +81,10 @@ class Fleet:
             return
 
         # At once: its handlers may go on for a while, and the fleet be ended meanwhile.
-        informer.set_death_handler(lambda exc: self._note_death(informer, exc))
+        informer.set_death_handler(
+            lambda exc: self._note_death(informer, exc),
+            why_ending=lambda: self._why_astray(informer),
+        )
         task = self._group.create_task(
             self._run(informer),
             name=f"informer {informer.name}",
@@ -157,12 +160,18 @@ class Fleet:
 
     def _forget(self, informer: SharedInformer, task: asyncio.Task[None]) -> None:
         """Its task is over; one that was cancelled unbegun has told nobody so far."""
-        astray = task.cancelled() and informer not in self._ending
-        informer.abandon(cancelled_alone(repr(task.get_name())) if astray else None)
+        informer.abandon(self._why_astray(informer) if task.cancelled() else None)
         del self._tasks[informer]
         self._ending.discard(informer)
         self._dead.discard(informer)
         self._news.ring()
+
+    def _why_astray(self, informer: SharedInformer) -> BaseException | None:
+        """What an informer that is cancelled dies of; None if it was asked to end."""
+        if self.ended or informer in self._ending:
+            return None
+
+        return cancelled_alone(repr(self._tasks[informer].get_name()))
 
     async def _run(self, informer: SharedInformer) -> None:
         try:

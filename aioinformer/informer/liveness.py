@@ -26,6 +26,7 @@ class Liveness:
         followers: Called when any of these has changed; they must neither wait nor
             raise.
         on_death: Called with what it died of, once, when it does; nor must it.
+        why_ending: Returns what it dies of when it is cancelled; None if it was stopped.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,6 +38,7 @@ class Liveness:
         self.failure: BaseException | None = None
         self.followers: list[Callable[[], None]] = []
         self.on_death: Callable[[BaseException], None] | None = None
+        self.why_ending: Callable[[], BaseException | None] = lambda: None
         self._changed = Bell()
 
     def __repr__(self) -> str:
@@ -56,10 +58,14 @@ class Liveness:
         self.check_not_stopped()
         self.loop = asyncio.get_running_loop()
 
-    def wind_down(self) -> None:
-        """Nothing new comes from here on. Idempotent."""
+    def wind_down(self, *, cancelled: bool = False) -> None:
+        """Nothing new comes from here on, perhaps as it was cancelled. Idempotent."""
         self.stopping = True
-        self._tell_followers()
+        failure = self.why_ending() if cancelled and not self.stopped else None
+        if failure is not None:
+            self.die(failure)
+        else:
+            self._tell_followers()
 
     def die(self, failure: BaseException) -> None:
         """It is dead, though its handlers may go on for a while."""

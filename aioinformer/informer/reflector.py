@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NoReturn, TypeGuard, assert_never
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.backoff import Backoff, Failure
+from aioinformer.backoff import Backoff
 from aioinformer.errors import (
     ApiError,
     DecodeError,
@@ -289,10 +289,8 @@ class Reflector:
             )
             await self._step(outcome)
 
-        if pace_of(self._error) is Failure.UNREACHABLE:
-            self._connectivity.lost()
-        elif isinstance(self._error, ApiError | DecodeError):
-            self._connectivity.reached()
+        if self._error is not None:
+            self._connectivity.failed(self._error)
 
         return outcome
 

@@ -223,7 +223,12 @@ class SharedInformer(HandledCopy):
         self._processor.end()
         self._live.end(failure)
 
-    def set_death_handler(self, handler: Callable[[BaseException], None]) -> None:
+    def set_death_handler(
+        self,
+        handler: Callable[[BaseException], None],
+        *,
+        why_ending: Callable[[], BaseException | None] = lambda: None,
+    ) -> None:
         """Have a function told what the informer dies of, in the moment it does.
 
         For those who run informers: `run()` raises the same, but only when the handlers
@@ -231,11 +236,15 @@ class SharedInformer(HandledCopy):
 
         Args:
             handler: A plain function, called in the loop; it must neither wait nor raise.
+            why_ending: Called in the same way when `run()` is cancelled. Returns the
+                failure if nobody has stopped the informer, which is then dead at once.
 
         Raises:
-            OptionsError: If it is no plain function.
+            OptionsError: If one of them is no plain function.
         """
         check_plain(handler, "a death handler")
+        check_plain(why_ending, "a reason")
+        self._live.why_ending = why_ending
         self._live.on_death = handler
 
     def forget_metrics(self) -> None:
@@ -273,7 +282,8 @@ class SharedInformer(HandledCopy):
                 self._live.die(leaf_of(group))
                 raise
             finally:
-                self._live.wind_down()
+                # If the processor has failed, the group was cancelled for that.
+                self._live.wind_down(cancelled=not processor.done())
                 if not processor.done():
                     try:
                         async with asyncio.timeout(DRAIN_SECONDS):

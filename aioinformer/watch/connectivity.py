@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from aioinformer._tasks import Bell
-from aioinformer.backoff import PROBE_JITTER_SECONDS, PROBE_SECONDS, probe_gap
+from aioinformer.backoff import (
+    PROBE_JITTER_SECONDS,
+    PROBE_SECONDS,
+    Failure,
+    failure_of,
+    probe_gap,
+)
+from aioinformer.errors import ApiError, DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,6 +74,13 @@ class Connectivity:
         """Note that an attempt could not connect."""
         self._down = True
 
+    def failed(self, error: Exception) -> None:
+        """Note the error of an attempt: a refusal shows that the server can be reached."""
+        if failure_of(error) is Failure.UNREACHABLE:
+            self.lost()
+        elif isinstance(error, ApiError | DecodeError):
+            self.reached()
+
     def reached(self) -> None:
         """Note that the server answered, whatever it said. Idempotent."""
         if self._down:
@@ -78,8 +92,8 @@ class Connectivity:
     async def turn(self) -> AsyncIterator[None]:
         """Wait for the time of an attempt, which is made in the block.
 
-        At once while the server can be reached. Say by `lost()` or `reached()` how the
-        attempt went, the latter as soon as the head of an answer is there.
+        At once while the server can be reached. Say by `reached()` that the head of an
+        answer is there, as soon as it is, or by `failed()` why the attempt failed.
 
         Cancellation:
             Safe: another one probes instead.

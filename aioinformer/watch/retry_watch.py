@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, assert_never
 
 from aioinformer._user_code import guarded_logger
-from aioinformer.backoff import Backoff, Failure, failure_of
+from aioinformer.backoff import Backoff, failure_of
 from aioinformer.errors import (
     InternalError,
     OptionsError,
@@ -219,9 +219,7 @@ class RetryWatch(Watch):
             if self.stopped:
                 return []
 
-            if failure_of(exc) is Failure.UNREACHABLE:
-                self._connectivity.lost()
-
+            self._connectivity.failed(exc)
             return self._perform(exc, accepted=False)
         else:
             self.last_error = None
