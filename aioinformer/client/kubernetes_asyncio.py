@@ -114,7 +114,14 @@ class KubernetesAsyncioRequester:
         try:
             async with asyncio.timeout(seconds):
                 with mapped(config.server, proxied=proxied):
-                    return await self._answered(method, path, query, headers)
+                    try:
+                        return await self._call(method, path, query, headers)
+                    except (AioInformerError, *NETWORK_ERRORS):
+                        raise
+                    except Exception as exc:
+                        # Whatever the library makes of a token that it cannot get, say,
+                        # or of a session that was closed: it is asked again.
+                        raise self._failure(exc) from exc
 
         except TimeoutError as exc:
             raise TransportError(
@@ -124,22 +131,6 @@ class KubernetesAsyncioRequester:
         except TransportError as exc:
             self._explain(exc)
             raise
-
-    async def _answered(
-        self,
-        method: str,
-        path: str,
-        query: list[tuple[str, str]],
-        headers: dict[str, str],
-    ) -> aiohttp.ClientResponse:
-        try:
-            return await self._call(method, path, query, headers)
-        except (AioInformerError, *NETWORK_ERRORS):
-            raise
-        except Exception as exc:
-            # Whatever the library makes of a token that it cannot get, say, or of a
-            # session that was closed: it is asked again like a network that failed.
-            raise self._failure(exc) from exc
 
     async def _call(
         self,
