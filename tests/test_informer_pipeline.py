@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_source import thing, told
 from informer_helpers import running, settle
+from namespace_helpers import slow_machine
 from pipeline_helpers import Rig, add, delete, update
 
 from aioinformer.cache import Delta
@@ -251,7 +252,10 @@ async def test_a_handler_finds_the_store_as_it_is_told(rig: Rig) -> None:
     assert found == [True] * 7
 
 
-async def test_many_changes_are_applied_in_slices(rig: Rig) -> None:
+async def test_many_changes_are_applied_in_slices(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_machine(monkeypatch)
     await rig.relist(version=5)
     await rig.applied()
     steps = rig.steps

@@ -18,6 +18,7 @@ from fake_source import (
     thing,
 )
 from informer_helpers import Recorder, Slow, Stage, pods_of, running, settle
+from namespace_helpers import slow_machine
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import Added, Deleted, SharedInformer, Updated
@@ -216,7 +217,10 @@ async def test_a_reminder_passes_the_filter() -> None:
     assert log.reminders == [(2.0, "a")]
 
 
-async def test_many_objects_are_one_entry_told_in_slices() -> None:
+async def test_many_objects_are_one_entry_told_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow_machine(monkeypatch)
     stage, store = Stage(), MapStore(*(thing(f"pod-{it}") for it in range(3000)))
     record = Recorder()
     listener = stage.listen(record, resync=Resync(5.0, store))
