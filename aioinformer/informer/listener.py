@@ -66,8 +66,6 @@ class Listener:
         self.name = name
         self.on_crowded: Callable[[Listener], None] = _ignore
         """Called when somebody should call `tidy()`; must not wait."""
-        self.on_idle: Callable[[], None] = _do_nothing
-        """Called when all that waited has been delivered; must not wait."""
         self._inbox = CoalescingInbox(self._crowded) if options.coalesce else Inbox()
         self._slowness = Slowness(name, self._inbox, metrics)
         self._reporter = reporter
@@ -258,7 +256,6 @@ class Listener:
                 self._tell()
                 batch = inbox.take_now()
 
-            self.on_idle()
             budget.end()
 
     async def _tell_each(
@@ -320,10 +317,6 @@ class Listener:
 
     def _crowded(self) -> None:
         self.on_crowded(self)
-
-
-def _do_nothing() -> None:
-    """Nobody asks before it belongs to a processor."""
 
 
 def _ignore(_: Listener) -> None:

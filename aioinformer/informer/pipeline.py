@@ -9,6 +9,7 @@ that fail are reported when the step is over, as `on_error` may add such a handl
 
 from __future__ import annotations
 
+import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from aioinformer.model.views import DecodedBodies
 
 __all__ = ["Pipeline"]
+
+SWEEP_SECONDS = 0.5
+"""So long after a change, decoded bodies are looked through for those of gone objects:
+for each change alone that would take 5 microseconds."""
 
 # Between two looks at the budget; a change takes about two microseconds.
 _CHANGES_BETWEEN_CHECKS = 8
@@ -85,6 +90,8 @@ class Pipeline(Intake):
         self._waiting = Waiting() if waiting is None else waiting
         # Those of the objects of the last list; None before there is any object.
         self._decoded: DecodedBodies | None = None
+        # Set while unused bodies may be in there.
+        self._sweep: asyncio.TimerHandle | None = None
         self.synced = False
         """The first complete list is in the store and in the listeners' queues."""
 
@@ -101,9 +108,14 @@ class Pipeline(Intake):
         """
         budget = LoopBudget.current()
         apply = self._apply_timed if self._metrics.enabled else self._apply_waiting
-        while True:
-            await self._fifo.wait_filled()
-            await apply(budget)
+        try:
+            while True:
+                await self._fifo.wait_filled()
+                await apply(budget)
+        finally:
+            if self._sweep is not None:
+                self._sweep.cancel()
+                self._sweep = None
 
     async def _apply_timed(self, budget: LoopBudget) -> None:
         """Apply a part of what is queued, and measure how long that took."""
@@ -130,20 +142,26 @@ class Pipeline(Intake):
             del replacement
 
         decoded = self._decoded
-        if decoded is not None and decoded.bodies:
-            decoded.drop_unused()
+        if decoded is not None and decoded.bodies and self._sweep is None:
+            self._sweep_later()
 
     def _note_decoded(self, obj: KubeObject) -> None:
-        """Know the cache of decoded bodies of an object, and of those like it.
-
-        What left the store is dropped from it after each step, and when a listener is
-        idle: a handler that compares two states reads the older one, too.
-        """
-        if self._decoded is not None:
-            self._processor.decoded.discard(self._decoded)
-
+        """Know the cache of decoded bodies of an object, and of those like it."""
         self._decoded = obj.context.decoded_bodies
-        self._processor.decoded.add(self._decoded)
+
+    def _sweep_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(SWEEP_SECONDS, self._drop_decoded)
+
+    def _drop_decoded(self) -> None:
+        """Drop the decoded bodies of objects that are gone, when nobody has them."""
+        self._sweep = None
+        if self._decoded is not None:
+            self._decoded.drop_unused()
+
+        # A handler that compares two states reads the older one, too.
+        if any(listener.depth for listener in self._processor.listeners):
+            self._sweep_later()
 
     def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
         """Apply entries until the slice is over, or up to a replacement.

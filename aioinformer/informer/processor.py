@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aioinformer.errors import InternalError
     from aioinformer.informer.inbox import Batch
     from aioinformer.informer.listener import Listener
-    from aioinformer.model.views import DecodedBodies
 
 __all__ = ["Processor"]
 
@@ -45,8 +44,6 @@ class Processor:
         self._ended = False
         # Why it cannot go on.
         self._failure: InternalError | None = None
-        self.decoded: set[DecodedBodies] = set()
-        """Caches from which unused bodies are dropped when a listener is idle."""
         # Listeners for which much has come while their handlers were busy.
         self._crowded: asyncio.Queue[Listener] = asyncio.Queue()
 
@@ -67,7 +64,6 @@ class Processor:
             )
 
         listener.on_crowded = self._crowded.put_nowait
-        listener.on_idle = self._listener_idle
         self._listeners.append(listener)
         if self._group is not None:
             self._start(self._group, listener)
@@ -79,11 +75,6 @@ class Processor:
             listener.remove()
             if self._group is None and not self._ended:
                 self._end(listener)  # it has no task which could say so
-
-    def _listener_idle(self) -> None:
-        for decoded in self.decoded:
-            if decoded.bodies:
-                decoded.drop_unused()
 
     def publish(self, batch: Batch) -> None:
         """Queue a batch for all listeners. Nobody may change it."""
