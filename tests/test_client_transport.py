@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from aiohttp import web
@@ -373,6 +373,26 @@ async def test_many_requests_renew_the_token_once(
             group.create_task(client.get(PODS, "a", namespace="x"))
 
     assert len(server.seen) == 10
+
+
+@pytest.mark.parametrize("where", ["ticket", "renew"])
+async def test_whatever_reading_credentials_raises_is_a_transport_error(
+    server: CannedServer,
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(*_: object) -> NoReturn:
+        raise KeyError("no https://user:s3cr3t@vault")
+
+    server.json({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
+    async with Client.from_url(server.url, token="old") as client:
+        monkeypatch.setattr(client._live()._access, where, fail)
+        with pytest.raises(TransportError, match="cannot be asked: KeyError") as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    assert "s3cr3t" not in f"{caught.value} {caplog.text}"
+    assert {it.levelname for it in caplog.records} == {"ERROR"}
 
 
 @pytest.mark.parametrize("source", ["token", "token_file"])

@@ -24,6 +24,7 @@ from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
 from aioinformer.client.failures import mapped, refuse_web_page
+from aioinformer.client.redaction import redacted
 from aioinformer.client.request_meter import NO_ANSWER
 from aioinformer.errors import AioInformerError, OptionsError, TransportError
 
@@ -189,16 +190,9 @@ class Transport:
             return await self._unless_closed(self._access.ticket())
         except OptionsError as exc:
             # When the client was entered they could be got: perhaps they can again.
-            raise self._no_credentials(exc) from exc
-        except AioInformerError:
-            raise
-        except Exception as exc:
-            error = self._no_credentials(exc)
-            logger.exception("credentials could not be read")
-            raise error from exc
-
-    def _no_credentials(self, exc: Exception) -> TransportError:
-        return TransportError(f"{self._config.server} cannot be asked: {exc}")
+            raise TransportError(
+                f"{self._config.server} cannot be asked: {exc}"
+            ) from exc
 
     async def _unless_closed(self, renewing: Coroutine[Any, Any, T]) -> T:
         """Wait for what may take as long as somebody's plugin does."""
@@ -210,8 +204,18 @@ class Transport:
         try:
             async with waiting.patience:
                 return await renewing
-        except TimeoutError as exc:
-            raise self._gone() from exc
+        except AioInformerError:
+            raise
+        except Exception as exc:
+            if waiting.closed:
+                raise self._gone() from exc
+
+            what = f"{type(exc).__name__}: {redacted(str(exc))}"
+            # Without a traceback, which could show a secret.
+            logger.error("credentials could not be read: %s", what)  # noqa: TRY400
+            raise TransportError(
+                f"{self._config.server} cannot be asked: {what}"
+            ) from exc
         finally:
             self._in_flight.discard(waiting)
 
