@@ -63,7 +63,7 @@ def _unloaded(name: str) -> ModuleType:
 
 
 # Both run beside a user's program, not inside of it.
-_NOT_WATCHED = [_unloaded("aioinformer.testing"), _unloaded("aioinformer.cli")]
+_NOT_WATCHED = [_unloaded("aioinformer_apiserver"), _unloaded("aioinformer.cli")]
 
 
 # Between two moments the loop looks at its sockets this often, and 42 times if not told.

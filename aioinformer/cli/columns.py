@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.cli.fitting import printable
-from aioinformer.testing.printing import layout_of
-from aioinformer.testing.printing.custom import custom_layout
-from aioinformer.testing.storing.kinds import built_in_kinds
+from aioinformer.tables import layout_of
+from aioinformer.tables.custom import custom_layout
+from aioinformer_apiserver.storing.kinds import built_in_kinds
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,32 +1,13 @@
-"""What tests of programs that use Kubernetes need: an API server, and its faults.
+"""API server, fakes and pytest fixtures for tests of programs that use Kubernetes.
 
-The law of this layer: it imitates the server that its users will meet, down to what is
-inconvenient, and misbehaves only where a test asks for it. It may use whatever is below
-it; only tests, and the command line, use it.
+    APIServer, User      the server of the package `aioinformer_apiserver`
+    faults               scripted misbehaviour of that server
+    plugin               the pytest fixture `apiserver`
+    FakeListerWatcher    a source of lists and watches without any server
 
-The map, from what tests touch down to what everything stands on; each folder imports
-only from those below it:
-
-    server, plugin, fakes   `APIServer`, the fixture `apiserver`, `FakeListerWatcher`
-    arrangement, direct     objects without requests; requests without a network
-    registration, arguments custom resources of tests; what tests hand over, checked
-    serving/                HTTP in and out, and what is done about each request
-    faults/                 scripted misbehaviour
-    documents/              discovery, OpenAPI, health
-    access/                 users, roles, and questions about rights
-    reading/                lists and watches
-    writing/                from a body to a stored object, and its deletion
-    definitions/            custom resources, as their definitions say
-    showing/                objects as JSON, YAML, metadata alone, or a table
-    requests/               what a request asks for
-    patching/               patches, server-side apply, managed fields
-    printing/               the tables of each kind
-    protobuf/               reads the binary encoding
-    storing/                objects, versions, history, kinds
-    schema/                 what each kind's objects look like; defaults and checks
-    refusals/               the words of a real server
-
-Importing this package loads nothing else: pytest does so in every run, for the plugin.
+The law of this layer: it is the public face of the test server, and holds none of its
+engine. Importing this package loads nothing else: pytest imports it in every run, for
+the plugin.
 """
 
 from importlib import import_module
@@ -35,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aioinformer.testing import faults
     from aioinformer.testing.fakes import FakeListerWatcher
-    from aioinformer.testing.server import APIServer, User
+    from aioinformer_apiserver.server import APIServer, User
 
 __all__ = ["APIServer", "FakeListerWatcher", "User", "faults"]
 
@@ -43,7 +24,7 @@ __all__ = ["APIServer", "FakeListerWatcher", "User", "faults"]
 def __getattr__(name: str) -> object:
     match name:
         case "APIServer" | "User":
-            return getattr(import_module("aioinformer.testing.server"), name)
+            return getattr(import_module("aioinformer_apiserver.server"), name)
         case "FakeListerWatcher":
             return import_module("aioinformer.testing.fakes").FakeListerWatcher
         case "faults":

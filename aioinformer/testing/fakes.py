@@ -10,36 +10,36 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
 from aioinformer.model.resources import PODS
-from aioinformer.testing.arguments import (
+from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
+from aioinformer.watch.watch import Watch
+from aioinformer_apiserver.arguments import (
     body_of,
     instance_of,
     resource_of,
     text_of,
     whole_of,
 )
-from aioinformer.testing.reading.lists import page_of
-from aioinformer.testing.reading.streams import open_feed
-from aioinformer.testing.refusals import statuses
-from aioinformer.testing.requests.queries import ListQuery, WatchQuery
-from aioinformer.testing.requests.scopes import Scope
-from aioinformer.testing.showing.formats import Whole
-from aioinformer.testing.storing.bell import EARLY_SECONDS, Bell
-from aioinformer.testing.storing.encoding import error_line
-from aioinformer.testing.storing.kinds import Kind, built_in_kinds
-from aioinformer.testing.storing.storage import Storage
-from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
-from aioinformer.watch.watch import Watch
+from aioinformer_apiserver.reading.lists import page_of
+from aioinformer_apiserver.reading.streams import open_feed
+from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.requests.queries import ListQuery, WatchQuery
+from aioinformer_apiserver.requests.scopes import Scope
+from aioinformer_apiserver.showing.formats import Whole
+from aioinformer_apiserver.storing.bell import EARLY_SECONDS, Bell
+from aioinformer_apiserver.storing.encoding import error_line
+from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds
+from aioinformer_apiserver.storing.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
-    from aioinformer.testing.reading.feeds import Feed
-    from aioinformer.testing.reading.lists import Page
-    from aioinformer.testing.storing.changes import Stored
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListOptions, WatchOptions
+    from aioinformer_apiserver.reading.feeds import Feed
+    from aioinformer_apiserver.reading.lists import Page
+    from aioinformer_apiserver.storing.changes import Stored
 
 __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
 
-from aioinformer.testing.faults import (
+from aioinformer_apiserver.faults import (
     BlankBookmarks,
     Compact,
     Cut,

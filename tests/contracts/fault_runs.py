@@ -21,7 +21,7 @@ from aioinformer.backoff import SHORT_SECONDS
 from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
 from aioinformer.model.resources import PODS
-from aioinformer.testing.faults import Cut, Gone
+from aioinformer_apiserver.faults import Cut, Gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,7 +16,7 @@ import pytest
 from aioinformer import Added, Deleted, SharedInformerFactory, Updated
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, Gone
+from aioinformer_apiserver.faults import Cut, Gone
 
 if TYPE_CHECKING:
     from typing import Any

@@ -15,7 +15,7 @@ from fault_runs import Run, attempts_of, running_pods
 from ledger import Ledger
 
 from aioinformer.testing import APIServer, faults
-from aioinformer.testing.faults import Fault
+from aioinformer_apiserver.faults import Fault
 
 WRITES = 40
 """Four a second: some are made before, some during and some after each fault."""

@@ -14,7 +14,7 @@ from fault_runs import Run, running_pods
 from ledger import Ledger
 
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Chaos, Fault, Occasion, StepBack
+from aioinformer_apiserver.faults import Chaos, Fault, Occasion, StepBack
 
 WRITES = 160
 STRIKES = 15

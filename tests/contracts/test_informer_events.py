@@ -15,7 +15,7 @@ from aioinformer import (
 )
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, Gone, Refuse, StepBack
+from aioinformer_apiserver.faults import Cut, Gone, Refuse, StepBack
 
 if TYPE_CHECKING:
     from aioinformer import KubeObject

@@ -26,7 +26,7 @@ from aioinformer.informer import Deleted, ReflectorOptions, SharedInformer
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import (
+from aioinformer_apiserver.faults import (
     Cut,
     Duplicate,
     ErrorEvent,

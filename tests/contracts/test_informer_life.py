@@ -1,6 +1,6 @@
 """G7 to G12: how informers live, fail and end, each guarantee shown over real HTTP.
 
-G7's exact times are in tests/test_informer_reflector.py, where the server is a script.
+G7's exact times are in tests/informer/test_reflector.py, where the server is a script.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aioinformer.errors import (
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, Gone, Refuse
+from aioinformer_apiserver.faults import Cut, Gone, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from aioinformer.errors import Forbidden, NotSynced
 from aioinformer.model import resources
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, ErrorEvent, Refuse
+from aioinformer_apiserver.faults import Cut, ErrorEvent, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,7 +15,7 @@ from aioinformer import Deleted, DeltaFIFO, ListWatch, OrderedFIFO, SharedInform
 from aioinformer.informer import Updated
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Cut, Gone
+from aioinformer_apiserver.faults import Cut, Gone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

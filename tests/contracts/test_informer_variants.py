@@ -21,7 +21,7 @@ from aioinformer.model.resources import (
     PODS,
 )
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Gone
+from aioinformer_apiserver.faults import Gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from doc_blocks import run_as_tests
 from fastapi import FastAPI
 from leader_helpers import MemoryLease
 from manager_helpers import Slow, config_map, elector_of, managed
-from test_informer_factory_hosts import by_aiohttp, by_uvicorn
+from web_hosts import by_aiohttp, by_uvicorn
 
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer

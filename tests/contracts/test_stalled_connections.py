@@ -18,7 +18,7 @@ from aioinformer.client import Client, ClientConfig, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Fault, Stall
+from aioinformer_apiserver.faults import Fault, Stall
 
 ANSWER_SECONDS = 30.0
 """For the head of an answer, and for each next piece of a list."""

@@ -18,7 +18,7 @@ from aioinformer.client import Client, ListWatch
 from aioinformer.informer import ReflectorOptions, SharedInformer
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
-from aioinformer.testing.faults import Fault, Refuse, Slow, Stall
+from aioinformer_apiserver.faults import Fault, Refuse, Slow, Stall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -21,8 +21,8 @@ import pytest
 from factory_helpers import Bug, break_requests
 from informers import plain
 from processes import PATIENCE_SECONDS, ROOT, start
-from test_informer_factory_hosts import by_aiohttp, by_uvicorn
 from web_helpers import SentEvents
+from web_hosts import by_aiohttp, by_uvicorn
 
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer

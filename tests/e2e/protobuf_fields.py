@@ -1,6 +1,6 @@
 """Write down how the built-in kinds look in the binary encoding of Kubernetes.
 
-    python tests/e2e/protobuf_fields.py > aioinformer/testing/protobuf/fields.json
+    python tests/e2e/protobuf_fields.py > aioinformer_apiserver/protobuf/fields.json
 
 Run by hand, when the imitated version of Kubernetes changes. It needs Go, which compiles
 the Kubernetes types and reads their tags (`protobuf/main.go`, beside this file).

@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# Run as a script, the helpers of the tests are one folder up.
-sys.path.insert(0, str(Path(__file__).parents[1]))
+# Run as a script, the helpers of the tests are not on the path.
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from recorded_writes import (
     THINGS,

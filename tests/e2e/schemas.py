@@ -1,7 +1,7 @@
 """Write down what a real API server knows about its built-in kinds.
 
     python tests/e2e/schemas.py https://127.0.0.1:6443 --token T --ca ca.crt \\
-        --modules tests/e2e/modules/kube-apiserver > aioinformer/testing/schema/kubernetes.json
+        --modules tests/e2e/modules/kube-apiserver > aioinformer_apiserver/schema/kubernetes.json
 
 Run by hand, when the imitated version of Kubernetes changes. Two sources are read:
 

@@ -1,6 +1,6 @@
 // Prints how kinds of Kubernetes look in its binary encoding, as JSON: the number, the name
 // and the type of each field, from the tags of the Go types. What the answer is for is said
-// where it is read, in aioinformer/testing/protobuf.
+// where it is read, in aioinformer_apiserver/protobuf.
 package main
 
 import (

@@ -1,0 +1,199 @@
+"""`Chaos`: faults drawn by a seed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import OptionsError
+from aioinformer_apiserver.faults.answers import Compact, Gone, Page, Refuse
+from aioinformer_apiserver.faults.checks import check_number, check_verb
+from aioinformer_apiserver.faults.connections import Cut, Delay, End, Slow, Stall
+from aioinformer_apiserver.faults.events import (
+    BlankBookmarks,
+    Drop,
+    Duplicate,
+    ErrorEvent,
+    EventFault,
+    Foreign,
+    Garble,
+    NoBookmarks,
+    StepBack,
+    UnknownType,
+    Unreadable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from aioinformer_apiserver.faults.base import Fault, Occasion
+
+__all__ = ["Chaos"]
+
+# A client needs credentials to get a 401, and gives up on some of the others: these it
+# has to survive.
+_STATUSES = (401, 403, 404, 409, 410, 429, 500, 503, 504)
+_PAGES = (200, 502, 503)
+# Answers are struck at their beginning mostly, but beyond the first read as well.
+_BYTES = 20_000
+_EVENTS = 10
+_SECONDS = 40
+
+
+class Chaos:
+    """Draws faults for requests, from every kind there is: the same for the same seed.
+
+    What the n-th matching request gets depends on the seed, n, and its verb alone.
+
+    Args:
+        seed: Any number; a failing test names it.
+        rate: The share of requests that are struck, from 0 to 1.
+        verbs: Which requests count; one verb, or several.
+        limit: How many take a fault at most; None for no end.
+        lies: Draw as well what no client can notice before it lists again: events left
+            out or unreadable, and objects of another kind.
+
+    Raises:
+        OptionsError: If it could never strike, or rate or limit make no sense.
+
+    Attributes:
+        drawn: What it has drawn, oldest first.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        rate: float = 0.1,
+        verbs: str | Collection[str] = ("list", "watch"),
+        limit: int | None = None,
+        lies: bool = False,
+    ) -> None:
+        if not 0 < rate <= 1:  # As NaN is not.
+            raise OptionsError(f"Chaos: rate must be above 0 and at most 1, not {rate}")
+
+        if limit is not None:
+            check_number("Chaos", "limit", limit, least=1)
+
+        self.drawn: list[Fault] = []
+        self._seed = seed
+        self._rate = rate
+        self._verbs = _checked(verbs)
+        self._limit = limit
+        self._lies = lies
+        self._requests = 0
+
+    def __repr__(self) -> str:
+        drawn = ", ".join(map(repr, self.drawn)) or "nothing"
+        return f"<Chaos seed={self._seed} requests={self._requests} drew {drawn}>"
+
+    def take(self, occasion: Occasion) -> Fault | None:
+        """Draw for one request; None lets it pass."""
+        if occasion.verb not in self._verbs or len(self.drawn) == self._limit:
+            return None
+
+        rng = Random(f"{self._seed}/{self._requests}")
+        self._requests += 1
+        if rng.random() >= self._rate:
+            return None
+
+        makers = _makers_for(occasion.verb, lies=self._lies)
+        fault = rng.choice(makers)(occasion.verb, rng)
+        self.drawn.append(fault)
+        return fault
+
+
+def _checked(verbs: str | Collection[str]) -> frozenset[str]:
+    found = [verbs] if isinstance(verbs, str) else list(verbs)
+    if not found:
+        raise OptionsError("Chaos: verbs must name one at least, such as 'list'")
+
+    for verb in found:
+        check_verb("Chaos", verb)
+
+    return frozenset(found)
+
+
+def _makers_for(verb: str, *, lies: bool) -> list[Callable[[str, Random], Fault]]:
+    makers = [*_ALWAYS]
+    if verb == "watch":
+        makers += _WATCHES
+    elif verb == "list":
+        makers += _LISTS
+
+    return [*makers, *_LIES] if lies and verb in {"list", "watch"} else makers
+
+
+def _refusal(verb: str, rng: Random) -> Fault:
+    wait = rng.choice([None, 1, 5])
+    return Refuse(
+        verb=verb,
+        status=rng.choice(_STATUSES),
+        retry_after=wait,
+        retry_date=wait is not None and rng.random() < 0.5,
+    )
+
+
+def _cut(verb: str, rng: Random) -> Fault:
+    # Half of them early: many an answer is short.
+    size = rng.randrange(rng.choice([500, _BYTES]))
+    head, reset = rng.random() < 0.8, rng.random() < 0.3
+    return Cut(verb=verb, after_bytes=size, head=head, reset=reset)
+
+
+def _stall(verb: str, rng: Random) -> Fault:
+    size, head = rng.randrange(_BYTES), rng.random() < 0.5
+    seconds = rng.randrange(1, _SECONDS)
+    return Stall(verb=verb, after_bytes=size, head=head, seconds=seconds)
+
+
+def _end(verb: str, rng: Random) -> Fault:
+    if verb == "watch" and rng.random() < 0.5:
+        return End(verb=verb, after_events=rng.randrange(_EVENTS))
+
+    return End(verb=verb, after_bytes=rng.randrange(_BYTES))
+
+
+def _slow(verb: str, rng: Random) -> Fault:
+    return Slow(verb=verb, bytes_per_second=rng.choice([1_000, 50_000]))
+
+
+def _error_event(verb: str, rng: Random) -> Fault:
+    events = rng.randrange(_EVENTS)
+    return ErrorEvent(verb=verb, after_events=events, status=rng.choice(_STATUSES))
+
+
+def _at_an_event(
+    kind: type[EventFault | Gone],
+) -> Callable[[str, Random], Fault]:
+    return lambda verb, rng: kind(verb=verb, after_events=rng.randrange(_EVENTS))
+
+
+_ALWAYS: list[Callable[[str, Random], Fault]] = [
+    _refusal,
+    _cut,
+    _stall,
+    _end,
+    _slow,
+    lambda verb, rng: Page(verb=verb, status=rng.choice(_PAGES)),
+    lambda verb, rng: Delay(verb=verb, seconds=rng.randrange(1, _SECONDS)),
+]
+_LISTS = [
+    lambda verb, _rng: Gone(verb=verb),
+    lambda verb, _rng: Compact(verb=verb),
+    _at_an_event(Garble),
+    _at_an_event(Duplicate),
+    _at_an_event(StepBack),
+]
+_WATCHES = [
+    lambda verb, _rng: Compact(verb=verb),
+    _error_event,
+    _at_an_event(Gone),
+    _at_an_event(Garble),
+    _at_an_event(Duplicate),
+    _at_an_event(StepBack),
+    _at_an_event(UnknownType),
+    _at_an_event(BlankBookmarks),
+    _at_an_event(NoBookmarks),
+]
+_LIES = [_at_an_event(Drop), _at_an_event(Foreign), _at_an_event(Unreadable)]

@@ -1,0 +1,303 @@
+"""Options: how a write or deletion is asked for, read from its request. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from aioinformer_apiserver.patching.managed_fields import manager_of
+from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.refusals.go_words import VERSION_STRUCT, json_type
+from aioinformer_apiserver.refusals.statuses import Cause
+from aioinformer_apiserver.requests.queries import flag
+from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
+from aioinformer_apiserver.schema.places import Mismatch
+from aioinformer_apiserver.schema.shapes import struct_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.writes import (
+        FieldValidation,
+        Part,
+        Propagation,
+    )
+    from aioinformer_apiserver.storing.kinds import Kind
+
+__all__ = [
+    "delete_options_from",
+    "delete_options_of",
+    "patch_type_of",
+    "write_options_of",
+]
+
+_PATCH_TYPES: dict[str, PatchType] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+# How the options of each method are named in refusals.
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+_META = "meta.k8s.io/v1"
+_MANAGER_BYTES = 128
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+# More digits than any number has that fits.
+_INTEGER = re.compile("[+-]?[0-9]{1,40}")
+_INT64_BOUND = 2**63
+
+
+def write_options_of(
+    call: Call, part: Part, *, patch_type: PatchType | None = None
+) -> WriteOptions:
+    """Read how something is created, updated or patched.
+
+    Args:
+        call: The request.
+        part: What it may change.
+        patch_type: Of which type a patch is; None for other writes.
+
+    Raises:
+        ApiError: 422, if options have values that they cannot have.
+    """
+    query = call.query
+    validation = query.get("fieldValidation") or "Warn"
+    manager = query.get("fieldManager", "")
+    causes = [
+        *_wrong_dry_run(_dry_run(call, {})),
+        *_wrong_manager(manager, required=patch_type == "apply"),
+    ]
+    if "force" in query and patch_type not in {None, "apply"}:
+        why = "Forbidden: may not be specified for non-apply patch"
+        causes.append(Cause("force", "FieldValueForbidden", why))
+
+    checked: FieldValidation = "Warn"
+    match validation:
+        case "Strict" | "Warn" | "Ignore":
+            checked = validation
+        case _:
+            choices = ("", "Ignore", "Strict", "Warn")
+            causes.append(_unsupported("fieldValidation", validation, choices))
+
+    if causes:
+        raise statuses.invalid_options(causes, _OPTIONS[call.method])
+
+    return WriteOptions(
+        part=part,
+        dry_run=bool(_dry_run(call, {})),
+        manager=manager_of(call.headers.get("User-Agent", ""), manager),
+        field_validation=checked,
+        force=patch_type == "apply" and flag(query, "force"),
+        repeated=() if checked == "Ignore" else _repeated(call),
+        warn=call.warnings.append,
+    )
+
+
+def patch_type_of(call: Call, kind: Kind) -> PatchType:
+    """Read of which type a patch is.
+
+    Raises:
+        ApiError: 415, if the kind takes no such patches.
+    """
+    accepted = [it for it in _PATCH_TYPES if kind.typed or "strategic" not in it]
+    if call.content_type not in accepted:
+        if kind.typed:
+            raise statuses.unsupported_by_route()
+
+        raise statuses.unsupported_media_type(*accepted)
+
+    return _PATCH_TYPES[call.content_type]
+
+
+def delete_options_of(call: Call) -> DeleteOptions:
+    """Read how something is deleted: from the body if there is one, else from the URL.
+
+    Raises:
+        ApiError: 400 or 422, if options have values that they cannot have.
+    """
+    options = _delete_body(call) if call.body else _options_in_url(call.query)
+    return delete_options_from(options, call)
+
+
+def delete_options_from(options: Mapping[str, Any], call: Call) -> DeleteOptions:
+    """Read how something is deleted from a body that says so.
+
+    Args:
+        options: Decoded, of kind DeleteOptions.
+        call: The request, which may ask for a dry run itself.
+
+    Raises:
+        ApiError: 422, if options have values that they cannot have.
+    """
+    propagation, causes = _propagation(options)
+    dry_run = _dry_run(call, options)
+    causes += _wrong_dry_run(dry_run)
+    if causes:
+        raise statuses.invalid_options(causes, "DeleteOptions")
+
+    preconditions = options.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=bool(dry_run),
+        uid=preconditions.get("uid") or "",
+        version=preconditions.get("resourceVersion") or "",
+        grace_seconds=options.get("gracePeriodSeconds"),
+        propagation=propagation,
+        warn=call.warnings.append,
+    )
+
+
+def _delete_body(call: Call) -> Mapping[str, Any]:
+    options = call.document()
+    if not isinstance(options, dict):
+        message = "couldn't get version/kind; json parse error: json: cannot unmarshal "
+        message += f"{json_type(options)} into Go value of type {VERSION_STRUCT}"
+        raise statuses.bad_request(message)
+
+    kind, version = options.get("kind"), options.get("apiVersion")
+    if kind not in (None, "", "DeleteOptions"):
+        message = f'no kind "{kind}" is registered for version "{version or _META}"'
+        raise statuses.bad_request(message)
+
+    try:
+        return struct_of(_DELETE_OPTIONS)(options, None, [])
+    except Mismatch as exc:
+        raise statuses.bad_request(str(exc)) from exc
+
+
+def _options_in_url(query: Mapping[str, str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if query.get("propagationPolicy"):
+        options["propagationPolicy"] = query["propagationPolicy"]
+
+    if query.get("orphanDependents"):
+        options["orphanDependents"] = flag(query, "orphanDependents")
+
+    grace = query.get("gracePeriodSeconds")
+    if grace:
+        options["gracePeriodSeconds"] = _int64(grace)
+
+    return options
+
+
+def _int64(text: str) -> int:
+    why = ""
+    if not _INTEGER.fullmatch(text):
+        why = "invalid syntax"
+    elif not -_INT64_BOUND <= int(text) < _INT64_BOUND:
+        why = "value out of range"
+
+    if why:
+        raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": {why}')
+
+    return int(text)
+
+
+def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
+    orphan, policy = options.get("orphanDependents"), options.get("propagationPolicy")
+    if orphan is not None and policy is not None:
+        problem = f'Invalid value: "{policy}": orphanDependents and '
+        problem += "deletionPropagation cannot be both set"
+        return "", [Cause("propagationPolicy", "FieldValueInvalid", problem)]
+
+    match policy:
+        case "Background" | "Foreground" | "Orphan":
+            return policy, []
+        case None | "":
+            return "" if orphan is None else "Orphan" if orphan else "Background", []
+        case _:
+            choices = ("Foreground", "Background", "Orphan", "nil")
+            return "", [_unsupported("propagationPolicy", policy, choices)]
+
+
+def _dry_run(call: Call, options: Mapping[str, Any]) -> list[str]:
+    asked = [call.query.get("dryRun"), *(options.get("dryRun") or ())]
+    return [str(it) for it in asked if it]
+
+
+def _wrong_dry_run(asked: list[str]) -> list[Cause]:
+    if set(asked) <= {"All"}:
+        return []
+
+    problem = f'Unsupported value: {_quoted(asked)}: supported values: "All"'
+    return [Cause("dryRun", "FieldValueNotSupported", problem)]
+
+
+def _wrong_manager(name: str, *, required: bool) -> Iterator[Cause]:
+    """Yield what keeps somebody of this name from owning fields."""
+    field = "fieldManager"
+    if required and not name:
+        problem = "Required value: is required for apply patch"
+        yield Cause(field, "FieldValueRequired", problem)
+
+    if len(name.encode()) > _MANAGER_BYTES:
+        problem = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
+        yield Cause(field, "FieldValueTooLong", problem)
+
+    for place, letter in enumerate(name):
+        if not letter.isprintable():
+            problem = f"Invalid value: {_quoted(name)}: invalid character "
+            problem += f"U+{ord(letter):04X} (at position {place})"
+            yield Cause(field, "FieldValueInvalid", problem)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _repeated(call: Call) -> tuple[str, ...]:
+    """Return the paths of fields that stand more than once in a body of JSON."""
+    if not call.content_type.lower().endswith("json"):
+        return ()
+
+    found: list[_Repeating] = []
+
+    def noticed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) == len(pairs):
+            return made
+
+        found.append(_Repeating(pairs))
+        return found[-1]
+
+    try:
+        whole = json.loads(call.body, object_pairs_hook=noticed)
+    except ValueError:
+        return ()  # It is refused where it is decoded.
+
+    return tuple(_paths_of(whole, "")) if found else ()
+
+
+class _Repeating(dict[str, Any]):
+    """An object in which a name stands more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs)
+        self.repeated = sorted(name for name, count in counts.items() if count > 1)
+
+
+def _paths_of(value: object, path: str) -> list[str]:
+    if isinstance(value, list):
+        return [
+            it for i, item in enumerate(value) for it in _paths_of(item, f"{path}[{i}]")
+        ]
+
+    if not isinstance(value, dict):
+        return []
+
+    start = f"{path}." if path else ""
+    found = [f"{start}{name}" for name in getattr(value, "repeated", ())]
+    for name, child in value.items():
+        found += _paths_of(child, f"{start}{name}")
+
+    return found
+
+
+def _unsupported(field: str, value: object, choices: tuple[str, ...]) -> Cause:
+    problem = f"Unsupported value: {_quoted(value)}: supported values: "
+    problem += ", ".join(_quoted(it) for it in choices)
+    return Cause(field, "FieldValueNotSupported", problem)

@@ -1,0 +1,302 @@
+"""Routes: what the path and method of a request mean. Pure.
+
+In two steps, as on a real server: `attributes_of` reads what is asked for, which is all
+that permissions are about; `target_of` then looks whether it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from aioinformer.errors import OptionsError, SelectorSyntaxError
+from aioinformer.model.resources import NODES, PODS, SERVICES
+from aioinformer.model.selectors import FieldSelector
+from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.requests.queries import flag
+
+if TYPE_CHECKING:
+    from aioinformer.errors import ApiError
+    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storing.storage import Collection, Storage
+
+__all__ = ["Attributes", "RequestRecord", "Target", "attributes_of", "target_of"]
+
+_OBJECT_VERBS = {
+    "GET": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_COLLECTION_VERBS = {**_OBJECT_VERBS, "GET": "list", "DELETE": "deletecollection"}
+# "namespaces/x/pods" is in a namespace, "namespaces/x/status" is about it.
+_OF_NAMESPACES = frozenset({"status", "finalize"})
+# Subresources that a real server has, which first looks for the object; and their verbs.
+_ALL = tuple(_OBJECT_VERBS.values())
+_PLAYED_BY_KUBELETS = {
+    (NODES, "proxy"): _ALL,
+    (PODS, "attach"): ("get", "create"),
+    (PODS, "ephemeralcontainers"): ("get", "patch", "update"),
+    (PODS, "exec"): ("get", "create"),
+    (PODS, "log"): ("get",),
+    (PODS, "portforward"): ("get", "create"),
+    (PODS, "proxy"): _ALL,
+    (PODS, "resize"): ("get", "patch", "update"),
+    (SERVICES, "proxy"): _ALL,
+}
+# These may be of one object, which a field selector names.
+_SELECTING_VERBS = frozenset({"list", "watch"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request that the server has seen, for tests to look at.
+
+    Attributes:
+        method: Of HTTP.
+        path: As it was sent, without the query.
+        query: Its parameters.
+        verb: Such as `"list"`; empty if it was not about a resource.
+        resource: The plural; empty if it was not about a resource.
+        user: Who asked; empty before that is known.
+        time: When it came, on the loop's clock; records are compared without it.
+    """
+
+    method: str
+    path: str
+    query: dict[str, str] = field(default_factory=dict)
+    verb: str = ""
+    resource: str = ""
+    user: str = ""
+    time: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What a request asks for, as permissions see it; nothing of it need exist.
+
+    Attributes:
+        verb: Such as `"list"`; the HTTP method in lower case if no resource is meant.
+        path: Without the query, decoded.
+        group: The API group; empty for the core.
+        version: Of the API; empty if no resource is meant.
+        plural: The resource; empty if none is meant.
+        subresource: Such as `"status"`; mostly empty.
+        namespace: Where; empty for all, and for what is in none.
+        name: Which object; empty for several.
+        names_one: The name stands in the path, and not in a selector only.
+    """
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    names_one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request is about.
+
+    Attributes:
+        collection: Of which resource.
+        verb: What to do, as permissions name it.
+        namespace: Where; empty for all, and for cluster-scoped kinds.
+        name: Which object; empty for the collection.
+        subresource: Such as `"status"`; mostly empty. A `"binding"` may go without the
+            name of its object.
+    """
+
+    collection: Collection
+    verb: str
+    namespace: str
+    name: str
+    subresource: str
+
+
+def attributes_of(call: Call) -> Attributes:
+    """Read what a request asks for from its path, method and parameters."""
+    # As on a real server, an escaped slash is a slash like any other.
+    path = unquote(call.path)
+    parts = path.strip("/").split("/")
+    api = _api_of(parts)
+    if api is None:
+        return Attributes(verb=call.method.lower(), path=path)
+
+    group, version, rest = api
+    # Before there was a parameter, watches had paths of their own; they still do.
+    is_watch = rest[0] == "watch" and len(rest) >= 2
+    rest = rest[1:] if is_watch else rest
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) >= 2:
+        namespace = rest[1]
+        if len(rest) >= 3 and rest[2] not in _OF_NAMESPACES:
+            rest = rest[2:]
+
+    plural, name, subresource = (*rest, "", "", "")[:3]
+    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(call.method, "")
+    if verb == "list" and flag(call.query, "watch"):
+        verb = "watch"
+
+    if is_watch:
+        verb = "watch" if call.method == "GET" else ""
+
+    return Attributes(
+        verb=verb,
+        path=path,
+        group=group,
+        version=version,
+        plural=plural,
+        subresource="/".join(rest[2:]) if len(rest) > 3 else subresource,
+        namespace=namespace,
+        name=name or (_selected_name(call) if verb in _SELECTING_VERBS else ""),
+        names_one=bool(name),
+    )
+
+
+def target_of(storage: Storage, asked: Attributes) -> Target:
+    """Find what a request is about.
+
+    Raises:
+        ApiError: 404 if nothing is served there, 405 if not with this method.
+    """
+    if (asked.group, asked.version, asked.plural) == ("", "v1", "bindings"):
+        return _target_of_binding(storage, asked)
+
+    collection = storage.find(asked.group, asked.version, asked.plural)
+    if collection is None:
+        raise statuses.no_such_path()
+
+    namespaced = collection.kind.resource.namespaced
+    # The one who asks about a namespace is, for permissions, in it.
+    namespace = asked.namespace if namespaced else ""
+    name = asked.name if asked.names_one else ""
+    _check_name(name)
+    _check_place(collection, asked, name)
+    if not _allowed(collection.kind, asked):
+        raise statuses.method_not_allowed()
+
+    return Target(collection, asked.verb, namespace, name, asked.subresource)
+
+
+def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
+    if parts[0] == "api" and len(parts) >= 3:
+        return "", parts[1], parts[2:]
+
+    if parts[0] == "apis" and len(parts) >= 4:
+        return parts[1], parts[2], parts[3:]
+
+    return None
+
+
+def _selected_name(call: Call) -> str:
+    """Return the one name that a field selector lets through; empty without one."""
+    try:
+        selector = FieldSelector.parse(call.query.get("fieldSelector", ""))
+    except (SelectorSyntaxError, OptionsError):
+        return ""  # It is refused where it is used.
+
+    for requirement in selector.requirements:
+        if requirement.field == "metadata.name" and requirement.operator == "=":
+            return requirement.value
+
+    return ""
+
+
+def _check_name(name: str) -> None:
+    """Check that a name is one that could stand in a path.
+
+    Raises:
+        ApiError: 400, if it is not.
+    """
+    why = ""
+    if name in {".", ".."}:
+        why = f"may not be '{name}'"
+    elif "%" in name:
+        why = "may not contain '%'"
+
+    if why:
+        raise statuses.bad_request(f'Name parameter invalid: "{name}": {why}')
+
+
+def _check_place(collection: Collection, asked: Attributes, name: str) -> None:
+    """Check that the kind has such a place for its objects."""
+    kind, namespaced = collection.kind, collection.kind.resource.namespaced
+    about_itself = asked.plural == "namespaces" and not asked.group
+    if asked.namespace and not namespaced and not about_itself:
+        raise statuses.no_such_path()
+
+    if name and namespaced and not asked.namespace:
+        raise statuses.no_such_path()
+
+    # An empty namespace is none.
+    if asked.path.replace("/namespaces//", "/").count("//") or (
+        asked.subresource and not name
+    ):
+        raise statuses.no_such_path()
+
+    known = asked.subresource in kind.subresources and asked.verb != "watch"
+    if asked.subresource and not known:
+        raise _not_known(collection, asked, name)
+
+
+def _target_of_binding(storage: Storage, asked: Attributes) -> Target:
+    """Find what a binding is about that does not say so in its path: some pod.
+
+    Raises:
+        ApiError: 404 if its path goes on, or has no namespace; 405 if it is not created.
+    """
+    if asked.names_one or not asked.namespace:
+        raise statuses.no_such_path()
+
+    if asked.verb != "create":
+        raise statuses.method_not_allowed()
+
+    return Target(storage.collection(PODS), "create", asked.namespace, "", "binding")
+
+
+def _not_known(collection: Collection, asked: Attributes, name: str) -> ApiError:
+    """Say that a subresource is not there: because the object is not, or never."""
+    resource, part = collection.kind.resource, asked.subresource
+    verbs = _PLAYED_BY_KUBELETS.get((resource, part.partition("/")[0]), ())
+    if not collection.kind.typed:
+        verbs = _ALL
+    elif "/" in part and not part.startswith("proxy/"):
+        verbs = ()
+
+    if verbs and asked.verb not in verbs:
+        return statuses.method_not_allowed()
+
+    key = f"{asked.namespace}/{name}" if resource.namespaced else name
+    if verbs and collection.get(key) is None:
+        return statuses.not_found(resource, name)
+
+    return statuses.no_such_path()
+
+
+def _allowed(kind: Kind, asked: Attributes) -> bool:
+    namespaced = kind.resource.namespaced
+    if asked.subresource:
+        return asked.verb in kind.subresources[asked.subresource]
+
+    # A definition that is being deleted has words of its own for it.
+    if asked.verb not in kind.verbs and not kind.terminating:
+        return False
+
+    if asked.verb == "create":
+        return not asked.name and (bool(asked.namespace) or not namespaced)
+
+    if asked.verb == "deletecollection":
+        return bool(asked.namespace) or not namespaced
+
+    # A PUT or PATCH of a whole collection means nothing.
+    return bool(asked.verb) and (
+        bool(asked.name) or asked.verb in {"list", "watch", "get"}
+    )

@@ -1,0 +1,189 @@
+"""Deletion: whether an object goes at once, and how it looks while it waits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
+from aioinformer_apiserver.requests.writes import DeleteOptions
+from aioinformer_apiserver.storing.kinds import Kind
+from aioinformer_apiserver.writing.deletion import (
+    is_released,
+    shows_deleted,
+    verdict_on,
+    warn_of_deletion,
+)
+
+if TYPE_CHECKING:
+    from aioinformer.model.resource import Resource
+
+NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
+LATER = datetime(2025, 1, 1, 12, 5, 0, tzinfo=UTC)
+
+
+def kind(resource: Resource) -> Kind:
+    return Kind(resource=resource)
+
+
+def body(**metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "a", "uid": "u", **metadata}}
+
+
+def pod(grace: int | None = None, **metadata: Any) -> dict[str, Any]:
+    """Make a running pod; with a grace period, one that is ending since `NOW`."""
+    found = {
+        **body(generation=1, **metadata),
+        "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30},
+        "status": {"phase": "Running"},
+    }
+    if grace is not None:
+        marks = {
+            "deletionTimestamp": f"2025-01-01T12:00:{grace:02}Z",
+            "deletionGracePeriodSeconds": grace,
+        }
+        found["metadata"].update(marks)
+
+    return found
+
+
+def test_what_waits_for_nothing_goes_as_it_is() -> None:
+    given = body()
+
+    verdict = verdict_on(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
+
+    assert verdict.gone
+    assert verdict.body["metadata"].keys() - {"finalizers"} == given["metadata"].keys()
+
+
+def test_what_waits_is_marked_once() -> None:
+    given = body(finalizers=["a/b"], generation=3)
+
+    first = verdict_on(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
+    again = verdict_on(kind(CONFIG_MAPS), first.body, DeleteOptions(), LATER)
+
+    assert not first.gone
+    assert first.body["metadata"]["deletionTimestamp"] == "2025-01-01T12:00:00Z"
+    assert first.body["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert first.body["metadata"]["generation"] == 4
+    assert again == first
+    assert "deletionTimestamp" not in given["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "given", "propagation", "found"),
+    [
+        (CONFIG_MAPS, [], "", []),
+        (CONFIG_MAPS, [], "Orphan", ["orphan"]),
+        (CONFIG_MAPS, [], "Foreground", ["foregroundDeletion"]),
+        (CONFIG_MAPS, ["orphan"], "", ["orphan"]),
+        (CONFIG_MAPS, ["foregroundDeletion"], "", ["foregroundDeletion"]),
+        (CONFIG_MAPS, ["orphan"], "Background", []),
+        (CONFIG_MAPS, ["orphan", "a/b"], "Foreground", ["a/b", "foregroundDeletion"]),
+        (CONFIG_MAPS, ["orphan", "a/b"], "Orphan", ["orphan", "a/b"]),
+        (JOBS, [], "", ["orphan"]),
+        (JOBS, ["foregroundDeletion"], "", ["foregroundDeletion"]),
+        (JOBS, [], "Background", []),
+        (EVENTS, [], "Orphan", []),
+        (EVENTS, ["a/b"], "Orphan", ["a/b"]),
+    ],
+)
+def test_finalizers_say_what_becomes_of_dependents(
+    resource: Resource, given: list[str], propagation: Any, found: list[str]
+) -> None:
+    options = DeleteOptions(propagation=propagation)
+
+    verdict = verdict_on(kind(resource), body(finalizers=given), options, NOW)
+
+    assert verdict.gone == (not found)
+    if found:
+        assert verdict.body["metadata"]["finalizers"] == found
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds", "grace", "gone"),
+    [
+        pytest.param(pod(), None, 30, False, id="its-own"),
+        pytest.param(pod(), 5, 5, False, id="asked"),
+        pytest.param(pod(), 0, 0, True, id="none"),
+        pytest.param(pod(), -1, 1, False, id="negative"),
+        pytest.param({**pod(), "spec": {}}, 5, 0, True, id="on-no-node"),
+        pytest.param({**pod(), "spec": {"nodeName": "n"}}, None, 0, True, id="unsaid"),
+        pytest.param({**pod(), "status": {"phase": "Failed"}}, 5, 0, True, id="ended"),
+        pytest.param(pod(finalizers=["a/b"]), 0, 0, False, id="held"),
+    ],
+)
+def test_a_pod_is_given_time_to_end(
+    given: dict[str, Any], seconds: int | None, grace: int, gone: bool
+) -> None:
+    options = DeleteOptions(grace_seconds=seconds)
+
+    verdict = verdict_on(kind(PODS), given, options, NOW)
+
+    metadata = verdict.body["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == grace
+    assert metadata["deletionTimestamp"] == f"2025-01-01T12:00:{grace:02}Z"
+    assert metadata["generation"] == 2
+    assert verdict.gone == gone
+
+
+@pytest.mark.parametrize("seconds", [None, 30, 99])
+def test_a_pod_that_ends_is_not_given_more_time(seconds: int | None) -> None:
+    given = pod(grace=30)
+
+    verdict = verdict_on(kind(PODS), given, DeleteOptions(grace_seconds=seconds), LATER)
+
+    assert verdict.body is given
+    assert not verdict.gone
+
+
+@pytest.mark.parametrize(("seconds", "gone"), [(10, False), (0, True), (-3, True)])
+def test_less_time_counts_from_when_the_pod_was_deleted(
+    seconds: int, gone: bool
+) -> None:
+    options = DeleteOptions(grace_seconds=seconds)
+
+    verdict = verdict_on(kind(PODS), pod(grace=30), options, LATER)
+
+    metadata, left = verdict.body["metadata"], max(seconds, 0)
+    assert metadata["deletionGracePeriodSeconds"] == left
+    assert metadata["deletionTimestamp"] == f"2025-01-01T12:00:{left:02}Z"
+    assert metadata["generation"] == 1
+    assert verdict.gone == gone
+
+
+@pytest.mark.parametrize(
+    ("metadata", "released"),
+    [
+        ({}, False),
+        ({"deletionTimestamp": "t"}, True),
+        ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 0}, True),
+        ({"deletionTimestamp": "t", "deletionGracePeriodSeconds": 3}, False),
+        ({"deletionTimestamp": "t", "finalizers": ["a/b"]}, False),
+        ({"finalizers": []}, False),
+    ],
+)
+def test_an_object_is_released_by_its_last_finalizer(
+    metadata: dict[str, Any], released: bool
+) -> None:
+    assert is_released(metadata) == released
+
+
+def test_some_kinds_show_what_is_gone() -> None:
+    assert shows_deleted(kind(SERVICES))
+    assert not shows_deleted(kind(CONFIG_MAPS))
+
+
+def test_only_who_does_not_say_what_becomes_of_pods_is_warned() -> None:
+    warned: list[str] = []
+    silent = DeleteOptions(warn=warned.append)
+    told = DeleteOptions(propagation="Background", warn=warned.append)
+
+    warn_of_deletion(kind(JOBS), told)
+    warn_of_deletion(kind(CONFIG_MAPS), silent)
+    assert warned == []
+
+    warn_of_deletion(kind(JOBS), silent)
+    assert len(warned) == 1

@@ -1,0 +1,158 @@
+"""Faults that could never strike: refused when they are made, with what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.resources import PODS
+from aioinformer.testing import faults
+from aioinformer_apiserver.faults import (
+    BlankBookmarks,
+    Chaos,
+    Compact,
+    Cut,
+    Delay,
+    Drop,
+    Duplicate,
+    End,
+    ErrorEvent,
+    Fault,
+    Faults,
+    Garble,
+    Gone,
+    Occasion,
+    Page,
+    Refuse,
+    Slow,
+    Stall,
+    UnknownType,
+)
+
+# Which verbs there are is not for whoever writes a fault to remember.
+VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "text"),
+    [
+        (Refuse, {"verb": "lst", "status": 500}, "no verb 'lst'. Did you mean 'list'?"),
+        (Refuse, {"verb": "WATCH", "status": 500}, "Did you mean 'watch'?"),
+        (Cut, {"verb": "lists", "after_bytes": 1}, "Did you mean 'list'?"),
+        (Stall, {"verb": "x"}, f"there is no verb 'x'. Verbs are {VERBS}"),
+        (Gone, {"verb": None}, "there is no verb None"),
+        (Chaos, {"seed": 1, "verbs": ["lst"]}, "Chaos: there is no verb 'lst'. Did"),
+        (Chaos, {"seed": 1, "verbs": "lst"}, "no verb 'lst'"),
+        (Chaos, {"seed": 1, "verbs": []}, "verbs must name one at least"),
+        (Gone, {"resource": "Pod"}, "Gone(resource='Pod'): resource must be the"),
+        (Gone, {"resource": "Pod"}, "the plural, 'pods'"),
+        (Gone, {"resource": "pod"}, "the plural, 'pods'"),
+        (Gone, {"resource": "Widgets"}, "a plural in lower case"),
+        (Gone, {"resource": "jobs.batch"}, "without group or subresource"),
+        (Gone, {"resource": "pods/status"}, "without group or subresource"),
+        (Gone, {"resource": PODS}, "the plural alone, 'pods'"),
+        (Gone, {"resource": 7}, "a plural, such as 'pods'"),
+        (Gone, {"namespace": "Shop"}, "namespace must be a name, in lower case"),
+        (Gone, {"times": 0}, "times must be a whole number from 1 on"),
+        (Gone, {"times": 1.5}, "times must be a whole number from 1 on"),
+        (Gone, {"skip": -1}, "skip must be a whole number from 0 on"),
+        (Cut, {}, "Cut(): give after_bytes, or head=False"),
+        (Cut, {"after_bytes": "1"}, "after_bytes must be a whole number"),
+        (End, {}, "End(): give either after_events or after_bytes"),
+        (Delay, {"seconds": 0}, "seconds must be a number above 0"),
+        (Stall, {"seconds": float("nan")}, "seconds must be a number above 0"),
+        (Slow, {"bytes_per_second": 0}, "bytes_per_second must be a number above 0"),
+        (Refuse, {"status": "503"}, "status must be from 400 to 599"),
+        (Page, {"status": 100}, "status must be from 200 to 599"),
+        (Refuse, {"status": 429, "retry_date": True}, "retry_date needs retry_after"),
+    ],
+)
+def test_a_fault_that_never_strikes_says_what_would_be_right(
+    kind: Any, options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        kind(**options)
+
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "verbs"),
+    [
+        (Duplicate, {}, "list and watch"),
+        (Drop, {}, "list and watch"),
+        (Garble, {}, "list and watch"),
+        (Compact, {}, "list and watch"),
+        (BlankBookmarks, {}, "watch"),
+        (UnknownType, {}, "watch"),
+        (ErrorEvent, {"status": 500}, "watch"),
+    ],
+)
+def test_a_fault_without_effect_on_a_verb_is_refused(
+    kind: type[Fault], options: dict[str, Any], verbs: str
+) -> None:
+    with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
+        kind(verb="get", **options)
+
+    with pytest.raises(OptionsError, match="after_events is for watch; give after_b"):
+        End(verb="list", after_events=1)
+
+
+def test_each_kind_may_have_the_verbs_on_which_it_acts() -> None:
+    needs = {"Refuse": {"status": 500}, "ErrorEvent": {"status": 500}}
+    needs |= {"Slow": {"bytes_per_second": 1}, "Delay": {"seconds": 1}}
+    needs |= {"Cut": {"after_bytes": 1}, "End": {"after_bytes": 1}}
+    for name in faults.__all__:
+        kind = getattr(faults, name)
+        if issubclass(kind, Fault) and kind not in {Fault, faults.EventFault}:
+            for verb in kind.acts_on or VERBS.split(", "):
+                assert kind(verb=verb, **needs.get(name, {})).verb == verb
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Refuse(verb="", status=500), {"get", "list", "watch", "create"}),
+        (Garble(verb=""), {"list", "watch"}),
+        (BlankBookmarks(verb=""), {"watch"}),
+        (End(verb="", after_events=1), {"watch"}),
+        (End(verb="", after_bytes=1), {"get", "list", "watch", "create"}),
+    ],
+    ids=["refuse", "garble", "blank", "end-events", "end-bytes"],
+)
+def test_every_verb_is_every_one_on_which_it_acts(
+    fault: Fault, expected: set[str]
+) -> None:
+    asked = [Occasion(verb=it, resource="pods") for it in VERBS.split(", ")[:4]]
+
+    assert {it.verb for it in asked if fault.matches(it)} == expected
+
+
+def test_resources_of_whatever_name_may_be_struck() -> None:
+    for plural in ("pods", "endpoints", "widgets", "selfsubjectaccessreviews", "x-1"):
+        assert Gone(resource=plural).resource == plural
+
+
+def test_a_cut_before_the_head_needs_no_bytes() -> None:
+    assert repr(Cut(head=False)) == "Cut(head=False)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (Gone, "takes a Gone, not the class: Gone(...)"),
+        (Chaos, "takes a Chaos, not the class: Chaos(...)"),
+        ("gone", "takes faults, such as Gone(), and not 'gone'"),
+        ([Gone()], "and not [Gone()]"),
+    ],
+)
+def test_what_is_no_fault_is_not_added(wrong: Any, text: str) -> None:
+    script = Faults()
+    with pytest.raises(OptionsError) as caught:
+        script.add(Gone(), wrong)
+
+    assert text in str(caught.value)
+    assert list(script) == []

@@ -1,0 +1,232 @@
+"""Field sets: the algebra, and the spelling of FieldsV1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from patching_helpers import DEPLOYS, GADGETS, fields
+
+from aioinformer_apiserver.patching.elements import (
+    in_order,
+    item_element,
+    parsed_element,
+    path_text,
+    value_element,
+)
+from aioinformer_apiserver.patching.fieldsets import NOTHING, FieldSet
+from aioinformer_apiserver.patching.grains import schema_of_object
+
+PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(
+    lambda steps: tuple(f"f:{step}" for step in steps)
+)
+PATH_SETS = st.frozensets(PATHS, max_size=8)
+
+
+def members(found: FieldSet) -> frozenset[tuple[str, ...]]:
+    return frozenset(found.paths())
+
+
+# -------------------------------------------------------------------- algebra
+
+
+@given(PATH_SETS, PATH_SETS)
+def test_operations_are_those_of_sets_of_paths(
+    one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]
+) -> None:
+    left, right = FieldSet.of(*one), FieldSet.of(*two)
+
+    assert members(left | right) == one | two
+    assert (left | right) | left == left | right
+    assert members(left & right) == one & two
+    assert members(left - right) == one - two
+    assert bool(left) is bool(one)
+    assert (left == right) is (one == two)
+    assert all(path in left for path in one)
+    assert not any(path in left for path in two - one)
+
+
+@given(PATH_SETS, PATH_SETS)
+def test_outside_drops_what_lies_below_as_well(
+    one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]
+) -> None:
+    found = FieldSet.of(*one).outside(FieldSet.of(*two))
+
+    starts = {path[:length] for path in one for length in (1, 2, 3)} & two
+    kept = {it for it in one if not any(it[: len(at)] == at for at in starts)}
+    assert members(found) == kept
+
+
+@given(PATH_SETS)
+def test_leaves_are_the_members_with_nothing_below(
+    paths: frozenset[tuple[str, ...]],
+) -> None:
+    found = FieldSet.of(*paths).leaves()
+
+    inner = {it for it in paths if any(o[: len(it)] == it != o for o in paths)}
+    assert members(found) == paths - inner
+
+
+@given(PATH_SETS)
+def test_json_comes_back_as_the_same_set(paths: frozenset[tuple[str, ...]]) -> None:
+    found = FieldSet.of(*paths)
+
+    again = FieldSet.parse(found.to_json())
+
+    assert again == found
+    assert hash(again) == hash(found)
+    assert again.to_json() == found.to_json()
+
+
+def test_operations_change_nothing_that_they_are_given() -> None:
+    one, two = fields("a/b", "a/c", "d"), fields("a", "a/b", "e")
+    before = one.to_json(), two.to_json()
+
+    _ = (one | two, one & two, one - two, one.outside(two), one.leaves())
+
+    assert (one.to_json(), two.to_json()) == before
+
+
+def test_paths_come_sorted_with_each_level_before_what_lies_below() -> None:
+    found = fields("b", "a/z", "a/y/x", "c")
+
+    assert [path_text(path) for path in found.paths()] == [".b", ".c", ".a.z", ".a.y.x"]
+    assert repr(found) == "<FieldSet .b .c .a.z .a.y.x>"
+
+
+def test_what_is_not_described_is_no_member_for_that() -> None:
+    found = fields("metadata/labels/x", "a/b/c")
+
+    assert found.with_declared(None) == found
+    assert found.with_declared(schema_of_object(None)) == found | fields(
+        "metadata", "metadata/labels"
+    )
+
+
+def test_below_leads_into_the_set() -> None:
+    assert fields("a", "a/b").below("f:a") == fields("b")
+    assert fields("a", "a/b").below("f:b") == NOTHING
+
+
+def test_declared_fields_on_the_way_become_members() -> None:
+    item = 'k:{"port":80,"protocol":"TCP"}'
+    found = fields(f"spec/ports/{item}/port", "spec/labels/x", "spec/free/a/b")
+
+    assert found.with_declared(GADGETS) == found | fields(
+        "spec", "spec/ports", "spec/labels", "spec/free"
+    )
+
+
+def test_declared_fields_are_found_through_items_of_lists() -> None:
+    way = 'spec/template/spec/containers/k:{"name":"x"}'
+    found = fields(f"{way}/resources/limits/cpu").with_declared(DEPLOYS)
+
+    assert fields(f"{way}/resources", f"{way}/resources/limits") & found
+    assert fields(way) & found == NOTHING
+
+
+# -------------------------------------------------------------------- the spelling
+
+
+def test_a_field_that_is_a_member_and_leads_on_has_a_dot() -> None:
+    found = fields("data", "data/x", "metadata/labels/l")
+
+    assert found.to_json() == {
+        "f:data": {".": {}, "f:x": {}},
+        "f:metadata": {"f:labels": {"f:l": {}}},
+    }
+
+
+def test_json_is_ordered_as_go_orders_it() -> None:
+    items = [item_element({"port": port, "protocol": "TCP"}) for port in (443, 80)]
+    found = FieldSet.of(
+        ("v:10",),
+        ("v:9",),
+        *[(it,) for it in items],
+        ("f:b",),
+        ("f:a", "f:c"),
+        ("f:a",),
+    )
+
+    assert list(found.to_json()) == [
+        "f:a",
+        "f:b",
+        'k:{"port":80,"protocol":"TCP"}',
+        'k:{"port":443,"protocol":"TCP"}',
+        "v:9",
+        "v:10",
+    ]
+    assert list(found.to_json()["f:a"]) == [".", "f:c"]
+
+
+def test_values_of_all_types_are_ordered() -> None:
+    ordered = ["v:1", "v:1.5", "v:2", 'v:"a"', "v:false", "v:true", "v:null", "i:3"]
+
+    assert in_order(reversed(ordered)) == ordered
+
+
+@pytest.mark.parametrize(
+    ("element", "text"),
+    [
+        pytest.param("f:a.b/c", ".a.b/c", id="field"),
+        pytest.param('k:{"a":1,"b":"x"}', '[a=1,b="x"]', id="item"),
+        pytest.param('v:"x"', '[="x"]', id="value"),
+        pytest.param("i:3", "[3]", id="place"),
+    ],
+)
+def test_paths_are_written_for_people(element: str, text: str) -> None:
+    assert path_text([element]) == text
+
+
+def test_one_item_has_one_spelling() -> None:
+    assert item_element({"b": "x", "a": 1}) == 'k:{"a":1,"b":"x"}'
+    assert item_element({"a": 1.0}) == 'k:{"a":1}'
+    assert parsed_element('k:{"b": "x", "a": 1}') == 'k:{"a":1,"b":"x"}'
+    assert value_element("a<b>&\u2028") == r'v:"a\u003cb\u003e\u0026\u2028"'
+    assert parsed_element(r'v:"a<b"') == r'v:"a\u003cb"'
+    assert parsed_element("i:007") == "i:7"
+
+
+@pytest.mark.parametrize(
+    ("given_fields", "expected"),
+    [
+        pytest.param({"f:a": {".": {}}}, {"f:a": {}}, id="superfluous dot"),
+        pytest.param({".": {}, "f:a": {}}, {"f:a": {}}, id="dot at the root"),
+        pytest.param({"f:a": {}, "z:b": {}}, {"f:a": {}}, id="step from the future"),
+        pytest.param({"f:a": {"z:b": {}}}, {"f:a": {}}, id="only such below"),
+        pytest.param(
+            {"f:a": {".": {"f:x": {}}, "f:b": {}}},
+            {"f:a": {".": {}, "f:b": {}}},
+            id="something in a dot",
+        ),
+        pytest.param({"v:1.0": {}}, {"v:1": {}}, id="another spelling"),
+    ],
+)
+def test_what_people_write_is_put_in_order(
+    given_fields: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert FieldSet.parse(given_fields).to_json() == expected
+
+
+@pytest.mark.parametrize(
+    "given_fields",
+    [
+        pytest.param([], id="a list"),
+        pytest.param({"f:a": None}, id="no object below"),
+        pytest.param({"data": {}}, id="no colon"),
+        pytest.param({"k:[1]": {}}, id="keys that are no object"),
+        pytest.param({"v:{": {}}, id="no JSON"),
+        pytest.param({"i:x": {}}, id="no number"),
+    ],
+)
+def test_what_is_no_set_is_refused(given_fields: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        FieldSet.parse(given_fields)
+
+
+def test_a_set_is_equal_to_nothing_else() -> None:
+    assert NOTHING != {}
+    assert () not in fields("a")
+    assert ("f:a", "f:b", "f:c") not in fields("a")

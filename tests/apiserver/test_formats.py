@@ -1,0 +1,371 @@
+"""How stored objects are shown: whole, as metadata, as a table; and what is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import yaml
+from conftest import pod
+
+from aioinformer.errors import ApiError
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import PODS
+from aioinformer_apiserver.showing import formats
+from aioinformer_apiserver.showing.formats import Format, format_of, shown_plainly
+from aioinformer_apiserver.storing.changes import Change, Stored
+from aioinformer_apiserver.storing.kinds import Kind, custom_kind
+
+WIDGETS = custom_kind(Resource("example.com", "v1", "widgets", "Widget"))
+TYPED = Kind(resource=PODS)
+
+AS = "application/json;g=meta.k8s.io;v=v1;as="
+TABLE, PARTIAL = AS + "Table", AS + "PartialObjectMetadata"
+PARTIALS = AS + "PartialObjectMetadataList"
+
+
+def stored(name: str = "web", version: int = 7) -> Stored:
+    return Stored.of(TYPED, pod(name, labels={"app": name}), version)
+
+
+def widget() -> Stored:
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "uid": "u", "labels": {"b": "2", "a": "1"}},
+        "spec": {"size": 3},
+    }
+    return Stored.of(WIDGETS, body, 9)
+
+
+def asked(accept: str, kind: Kind = TYPED, verb: str = "get", **query: str) -> Format:
+    return format_of(kind, {"Accept": accept}, query, verb=verb)
+
+
+def shown_list(format_: Format, *objects: Stored) -> dict[str, Any]:
+    pieces = format_.list({"resourceVersion": "8"}, objects)
+    decoded: dict[str, Any] = json.loads(b"".join(pieces))
+    return decoded
+
+
+def row_of(format_: Format, it: Stored) -> Any:
+    (row,) = json.loads(format_.object(it))["rows"]
+    return row
+
+
+# -------------------------------------------------------------------- whole
+
+
+def test_a_whole_object_is_what_is_stored() -> None:
+    assert asked("").object(stored()) == stored().raw + b"\n"
+
+
+def test_items_of_typed_kinds_do_not_say_their_kind() -> None:
+    found = shown_list(asked(""), stored())
+
+    assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
+    assert list(found["items"][0]) == ["metadata", "spec", "status"]
+
+
+def test_a_whole_object_can_be_read_as_yaml() -> None:
+    shown = asked("application/yaml")
+
+    assert shown.content_type == "application/yaml"
+    assert yaml.safe_load(shown.object(stored())) == stored().body()
+
+
+# -------------------------------------------------------------------- metadata
+
+
+def test_metadata_of_a_typed_object_is_passed_on_as_it_is() -> None:
+    text = asked(PARTIAL).object(stored()).decode()
+
+    metadata = json.dumps(stored().body()["metadata"], separators=(",", ":"))
+    head = '{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
+    assert text == f'{head},"metadata":{metadata}}}\n'
+
+
+def test_metadata_of_a_custom_object_is_in_the_order_of_typed_ones() -> None:
+    found = json.loads(asked(PARTIAL, WIDGETS).object(widget()))
+
+    assert list(found["metadata"]) == ["name", "uid", "resourceVersion", "labels"]
+    assert list(found["metadata"]["labels"]) == ["a", "b"]
+
+
+def test_items_of_a_list_of_metadata_say_what_they_are() -> None:
+    found = shown_list(asked(PARTIALS, verb="list"), stored("a"), stored("b"))
+
+    assert found["kind"] == "PartialObjectMetadataList"
+    assert found["metadata"] == {"resourceVersion": "8"}
+    assert [list(it) for it in found["items"]] == [
+        ["kind", "apiVersion", "metadata"]
+    ] * 2
+
+
+def test_an_empty_list_of_metadata_is_null() -> None:
+    assert shown_list(asked(PARTIALS, verb="list"))["items"] is None
+
+
+def test_a_list_is_not_one_object() -> None:
+    with pytest.raises(ApiError) as caught:
+        asked(PARTIAL, verb="list").list({}, [])
+
+    assert caught.value.status == 406
+    assert caught.value.message == (
+        "you requested PartialObjectMetadata, but the requested object is a list "
+        "(*core.PodList)"
+    )
+
+
+def test_one_object_is_not_a_list() -> None:
+    with pytest.raises(ApiError) as caught:
+        asked(PARTIALS, WIDGETS).object(widget())
+
+    assert caught.value.message == (
+        "you requested PartialObjectMetadataList, but the requested object is not a "
+        "list (*unstructured.Unstructured)"
+    )
+
+
+def test_a_watch_for_lists_of_metadata_is_refused_at_once() -> None:
+    with pytest.raises(ApiError) as caught:
+        asked(PARTIALS, verb="watch")
+
+    assert caught.value.status == 406
+
+
+# -------------------------------------------------------------------- tables
+
+
+def test_a_table_of_one_object_bears_its_version() -> None:
+    found = json.loads(asked(TABLE).object(stored()))
+
+    assert (found["kind"], found["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert found["metadata"] == {"resourceVersion": "7"}
+    assert [it["name"] for it in found["columnDefinitions"]][:2] == ["Name", "Ready"]
+    assert found["rows"][0]["cells"][:3] == ["web", "0/1", "Running"]
+
+
+def test_a_table_of_what_is_not_stored_bears_no_version() -> None:
+    assert json.loads(asked(TABLE).object(stored(version=0)))["metadata"] == {}
+
+
+def test_a_list_is_one_table() -> None:
+    found = shown_list(asked(TABLE, verb="list"), stored("a"), stored("b"))
+
+    assert found["metadata"] == {"resourceVersion": "8"}
+    assert [row["cells"][0] for row in found["rows"]] == ["a", "b"]
+
+
+def test_an_empty_table_tells_its_columns() -> None:
+    found = shown_list(asked(TABLE, verb="list"))
+
+    assert found["rows"] == []
+    assert len(found["columnDefinitions"]) == 9
+
+
+@pytest.mark.parametrize("include", ["", "Metadata"])
+def test_a_row_includes_the_metadata(include: str) -> None:
+    row = row_of(asked(TABLE, includeObject=include), stored())
+
+    assert row["object"] == json.loads(asked(PARTIAL).object(stored()))
+
+
+def test_a_row_includes_the_object_if_asked_to() -> None:
+    shown = asked(TABLE, includeObject="Object")
+
+    assert row_of(shown, stored())["object"] == stored().body()
+
+
+def test_a_row_includes_nothing_if_asked_to() -> None:
+    assert row_of(asked(TABLE, includeObject="None"), stored())["object"] is None
+
+
+def test_a_pod_that_is_over_is_marked_in_its_row() -> None:
+    over = Stored.of(TYPED, pod("web", status={"phase": "Succeeded"}), 7)
+
+    row = row_of(asked(TABLE), over)
+
+    assert list(row) == ["cells", "conditions", "object"]
+    assert row["conditions"][0]["reason"] == "Succeeded"
+
+
+def test_nothing_else_can_be_included() -> None:
+    shown = asked(TABLE, includeObject="other")
+
+    with pytest.raises(ApiError) as caught:
+        shown.object(stored())
+
+    assert caught.value.status == 400
+    assert caught.value.message == (
+        'Unable to convert to Table as requested: includeObject: Invalid value: "other"'
+        ": must be 'Metadata', 'Object', 'None', or empty"
+    )
+
+
+def test_a_watch_that_includes_something_else_is_refused_at_once() -> None:
+    with pytest.raises(ApiError):
+        asked(TABLE, verb="watch", includeObject="other")
+
+
+# -------------------------------------------------------------------- watches
+
+
+def told(line: bytes) -> tuple[str, Any]:
+    event = json.loads(line)
+    return event["type"], event["object"]
+
+
+@pytest.mark.parametrize("accept", ["", PARTIAL])
+def test_a_watch_begins_with_what_a_get_shows(accept: str) -> None:
+    event, shown = told(asked(accept, verb="watch").initial(stored()))
+
+    assert event == "ADDED"
+    assert shown == json.loads(asked(accept).object(stored()))
+
+
+def test_a_bookmark_of_whole_objects_holds_the_version() -> None:
+    line = asked("", WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
+
+    assert told(line) == (
+        "BOOKMARK",
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "Widget",
+            "metadata": {"resourceVersion": "9"},
+        },
+    )
+
+
+def test_a_watch_tells_the_columns_once() -> None:
+    shown = asked(TABLE, verb="watch")
+    change = Change(TYPED, 8, stored(), stored(version=8))
+
+    lines = [
+        shown.initial(stored()),
+        shown.change("MODIFIED", change),
+        shown.bookmark(9, initial_events_end=False),
+    ]
+
+    columns = [told(line)[1]["columnDefinitions"] for line in lines]
+    assert [it is None for it in columns] == [False, True, True]
+
+
+@pytest.mark.parametrize("first", ["change", "bookmark"])
+def test_whatever_comes_first_tells_the_columns(first: str) -> None:
+    shown = asked(TABLE, verb="watch")
+    change = Change(TYPED, 8, None, stored(version=8))
+
+    if first == "change":
+        line = shown.change("ADDED", change)
+    else:
+        line = shown.bookmark(9, initial_events_end=True)
+
+    assert told(line)[1]["columnDefinitions"] is not None
+    assert told(shown.change("ADDED", change))[1]["columnDefinitions"] is None
+
+
+def test_a_change_is_encoded_once_for_all_watches_of_a_format() -> None:
+    change = Change(TYPED, 8, stored(), stored(version=8))
+
+    for accept in ("", PARTIAL):
+        one, two = (asked(accept, verb="watch") for _ in range(2))
+        assert one.change("MODIFIED", change) is two.change("MODIFIED", change)
+
+
+def test_a_row_tells_the_age_at_the_time_at_which_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = pod("web")
+    body["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    change = Change(TYPED, 7, None, Stored.of(TYPED, body, 7))
+    ages = []
+    for hour in (1, 2):
+        now = datetime(2026, 1, 1, hour, tzinfo=UTC)
+        monkeypatch.setattr(formats, "datetime", Mock(now=lambda tz, now=now: now))
+        _, table = told(asked(TABLE, verb="watch").change("ADDED", change))
+        ages.append(table["rows"][0]["cells"][4])
+
+    assert ages == ["60m", "120m"]
+
+
+def test_formats_that_differ_do_not_share_what_they_encode() -> None:
+    change = Change(TYPED, 8, stored(), stored(version=8))
+    found = [
+        asked("", verb="watch"),
+        asked(PARTIAL, verb="watch"),
+        asked(PARTIAL.replace("v1", "v1beta1"), verb="watch"),
+        asked(TABLE, verb="watch"),
+        asked(TABLE.replace("v1", "v1beta1"), verb="watch"),
+        asked(TABLE, verb="watch", includeObject="None"),
+        asked(TABLE, verb="watch", includeObject="Object"),
+    ]
+
+    lines = {format_.change("MODIFIED", change) for format_ in found}
+    assert len(lines) == len(found)
+
+
+@pytest.mark.parametrize("accept", [PARTIAL, TABLE])
+def test_a_deletion_shows_the_last_state_at_its_own_version(accept: str) -> None:
+    change = Change(TYPED, 12, stored(version=7), None)
+
+    event, shown = told(asked(accept, verb="watch").change("DELETED", change))
+
+    row = shown["rows"][0]["object"] if accept == TABLE else shown
+    assert event == "DELETED"
+    assert (row["metadata"]["name"], row["metadata"]["resourceVersion"]) == (
+        "web",
+        "12",
+    )
+    assert shown["metadata"]["resourceVersion"] == "12"
+
+
+def test_a_bookmark_of_metadata_holds_the_version() -> None:
+    line = asked(PARTIAL, verb="watch").bookmark(9, initial_events_end=True)
+
+    event, shown = told(line)
+    assert event == "BOOKMARK"
+    assert shown["kind"] == "PartialObjectMetadata"
+    assert shown["metadata"]["resourceVersion"] == "9"
+    assert shown["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+def test_a_bookmark_in_a_table_is_a_row_about_nothing() -> None:
+    line = asked(TABLE, WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
+
+    _, shown = told(line)
+    assert shown["metadata"] == {"resourceVersion": "9"}
+    assert shown["rows"][0]["cells"] == ["", None]
+    assert shown["rows"][0]["object"]["metadata"] == {"resourceVersion": "9"}
+
+
+# -------------------------------------------------------------------- choosing
+
+
+def test_the_router_of_typed_kinds_knows_no_wildcards() -> None:
+    with pytest.raises(ApiError, match="406: Not Acceptable"):
+        asked("application/*", verb="list")
+
+
+def test_custom_kinds_have_no_such_router() -> None:
+    assert asked("application/*", WIDGETS).object(widget()) == widget().raw + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("accept", "media", "text"),
+    [
+        ("", "application/json", '{"kind":"Status"}\n'),
+        (TABLE, "application/json", '{\n  "kind": "Status"\n}'),
+        ("text/html", "application/json", '{\n  "kind": "Status"\n}'),
+        ("application/yaml", "application/yaml", "kind: Status\n"),
+    ],
+)
+def test_a_status_is_shown_as_accepted_or_else_indented(
+    accept: str, media: str, text: str
+) -> None:
+    shown = shown_plainly({"kind": "Status"}, {"Accept": accept}, {})
+
+    assert shown == (media, text.encode())

@@ -1,0 +1,95 @@
+"""JSON mistakes: Go's words for them, as a real server answered each of these texts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioinformer_apiserver.refusals.json_mistakes import json_mistake
+
+END = "unexpected end of JSON input"
+KEY = "looking for beginning of object key string"
+VALUE = "looking for beginning of value"
+PAIR = "after object key:value pair"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", END),
+        ("{", END),
+        ('{"a"', END),
+        ('{"a":', END),
+        ('{"a":1', END),
+        ('{"a":1,', END),
+        ('{"a":1,}', f"invalid character '}}' {KEY}"),
+        ("[1,]", f"invalid character ']' {VALUE}"),
+        ("[1 2]", "invalid character '2' after array element"),
+        ('{"a" 1}', "invalid character '1' after object key"),
+        ('{"a":1 "b":2}', f"invalid character '\"' {PAIR}"),
+        ("{a:1}", f"invalid character 'a' {KEY}"),
+        ("{} x", "invalid character 'x' after top-level value"),
+        ("tru", "invalid character ' ' in literal true (expecting 'e')"),
+        ("nul", "invalid character ' ' in literal null (expecting 'l')"),
+        ('"abc', END),
+        ('"a\\qb"', "invalid character 'q' in string escape code"),
+        ('{"a":01}', f"invalid character '1' {PAIR}"),
+        (
+            '{"a":1.}',
+            "invalid character '}' after decimal point in numeric literal",
+        ),
+        ("-", "invalid character ' ' in numeric literal"),
+        ('{"a":"b\nc"}', r"invalid character '\n' in string literal"),
+        ("[1", END),
+        ("x", f"invalid character 'x' {VALUE}"),
+        ("{'a':1}", rf"invalid character '\'' {KEY}"),
+        ('{"a":1]', f"invalid character ']' {PAIR}"),
+        ('{"a":+1}', f"invalid character '+' {VALUE}"),
+        (
+            '{"a":\t1,"b":nope}',
+            "invalid character 'o' in literal null (expecting 'u')",
+        ),
+        ("\ufeff{}", f"invalid character 'ï' {VALUE}"),
+        (
+            '{"a":"\\u12"}',
+            "invalid character '\"' in \\u hexadecimal character escape",
+        ),
+        ("1e", "invalid character ' ' in exponent of numeric literal"),
+        ("\x00", rf"invalid character '\x00' {VALUE}"),
+    ],
+)
+def test_a_mistake_is_told_as_go_tells_it(text: str, found: str) -> None:
+    assert json_mistake(text.encode()) == found
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(JSON)
+def test_there_is_no_mistake_in_json(value: object) -> None:
+    for text in (json.dumps(value, allow_nan=False), json.dumps(value, indent=1)):
+        assert json_mistake(text.encode()) == ""
+
+
+@given(st.text(alphabet='{}[]",:\\0123e-.tfnu \n'))
+def test_there_is_a_mistake_in_everything_else(text: str) -> None:
+    try:
+        json.loads(text, parse_constant=_refused)
+    except ValueError:
+        assert json_mistake(text.encode()) != ""
+    else:
+        assert json_mistake(text.encode()) == ""
+
+
+def _refused(name: str) -> None:
+    raise ValueError(name)

@@ -1,0 +1,113 @@
+"""What is wrong with a label selector, in the words of the API server.
+
+What a real server says to each of them is in the contract tests; here is what those leave
+out, and that the module agrees with the parser that gives selectors their meaning.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from aioinformer.errors import ApiError, SelectorSyntaxError
+from aioinformer.model.selectors import LabelSelector
+from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.requests.label_syntax import label_selector_of
+
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            "a",
+            "b",
+            "in",
+            "notin",
+            "=",
+            "==",
+            "!=",
+            "!",
+            "(",
+            ")",
+            ",",
+            ">",
+            "<",
+            " ",
+            "1",
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+def problem_of(text: str) -> str:
+    """Return what the refusal says; empty without one."""
+    try:
+        label_selector_of(text)
+    except ApiError as exc:
+        return exc.message
+
+    return ""
+
+
+SETS = st.lists(st.sampled_from(["b", "c", ",", " "]), max_size=8).map(
+    lambda tokens: f"a in ({''.join(tokens)})"
+)
+
+
+@given(TEXTS | SETS)
+@example("a in (b,,c)")
+def test_agrees_with_the_parser_of_clients(text: str) -> None:
+    try:
+        meant = LabelSelector.parse(text)
+    except SelectorSyntaxError:
+        # The one thing that newer servers take, and older ones do not.
+        assert problem_of(text) or ",," in text.replace(" ", "")
+    else:
+        assert label_selector_of(text) == meant
+
+
+@pytest.mark.parametrize("text", ["a in (b,,)", "a in (b,,,)", "a in (b, ,)"])
+def test_takes_any_number_of_commas_at_the_end_of_a_set(text: str) -> None:
+    assert label_selector_of(text) == LabelSelector.parse("a in (b,)")
+
+
+def test_refuses_a_bound_of_more_digits_than_python_reads() -> None:
+    assert "the value must be an integer" in problem_of(f"a>{'9' * 5000}")
+
+
+def test_all_values_of_a_set_are_checked() -> None:
+    long = "z" * 64
+
+    problem = problem_of(f"a in ({long},-)")
+
+    assert problem.startswith(
+        'unable to parse requirement: [values[0][a]: Invalid value: "-": a valid label'
+    )
+    assert problem.endswith(
+        f', values[1][a]: Invalid value: "{long}": must be no more than 63 bytes]'
+    )
+
+
+def test_a_bound_may_be_wrong_in_two_ways() -> None:
+    problem = problem_of(f"a<{'9' * 64}")
+
+    assert "for 'Gt', 'Lt' operators, the value must be an integer, values[0][a]" in (
+        problem
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (f"{'a' * 254}/b", "prefix part must be no more than 253 bytes"),
+        ("a/", "name part must be non-empty; name part must consist of"),
+        ("A/b", "prefix part a lowercase RFC 1123 subdomain must consist of"),
+        ("a" * 64, "name part must be no more than 63 bytes"),
+    ],
+)
+def test_keys_are_checked_in_their_parts(key: str, why: str) -> None:
+    assert f'<nil>: Invalid value: "{key}": {why}' in problem_of(key)
+
+
+def test_quotes_as_go_does() -> None:
+    assert quoted('a"b\\c') == r'"a\"b\\c"'

@@ -1,0 +1,94 @@
+"""Names: what may be called what, and what is said otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer.model.resources import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CRON_JOBS,
+    EVENTS,
+    NAMESPACES,
+    SERVICES,
+)
+from aioinformer_apiserver.refusals.names import (
+    generated_name,
+    label_value_problems,
+    name_problems,
+    qualified_name_problems,
+)
+
+if TYPE_CHECKING:
+    from aioinformer.model.resource import Resource
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "words"),
+    [
+        (CONFIG_MAPS, "a-b.c-1", []),
+        (CONFIG_MAPS, "-a", ["RFC 1123 subdomain"]),
+        (CONFIG_MAPS, "A" * 254, ["253 characters", "RFC 1123 subdomain"]),
+        (NAMESPACES, "a" * 63, []),
+        (SERVICES, "a.b", ["must not contain dots"]),
+        (SERVICES, "a_b", ["RFC 1123 label"]),
+        (SERVICES, "a" * 64, ["63 characters"]),
+        (CRON_JOBS, "a" * 52, []),
+        (CRON_JOBS, "a" * 53, ["52 characters"]),
+        (CLUSTER_ROLES, "system:a_B", []),
+        (CLUSTER_ROLES, "..", ["may not be '..'"]),
+        (CLUSTER_ROLES, "a/b%", ["may not contain '/'", "may not contain '%'"]),
+        (EVENTS, "A_b", []),
+    ],
+)
+def test_each_kind_has_rules_for_its_names(
+    resource: Resource, name: str, words: list[str]
+) -> None:
+    found = name_problems(resource, name)
+
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
+
+
+def test_the_start_of_a_name_may_end_with_a_dash() -> None:
+    assert name_problems(CONFIG_MAPS, "web-", prefix=True) == []
+    assert name_problems(CONFIG_MAPS, "web-") != []
+    assert name_problems(CONFIG_MAPS, "-", prefix=True) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("a.b/C_d-1", []),
+        ("x", []),
+        ("a/b/c", ["a valid label key"]),
+        ("/x", ["prefix part must be non-empty"]),
+        ("A/x", ["prefix part a lowercase"]),
+        (f"{'a' * 254}/x", ["253 bytes"]),
+        ("ä" * 40, ["63 bytes", "name part must consist"]),
+        ("a/", ["name part must be non-empty", "name part must consist"]),
+        ("x" * 64, ["63 bytes"]),
+        ("x y", ["name part must consist"]),
+    ],
+)
+def test_keys_may_have_a_domain(key: str, words: list[str]) -> None:
+    found = qualified_name_problems(key)
+
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [("", 0), ("A.b", 0), ("-", 1), ("-" + "x" * 63, 2)]
+)
+def test_values_of_labels_are_short(value: str, count: int) -> None:
+    assert len(label_value_problems(value)) == count
+
+
+def test_a_generated_name_has_letters_that_are_told_apart() -> None:
+    found = "".join(generated_name("")[:5] for _ in range(500))
+
+    assert not set(found) & set("aeiou013")
+    assert len({generated_name("a-") for _ in range(50)}) > 45

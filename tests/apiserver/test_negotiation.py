@@ -1,0 +1,178 @@
+"""Which format a request is answered in. Each case was asked of a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioinformer.errors import ApiError
+from aioinformer_apiserver.showing.negotiation import (
+    Choice,
+    check_route,
+    chosen,
+    chosen_plainly,
+)
+
+META = "g=meta.k8s.io"
+TABLE = f"application/json;as=Table;v=v1;{META}"
+PARTIAL = f"application/json;as=PartialObjectMetadata;v=v1;{META}"
+
+WHOLE = Choice()
+YAML = Choice(media="application/yaml")
+
+
+@pytest.mark.parametrize(
+    ("accept", "choice"),
+    [
+        ("", WHOLE),
+        ("*/*", WHOLE),
+        ("*", WHOLE),
+        ("application/*", WHOLE),
+        ("application/json", WHOLE),
+        ("application/json; charset=utf-8", WHOLE),
+        ("application/json;stream=watch", WHOLE),
+        ("application/json;as=;stream=", WHOLE),
+        ("application/yaml", YAML),
+        ("application/yaml, application/json", YAML),
+        ("application/json;q=0.1, application/yaml;q=0.9", YAML),
+        ("application/json;q=x, application/yaml;q=0.1", YAML),
+        ("*/*, application/yaml", YAML),
+        ("text/html, application/json;q=0", WHOLE),
+        ("nonsense, application/json", WHOLE),
+        ("application/vnd.kubernetes.protobuf, application/json", WHOLE),
+        ("application/cbor, application/yaml;q=0.9", YAML),
+        (TABLE, Choice(transform="Table")),
+        (f" application/json ; as=Table ; v=v1 ; {META}", Choice(transform="Table")),
+        (f"{TABLE},*/*", Choice(transform="Table")),
+        (f"{TABLE};q=0.5,application/json;q=0.6", WHOLE),
+        (TABLE.replace("v1", "v1beta1"), Choice(transform="Table", version="v1beta1")),
+        (
+            TABLE.replace("json", "yaml"),
+            Choice(transform="Table", media="application/yaml"),
+        ),
+        (TABLE.replace("v1", "v2") + ",application/json", WHOLE),
+        (PARTIAL, Choice(transform="PartialObjectMetadata")),
+        (
+            PARTIAL.replace("Metadata;", "MetadataList;"),
+            Choice(transform="PartialObjectMetadataList"),
+        ),
+        ("application/json;pretty=1", Choice(pretty=True)),
+        ("application/json;pretty=true", WHOLE),
+    ],
+)
+def test_the_first_format_that_can_be_written_is_chosen(
+    accept: str, choice: Choice
+) -> None:
+    assert chosen({"Accept": accept} if accept else {}, {}) == choice
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/html",
+        "text/*",
+        "*/json",
+        "APPLICATION/JSON",
+        "application/cbor",
+        "application/vnd.kubernetes.protobuf",
+        "application/json;stream=other",
+        "application/yaml;stream=watch",
+        f"application/json;as=Other;v=v1;{META}",
+        f"application/json;as=table;v=v1;{META}",
+        f"application/json;as=Table;v=v2;{META}",
+        f"application/json;v=v1;{META}",
+        "application/json;as=Table",
+        "application/json;as=Table;v=v1",
+        f"application/json;as=Table;{META}",
+        "application/json;as=Table;v=v1;g=",
+    ],
+)
+def test_what_nobody_can_write_is_refused(accept: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        chosen({"Accept": accept}, {})
+
+    refusal = caught.value
+    assert (refusal.status, refusal.reason) == (406, "NotAcceptable")
+    assert refusal.message == (
+        "only the following media types are accepted: application/json, "
+        "application/yaml, application/vnd.kubernetes.protobuf"
+    )
+
+
+def test_a_watch_is_not_written_in_yaml() -> None:
+    with pytest.raises(ApiError) as caught:
+        chosen({"Accept": "application/yaml,application/json"}, {}, watch=True)
+
+    assert caught.value.message == (
+        "only the following media types are accepted: application/json;stream=watch, "
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "query", "pretty"),
+    [
+        ("curl/8.1", None, True),
+        ("Wget/1", None, True),
+        ("Mozilla/5.0 (X11)", None, True),
+        ("kubectl/v1.36", None, False),
+        ("", None, False),
+        ("curl/8.1", "", True),
+        ("curl/8.1", "0", False),
+        ("curl/8.1", "other", False),
+        ("", "1", True),
+        ("", "true", True),
+        ("", "TRUE", True),
+        ("", "false", False),
+    ],
+)
+def test_json_is_indented_for_people(
+    agent: str, query: str | None, *, pretty: bool
+) -> None:
+    asked = {} if query is None else {"pretty": query}
+
+    assert chosen({"User-Agent": agent}, asked).pretty is pretty
+
+
+@pytest.mark.parametrize(
+    ("accept", "choice"),
+    [
+        ("", WHOLE),
+        ("application/yaml", YAML),
+        ("application/*", WHOLE),
+        (TABLE, None),
+        (f"{TABLE},application/json", WHOLE),
+        ("application/json;stream=watch", WHOLE),
+        ("text/html", None),
+    ],
+)
+def test_a_status_cannot_be_transformed(accept: str, choice: Choice | None) -> None:
+    assert chosen_plainly({"Accept": accept}, {}) == choice
+
+
+@pytest.mark.parametrize(
+    "accept", ["", "*/*", "application/json;q=0", "text/html, application/yaml", TABLE]
+)
+def test_the_router_looks_for_a_type_of_the_route(accept: str) -> None:
+    check_route(accept, streams=False)
+
+
+@pytest.mark.parametrize("accept", ["application/*", "*", "text/html", "garbage"])
+def test_the_router_knows_no_wildcards(accept: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        check_route(accept, streams=False)
+
+    assert caught.value.status == 406
+    assert caught.value.message == (
+        "406: Not Acceptable\n\nAvailable representations: application/json, "
+        "application/yaml, application/vnd.kubernetes.protobuf"
+    )
+
+
+def test_the_router_offers_streams_where_there_may_be_some() -> None:
+    with pytest.raises(ApiError) as caught:
+        check_route("text/html", streams=True)
+
+    assert caught.value.message.endswith(
+        "application/json;stream=watch, "
+        "application/vnd.kubernetes.protobuf;stream=watch"
+    )

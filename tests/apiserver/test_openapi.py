@@ -1,0 +1,107 @@
+"""OpenAPI, beyond what both servers are asked in the contract tests."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer.model import resources
+from aioinformer.model.resource import Resource
+from aioinformer_apiserver.documents import openapi
+from aioinformer_apiserver.documents.operations import definition_name, paths_of
+from aioinformer_apiserver.protobuf.wire import fields
+from aioinformer_apiserver.requests.calls import Call
+from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds, custom_kind
+
+if TYPE_CHECKING:
+    from aioinformer_apiserver.documents.document import Document
+
+BUILT_IN = {kind.resource: kind for kind in built_in_kinds()}
+THINGS = custom_kind(Resource("x.org", "v1", "things", "Thing"))
+
+
+def ask(*kinds: Kind, path: str = "", **fields: Any) -> Document:
+    call = Call(method="GET", path=f"/openapi/v3{path}", **fields)
+    return openapi.document_at(kinds, call)
+
+
+def index(*kinds: Kind) -> dict[str, str]:
+    paths = json.loads(ask(*kinds).body)["paths"]
+    return {api: it["serverRelativeURL"] for api, it in paths.items()}
+
+
+@pytest.mark.parametrize("kind", built_in_kinds(), ids=lambda it: str(it.resource))
+def test_every_kind_has_a_definition_and_a_list(kind: Kind) -> None:
+    schemas = openapi.schemas_of((kind,))
+
+    assert {definition_name(kind), definition_name(kind, listed=True)} <= set(schemas)
+
+
+def test_a_document_changes_its_address_with_its_kinds() -> None:
+    other = custom_kind(Resource("x.org", "v1", "others", "Other"))
+
+    before, after = index(THINGS), index(THINGS, other)
+
+    assert before.keys() == after.keys() == {"apis/x.org/v1"}
+    assert before != after
+
+
+def test_a_document_is_written_once() -> None:
+    first = ask(THINGS, path="/apis/x.org/v1")
+
+    assert ask(THINGS, path="/apis/x.org/v1").body is first.body
+
+
+def test_documents_of_built_in_kinds_are_the_same_for_all_servers() -> None:
+    assert built_in_kinds() is built_in_kinds()
+
+
+def test_a_kind_is_described_with_the_verbs_that_it_has() -> None:
+    namespaces = paths_of(BUILT_IN[resources.NAMESPACES])
+
+    assert list(namespaces) == [
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/{name}",
+        "/api/v1/namespaces/{name}/finalize",
+        "/api/v1/namespaces/{name}/status",
+    ]
+    assert set(namespaces["/api/v1/namespaces"]) == {"get", "post", "parameters"}
+
+
+def test_operations_have_names_of_their_own() -> None:
+    names = [
+        operation["operationId"]
+        for kind in built_in_kinds()
+        for item in paths_of(kind).values()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+
+    assert len(set(names)) == len(names)
+    assert "createCoordinationV1NamespacedLease" in names
+    assert "listRbacAuthorizationV1ClusterRole" in names
+
+
+def test_the_head_of_the_binary_document_can_be_read() -> None:
+    headers = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    call = Call(method="GET", path="/openapi/v2", headers=headers)
+
+    found = dict(fields(openapi.document_at([THINGS], call).body))
+    info = found[2]
+
+    assert (found[1], found[8]) == (b"2.0", b"")
+    assert isinstance(info, bytes)
+    assert dict(fields(info)) == {1: b"Kubernetes", 2: b"1.36"}
+
+
+def test_a_custom_resource_without_a_schema_has_what_every_object_has() -> None:
+    schemas = openapi.schemas_of((THINGS,))
+
+    assert list(schemas["org.x.v1.Thing"]["properties"]) == [
+        "apiVersion",
+        "kind",
+        "metadata",
+    ]
+    assert "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" in schemas

@@ -1,0 +1,108 @@
+"""The pump: rounds that serve all watches, and rest after a long one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.storing.pumps import Pump, pump_of
+from aioinformer_apiserver.storing.storage import Storage
+
+if TYPE_CHECKING:
+    from aioinformer_apiserver.storing.storage import Collection
+
+KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage()
+
+
+@pytest.fixture
+def maps(storage: Storage) -> Collection:
+    return storage.serve(KIND)
+
+
+def put(storage: Storage, maps: Collection, name: str = "a") -> None:
+    storage.put(maps, {"metadata": {"name": name, "namespace": "default"}})
+
+
+async def test_a_round_follows_a_change(storage: Storage, maps: Collection) -> None:
+    rounds: list[float] = []
+    loop = asyncio.get_running_loop()
+    leave = Pump(maps).subscribe(lambda: rounds.append(loop.time()))
+
+    put(storage, maps)
+    put(storage, maps)
+    before = list(rounds)
+    await asyncio.sleep(0)
+
+    assert (before, len(rounds)) == ([], 1)
+    leave()
+
+
+async def test_a_long_round_is_followed_by_a_rest(
+    storage: Storage, maps: Collection
+) -> None:
+    """Twice as long as the round, and no longer than a twentieth of a second."""
+    loop = asyncio.get_running_loop()
+    starts: list[float] = []
+    clock = [0.0]
+    pump = Pump(maps)
+
+    def work() -> None:
+        starts.append(clock[0])
+        clock[0] += 0.010
+
+    leave = pump.subscribe(work)
+    # The loop's clock stands still while a callback works: let it take its time.
+    loop.time = lambda: clock[0]  # type: ignore[method-assign]
+    try:
+        put(storage, maps)
+        pump._run()
+        put(storage, maps)
+        handle = pump._round
+        assert isinstance(handle, asyncio.TimerHandle)
+        assert handle.when() == pytest.approx(0.030)
+        clock[0] += 5
+        pump._rests_until = 0.0
+        leave()
+    finally:
+        del loop.time
+
+    assert starts == [0.0]
+
+
+async def test_nobody_is_served_after_leaving(
+    storage: Storage, maps: Collection
+) -> None:
+    rounds: list[str] = []
+    pump = Pump(maps)
+    first = pump.subscribe(lambda: rounds.append("first"))
+    second = pump.subscribe(lambda: rounds.append("second"))
+
+    put(storage, maps)
+    first()
+    await asyncio.sleep(0)
+    put(storage, maps)
+    second()
+    second()
+    await asyncio.sleep(0)
+
+    assert rounds == ["second"]
+    assert "watches=0" in repr(pump)
+
+
+def test_a_change_without_watches_needs_no_loop(
+    storage: Storage, maps: Collection
+) -> None:
+    pump = pump_of(maps)
+
+    put(storage, maps)
+
+    assert pump_of(maps) is pump

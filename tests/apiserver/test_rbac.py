@@ -1,0 +1,40 @@
+"""What roles let somebody do, beyond what both servers are asked in the contract tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from aioinformer.testing import APIServer, User
+from aioinformer_apiserver.access.rbac import Rulebook
+from aioinformer_apiserver.requests.routes import Attributes
+
+ALICE = User("alice")
+GROUP = "rbac.authorization.k8s.io"
+
+
+def role(verb: str) -> dict[str, Any]:
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}
+    return {"metadata": {"name": "some"}, "rules": [rule]}
+
+
+def test_a_restored_state_has_its_rules_though_the_versions_are_those_of_others() -> (
+    None
+):
+    server = APIServer()
+    reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "some"}
+    subject = {"apiGroup": GROUP, "kind": "User", "name": "alice"}
+    binding = {"metadata": {"name": "some"}, "subjects": [subject]}
+    server.create(CLUSTER_ROLE_BINDINGS, {**binding, "roleRef": reference})
+    storage = server._storage
+    state, rulebook = storage.save(), Rulebook(storage)
+
+    allowed = []
+    for verb in ("get", "list"):
+        # The same version each time, of another role.
+        storage.restore(state)
+        server.create(CLUSTER_ROLES, role(verb))
+        asked = Attributes(verb="list", version="v1", plural="pods")
+        allowed.append(rulebook.problem(ALICE, asked) is None)
+
+    assert allowed == [False, True]

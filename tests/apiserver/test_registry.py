@@ -1,0 +1,521 @@
+"""The registry: what a test arranges, and what the rest of the cluster does at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kind_samples import SAMPLES, Sample
+
+from aioinformer.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from aioinformer.model.resources import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+)
+from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
+from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.writing.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.requests.writes import Deleted, Written
+
+ARRANGED = WriteOptions(part="all")
+ASKED = WriteOptions(manager="me")
+PLAIN = DeleteOptions()
+
+
+class Cluster:
+    """A registry, asked in few words; everything namespaced is in `default`."""
+
+    def __init__(self, **options: Any) -> None:
+        self.storage = Storage()
+        self.registry = Registry(self.storage, **options)
+
+    def create(
+        self,
+        resource: Resource,
+        body: dict[str, Any],
+        options: WriteOptions = ARRANGED,
+        namespace: str = "default",
+    ) -> Written:
+        place = namespace if resource.namespaced else ""
+        collection = self.storage.collection(resource)
+        return self.registry.create(collection, place, body, options)
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: object,
+        options: WriteOptions = ARRANGED,
+        namespace: str = "default",
+    ) -> Written:
+        place = namespace if resource.namespaced else ""
+        collection = self.storage.collection(resource)
+        return self.registry.patch(collection, place, name, patch, options)
+
+    def update(
+        self,
+        resource: Resource,
+        name: str,
+        body: dict[str, Any],
+        options: WriteOptions = ARRANGED,
+        namespace: str = "default",
+    ) -> Written:
+        place = namespace if resource.namespaced else ""
+        collection = self.storage.collection(resource)
+        return self.registry.update(collection, place, name, body, options)
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        options: DeleteOptions = PLAIN,
+        namespace: str = "default",
+    ) -> Deleted:
+        place = namespace if resource.namespaced else ""
+        collection = self.storage.collection(resource)
+        return self.registry.delete(collection, place, name, options)
+
+    def names(self, resource: Resource) -> list[str]:
+        return [it.key for it in self.storage.collection(resource).snapshot()]
+
+    def changes(self, resource: Resource, since: int) -> list[str]:
+        """Return what has happened to a resource since a version."""
+        found = []
+        change = self.storage.collection(resource).cursor_at(since).next
+        while change is not None:
+            kinds = {(False, True): "ADDED", (True, True): "MODIFIED"}
+            states = change.old is not None, change.new is not None
+            found.append(kinds.get(states, "DELETED"))
+            change = change.next
+
+        return found
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def named(name: str, **fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **fields.pop("metadata", {})}, **fields}
+
+
+def a_pod(name: str, **spec: Any) -> dict[str, Any]:
+    return named(name, spec={"containers": [{"name": "x", "image": "i"}], **spec})
+
+
+# -------------------------------------------------------------------- arranging
+
+
+# What admission and registries add, by kind, apart from a few fields of the metadata.
+ADDED = {
+    "daemonsets": ("metadata.annotations",),
+    "jobs": ("metadata.labels", "spec.selector", "spec.template.metadata.labels"),
+    "nodes": ("spec.taints",),
+    "persistentvolumeclaims": ("metadata.finalizers",),
+    "persistentvolumes": ("metadata.finalizers", "status.lastPhaseTransitionTime"),
+    "pods": (
+        "spec.preemptionPolicy",
+        "spec.priority",
+        "spec.tolerations",
+        "status.qosClass",
+    ),
+    "services": (
+        "spec.clusterIP",
+        "spec.clusterIPs",
+        "spec.ipFamilies",
+        "spec.ipFamilyPolicy",
+    ),
+}
+# Left out: definitions are always completed, and a real server writes `limits: null`,
+# which typed clients cannot read.
+WHOLE = [
+    pytest.param(it, id=plural)
+    for plural, it in SAMPLES.items()
+    if plural not in {"customresourcedefinitions", "limitranges"}
+]
+
+
+def shown(body: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
+    """Return an object without these fields, and those that differ between any two."""
+    others = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
+    for path in (*left_out, *(f"metadata.{name}" for name in others)):
+        *parents, last = path.split(".")
+        within = body
+        for name in parents:
+            within = within.get(name, {})
+
+        within.pop(last, None)
+
+    return body
+
+
+def test_arranged_object_with_a_value_of_a_wrong_type_is_stored_as_given(
+    cluster: Cluster,
+) -> None:
+    body = named("a", spec={"x": 1, "replicas": "many"}, foo=None, status={"y": 2})
+
+    made = cluster.create(DEPLOYMENTS, body).stored.body()
+
+    assert made["spec"] == {"x": 1, "replicas": "many"}
+    assert made["status"] == {"y": 2}
+    assert "foo" not in made
+    assert "managedFields" not in made["metadata"]
+    assert made["metadata"]["generation"] == 1
+
+
+def test_arranged_pod_status_gets_the_fields_that_a_kubelet_always_writes(
+    cluster: Cluster,
+) -> None:
+    status = {"containerStatuses": [{"name": "x"}], "podIP": "10.0.0.1"}
+
+    made = cluster.create(PODS, named("a", status=status)).stored.body()
+
+    container = {"name": "x", "state": {}, "lastState": {}, "ready": False}
+    container |= {"restartCount": 0, "image": "", "imageID": ""}
+    assert made["status"]["containerStatuses"] == [container]
+    assert made["status"]["podIPs"] == [{"ip": "10.0.0.1"}]
+
+
+def test_arranged_object_keeps_unknown_fields(cluster: Cluster) -> None:
+    made = cluster.create(PODS, a_pod("a", unknown=1)).stored.body()
+
+    assert made["spec"]["unknown"] == 1
+    assert made["spec"]["dnsPolicy"] == "ClusterFirst"
+
+
+def test_arranged_sketch_keeps_its_empty_lists_when_a_client_writes_it(
+    cluster: Cluster,
+) -> None:
+    cluster.create(DEPLOYMENTS, named("a"))
+
+    label = {"metadata": {"labels": {"x": "y"}}}
+    written = cluster.patch(DEPLOYMENTS, "a", label, ASKED).stored.body()
+
+    assert written["spec"]["selector"] == {}
+    assert written["spec"]["template"]["spec"]["containers"] == []
+    assert written["metadata"]["generation"] == 1
+
+
+def test_arranged_daemon_set_keeps_its_template_when_it_is_put_back(
+    cluster: Cluster,
+) -> None:
+    cluster.create(DAEMON_SETS, named("a"))
+    label = {"metadata": {"labels": {"x": "y"}}}
+    written = cluster.patch(DAEMON_SETS, "a", label, ASKED).stored
+
+    same = cluster.update(DAEMON_SETS, "a", written.body(), ASKED).stored
+
+    assert same is written
+
+
+@pytest.mark.parametrize("sample", WHOLE)
+def test_arranged_object_lacks_only_additions_of_admission(
+    cluster: Cluster, sample: Sample
+) -> None:
+    body = named("a", **sample.content)
+    arranged = cluster.create(sample.resource, body).stored.body()
+    asked = Cluster().create(sample.resource, body, ASKED).stored.body()
+
+    left_out = ADDED.get(sample.resource.plural, ())
+    assert shown(arranged, left_out) == shown(asked, left_out)
+
+
+def test_what_is_arranged_has_metadata_like_everything(cluster: Cluster) -> None:
+    with pytest.raises(Invalid, match="RFC 1123"):
+        cluster.create(PODS, named("A"))
+
+    with pytest.raises(
+        ApiError, match=r"number into .*metadata\.labels of type string"
+    ):
+        cluster.create(PODS, named("a", metadata={"labels": {"a": 1}}))
+
+    with pytest.raises(ApiError, match=r"array into .* of type v1\.ObjectMeta"):
+        cluster.create(PODS, {"metadata": [1]})
+
+    with pytest.raises(ApiError, match=r"metadata\.finalizers of type \[\]string"):
+        cluster.create(PODS, named("a", metadata={"finalizers": "x"}))
+
+    with pytest.raises(ApiError, match="is registered for version"):
+        cluster.create(PODS, named("a", kind="Frob"))
+
+    assert cluster.names(PODS) == []
+
+
+def test_what_is_arranged_may_be_written_over_http(cluster: Cluster) -> None:
+    made = cluster.create(PODS, a_pod("a", unknown=1)).stored
+
+    same = cluster.patch(PODS, "a", {}, ASKED).stored
+    labelled = cluster.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, ASKED)
+
+    body = labelled.stored.body()
+    # Completing it is no change that its author has made.
+    assert same is made
+    assert body["metadata"]["generation"] == 1
+    assert body["spec"]["dnsPolicy"] == "ClusterFirst"
+    assert "tolerations" not in body["spec"]
+
+
+def test_what_holds_nonsense_can_still_be_deleted(cluster: Cluster) -> None:
+    cluster.create(DEPLOYMENTS, named("a", spec="nonsense"))
+
+    with pytest.raises(Invalid, match="cannot unmarshal string"):
+        cluster.patch(DEPLOYMENTS, "a", {"metadata": {"labels": {"x": "y"}}}, ASKED)
+
+    cluster.delete(DEPLOYMENTS, "a")
+    assert cluster.names(DEPLOYMENTS) == []
+
+
+def test_an_arranged_patch_writes_the_status_too(cluster: Cluster) -> None:
+    cluster.create(PODS, a_pod("a"))
+
+    new = cluster.patch(PODS, "a", {"status": {"phase": "Running"}}).stored
+
+    assert new.body()["status"] == {"phase": "Running"}
+    assert new.fields["status.phase"] == "Running"
+
+
+def test_an_arranged_patch_that_changes_nothing_keeps_the_version(
+    cluster: Cluster,
+) -> None:
+    made = cluster.create(PODS, a_pod("a")).stored
+
+    assert cluster.patch(PODS, "a", {"metadata": {"labels": {}}}).stored is made
+
+
+def test_an_arranged_pod_goes_without_a_mark(cluster: Cluster) -> None:
+    version = cluster.create(PODS, a_pod("a", nodeName="n")).stored.version
+
+    deleted = cluster.delete(PODS, "a", DeleteOptions(at_once=True, grace_seconds=0))
+
+    assert deleted.gone
+    assert cluster.changes(PODS, version) == ["DELETED"]
+
+
+# -------------------------------------------------------------------- names
+
+
+def test_a_generated_name_is_free(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter(["b", "c"])
+    monkeypatch.setattr(
+        "aioinformer_apiserver.writing.registry.generated_name",
+        lambda start: start + next(found),
+    )
+    cluster.create(CONFIG_MAPS, named("a-b"))
+
+    made = cluster.create(CONFIG_MAPS, {"metadata": {"generateName": "a-"}})
+
+    assert made.stored.name == "a-c"
+    assert made.created
+
+
+def test_a_taken_name_is_refused(cluster: Cluster) -> None:
+    cluster.create(CONFIG_MAPS, named("a"))
+
+    with pytest.raises(AlreadyExists):
+        cluster.create(CONFIG_MAPS, named("a"))
+
+
+def test_an_update_of_what_is_missing_creates_a_lease(cluster: Cluster) -> None:
+    leases = cluster.storage.collection(LEASES)
+
+    made = cluster.registry.update(leases, "default", "a", named("a"), ASKED)
+
+    assert made.created
+    assert cluster.names(LEASES) == ["default/a"]
+
+
+# -------------------------------------------------------------------- namespaces
+
+
+def test_missing_namespaces_are_created_where_that_is_asked_for() -> None:
+    cluster = Cluster(auto_namespaces=True)
+
+    cluster.create(CONFIG_MAPS, named("a"), ASKED, namespace="shop")
+    dry = WriteOptions(dry_run=True)
+    cluster.create(CONFIG_MAPS, named("a"), dry, namespace="market")
+
+    assert "shop" in cluster.names(NAMESPACES)
+    assert "market" not in cluster.names(NAMESPACES)
+
+
+def test_a_deleted_namespace_takes_its_content_along(cluster: Cluster) -> None:
+    cluster.create(NAMESPACES, named("shop"))
+    cluster.create(CONFIG_MAPS, named("a"), namespace="shop")
+    cluster.create(PODS, a_pod("a", nodeName="n"), ASKED, namespace="shop")
+    cluster.create(CONFIG_MAPS, named("a"))
+
+    deleted = cluster.delete(NAMESPACES, "shop")
+
+    assert deleted.shown
+    assert deleted.stored.body()["status"] == {"phase": "Terminating"}
+    assert cluster.names(CONFIG_MAPS) == ["default/a"]
+    assert cluster.names(PODS) == []
+    assert "shop" not in cluster.names(NAMESPACES)
+
+
+def test_a_namespace_waits_for_the_finalizers_of_its_content(cluster: Cluster) -> None:
+    cluster.create(NAMESPACES, named("shop"), ASKED)
+    held = named("held", metadata={"finalizers": ["example.com/wait"]})
+    cluster.create(CONFIG_MAPS, held, namespace="shop")
+
+    first = cluster.delete(NAMESPACES, "shop")
+    again = cluster.delete(NAMESPACES, "shop")
+    with pytest.raises(Forbidden, match="being terminated"):
+        cluster.create(CONFIG_MAPS, named("late"), namespace="shop")
+
+    assert again.stored is first.stored
+    assert cluster.names(CONFIG_MAPS) == ["shop/held"]
+    release = {"metadata": {"finalizers": None}}
+    cluster.patch(CONFIG_MAPS, "held", release, ASKED, namespace="shop")
+    assert "shop" not in cluster.names(NAMESPACES)
+
+
+def test_a_namespace_waits_for_its_own_finalizers(cluster: Cluster) -> None:
+    shop = named("shop", metadata={"finalizers": ["example.com/wait"]})
+    cluster.create(NAMESPACES, shop, ASKED)
+    cluster.delete(NAMESPACES, "shop")
+
+    assert "shop" in cluster.names(NAMESPACES)
+
+    cluster.patch(NAMESPACES, "shop", {"metadata": {"finalizers": None}}, ASKED)
+    assert "shop" not in cluster.names(NAMESPACES)
+
+
+def test_a_namespace_is_finalized_by_whoever_empties_it(cluster: Cluster) -> None:
+    cluster.create(NAMESPACES, named("shop"), ASKED)
+    held = named("held", metadata={"finalizers": ["example.com/wait"]})
+    cluster.create(CONFIG_MAPS, held, namespace="shop")
+    cluster.delete(NAMESPACES, "shop")
+    namespaces = cluster.storage.collection(NAMESPACES)
+    options = WriteOptions(part="finalize")
+
+    body = named("shop", spec={"finalizers": []})
+    last = cluster.registry.update(namespaces, "", "shop", body, options)
+
+    assert last.stored.body()["spec"] == {}
+    assert "shop" not in cluster.names(NAMESPACES)
+
+
+def test_a_namespace_waits_for_the_finalizers_of_others(cluster: Cluster) -> None:
+    shop = named("shop", spec={"finalizers": ["kubernetes", "example.com/x"]})
+    cluster.create(NAMESPACES, shop, ASKED)
+    cluster.delete(NAMESPACES, "shop")
+    namespaces = cluster.storage.collection(NAMESPACES)
+    options = WriteOptions(part="finalize")
+
+    assert "shop" in cluster.names(NAMESPACES)
+
+    body = named("shop", spec={"finalizers": ["kubernetes"]})
+    cluster.registry.update(namespaces, "", "shop", body, options)
+    assert "shop" not in cluster.names(NAMESPACES)
+
+
+def test_a_dry_deletion_of_a_namespace_deletes_nothing(cluster: Cluster) -> None:
+    cluster.create(NAMESPACES, named("shop"))
+    version = cluster.storage.version
+
+    deleted = cluster.delete(NAMESPACES, "shop", DeleteOptions(dry_run=True))
+
+    assert deleted.stored.body()["status"]["phase"] == "Terminating"
+    assert cluster.storage.version == version
+
+
+# -------------------------------------------------------------------- deletion
+
+
+def test_a_pod_on_a_node_is_ended_by_its_kubelet(cluster: Cluster) -> None:
+    version = cluster.create(PODS, a_pod("a", nodeName="n"), ASKED).stored.version
+
+    deleted = cluster.delete(PODS, "a")
+
+    marked = deleted.stored.body()["metadata"]
+    assert marked["deletionGracePeriodSeconds"] == 30
+    assert cluster.changes(PODS, version) == ["MODIFIED", "MODIFIED", "DELETED"]
+
+
+def test_a_pod_with_a_finalizer_is_ended_and_waits(cluster: Cluster) -> None:
+    body = a_pod("a", nodeName="n")
+    body["metadata"]["finalizers"] = ["example.com/x"]
+    version = cluster.create(PODS, body, ASKED).stored.version
+
+    cluster.delete(PODS, "a")
+
+    assert cluster.changes(PODS, version) == ["MODIFIED", "MODIFIED"]
+    found = cluster.registry.require(cluster.storage.collection(PODS), "default", "a")
+    assert found.body()["metadata"]["deletionGracePeriodSeconds"] == 0
+
+
+def test_a_collection_is_deleted_as_far_as_it_is_there(cluster: Cluster) -> None:
+    maps = cluster.storage.collection(CONFIG_MAPS)
+    first, second = (
+        cluster.create(CONFIG_MAPS, named(name)).stored for name in ("a", "b")
+    )
+    cluster.delete(CONFIG_MAPS, "a")
+
+    found = cluster.registry.delete_collection(maps, [first, second], PLAIN)
+
+    assert [it.stored.name for it in found] == ["b"]
+    assert cluster.names(CONFIG_MAPS) == []
+
+
+def test_only_the_object_that_is_meant_is_deleted(cluster: Cluster) -> None:
+    cluster.create(NODES, named("n"))
+
+    with pytest.raises(Conflict, match="UID in the precondition"):
+        cluster.delete(NODES, "n", DeleteOptions(uid="another"))
+
+    with pytest.raises(NotFound):
+        cluster.delete(NODES, "m")
+
+    assert cluster.names(NODES) == ["n"]
+
+
+# -------------------------------------------------------------------- services
+
+
+def test_no_two_services_share_an_address_or_a_port(cluster: Cluster) -> None:
+    ports = [{"name": f"p{port}", "port": port} for port in range(80, 84)]
+    spec = {"type": "NodePort", "ports": ports}
+
+    found = [
+        cluster.create(SERVICES, named(f"s{i}", spec=spec), ASKED).stored.body()["spec"]
+        for i in range(30)
+    ]
+
+    addresses = {it["clusterIP"] for it in found}
+    given = [port["nodePort"] for it in found for port in it["ports"]]
+    assert len(addresses) == 30
+    assert len(set(given)) == len(given) == 120
+
+
+def test_a_service_keeps_its_address(cluster: Cluster) -> None:
+    spec = {"ports": [{"port": 80}]}
+    made = cluster.create(SERVICES, named("s", spec=spec), ASKED).stored.body()
+    services = cluster.storage.collection(SERVICES)
+
+    body = named("s", spec={"ports": [{"port": 81}]})
+    new = cluster.registry.update(services, "default", "s", body, ASKED).stored.body()
+
+    assert new["spec"]["clusterIP"] == made["spec"]["clusterIP"]
+    assert new["spec"]["ports"][0]["port"] == 81

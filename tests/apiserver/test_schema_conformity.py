@@ -1,0 +1,135 @@
+"""Built-in objects pass through their Go structs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer.errors import ApiError
+from aioinformer.model import resources
+from aioinformer_apiserver.schema.builtin import schema_of
+from aioinformer_apiserver.schema.conformity import Conformed, conform, strictly
+from aioinformer_apiserver.schema.defaults import with_defaults
+
+if TYPE_CHECKING:
+    from aioinformer.model.resource import Resource
+
+
+def conformed(resource: Resource, **body: Any) -> Conformed:
+    schema = schema_of(resource)
+    assert schema is not None
+    return conform(schema, {"metadata": {"name": "a"}, **body})
+
+
+def test_nothing_given_is_changed() -> None:
+    spec = {"containers": [{"name": "a", "foo": 1, "env": []}], "volumes": []}
+    before = {"containers": [{"name": "a", "foo": 1, "env": []}], "volumes": []}
+    schema = schema_of(resources.PODS)
+    assert schema is not None
+
+    with_defaults(schema, conformed(resources.PODS, spec=spec).body)
+
+    assert spec == before
+
+
+def test_defaults_twice_are_defaults_once() -> None:
+    schema = schema_of(resources.PODS)
+    assert schema is not None
+    spec = {"containers": [{"name": "a", "livenessProbe": {"httpGet": {"port": 1}}}]}
+    once = with_defaults(schema, conformed(resources.PODS, spec=spec).body)
+
+    assert with_defaults(schema, once) == once
+
+
+def test_defaults_are_not_shared() -> None:
+    schema = schema_of(resources.PODS)
+    assert schema is not None
+    first, second = (
+        with_defaults(schema, conformed(resources.PODS).body) for _ in range(2)
+    )
+
+    first["spec"]["securityContext"]["runAsUser"] = 1
+
+    assert second["spec"]["securityContext"] == {}
+
+
+def test_nulls_count_as_missing() -> None:
+    found = conformed(resources.CONFIG_MAPS, data=None, immutable=None)
+
+    assert found == Conformed({"metadata": {"name": "a"}}, ())
+
+
+def test_a_null_in_a_map_is_an_empty_value() -> None:
+    found = conformed(resources.CONFIG_MAPS, data={"a": None})
+
+    assert found.body["data"] == {"a": ""}
+
+
+def test_pointers_keep_empty_values() -> None:
+    found = conformed(resources.DEPLOYMENTS, spec={"replicas": 0, "paused": False})
+
+    assert found.body["spec"]["replicas"] == 0
+    assert "paused" not in found.body["spec"]
+
+
+def test_unknown_fields_are_told_in_their_order() -> None:
+    found = conformed(
+        resources.PODS, foo=1, spec={"containers": [{"bar": 1}], "baz": 2}
+    )
+
+    assert found.problems == (
+        'unknown field "foo"',
+        'unknown field "spec.containers[0].bar"',
+        'unknown field "spec.baz"',
+    )
+
+
+def test_the_first_mismatch_is_refused() -> None:
+    with pytest.raises(ApiError) as caught:
+        conformed(resources.DEPLOYMENTS, spec={"replicas": "3", "paused": "x"})
+
+    assert caught.value.status == 400
+    assert caught.value.message == (
+        'Deployment in version "v1" cannot be handled as a Deployment: '
+        "json: cannot unmarshal string into Go struct field "
+        "DeploymentSpec.spec.replicas of type int32"
+    )
+
+
+def test_strict_refuses_with_the_kind_of_the_schema() -> None:
+    schema = schema_of(resources.PODS)
+    assert schema is not None
+
+    refused = strictly(schema, {}, ('unknown field "foo"',))
+
+    assert refused is not None
+    assert refused.message.startswith(
+        'Pod in version "v1" cannot be handled as a Pod: '
+    )
+
+
+def test_schemas_within_schemas_are_read_leniently() -> None:
+    inner = {"type": "string", "colour": "red", "nullable": False}
+    props = {"type": "array", "items": inner, "additionalProperties": True}
+    version = {"name": "v1", "schema": {"openAPIV3Schema": props}}
+
+    found = conformed(
+        resources.CUSTOM_RESOURCE_DEFINITIONS, spec={"versions": [version]}
+    )
+
+    schema = found.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert schema["items"] == {"type": "string"}
+    assert schema["additionalProperties"] is True
+    assert found.problems == ()
+
+
+def test_old_and_new_names_of_a_field_agree() -> None:
+    schema = schema_of(resources.NODES)
+    assert schema is not None
+    one, many = (
+        with_defaults(schema, conformed(resources.NODES, spec=spec).body)["spec"]
+        for spec in ({"podCIDR": "10.1.0.0/24"}, {"podCIDRs": ["10.1.0.0/24"]})
+    )
+
+    assert one == many == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}

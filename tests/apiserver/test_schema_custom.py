@@ -1,0 +1,150 @@
+"""Custom resources: what is left out, completed, refused, and let through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aioinformer.errors import ApiError
+from aioinformer_apiserver.schema import Schema
+from aioinformer_apiserver.schema.checks import problems_of
+from aioinformer_apiserver.schema.conformity import conform, strictly
+from aioinformer_apiserver.schema.defaults import with_defaults
+
+
+def schema(**spec: Any) -> Schema:
+    text = {"type": "object", "properties": spec}
+    return Schema({"type": "object", "properties": {"spec": text}})
+
+
+def thing(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
+
+
+def told(found: list[Any]) -> list[tuple[str, str]]:
+    return [(it.field, it.message) for it in found]
+
+
+def test_nothing_given_is_changed() -> None:
+    body = thing(unknown=1, inner={"unknown": 2})
+    known = schema(inner={"type": "object", "properties": {"a": {"default": [1]}}})
+
+    found = with_defaults(known, conform(known, body, custom=True).body)
+
+    assert found["spec"] == {"inner": {"a": [1]}}
+    assert body == thing(unknown=1, inner={"unknown": 2})
+
+
+def test_defaults_are_not_shared() -> None:
+    known = schema(a={"type": "array", "default": [1]})
+    first, second = (with_defaults(known, thing()) for _ in range(2))
+
+    first["spec"]["a"].append(2)
+
+    assert second["spec"]["a"] == [1]
+
+
+def test_metadata_are_those_of_every_kind() -> None:
+    body = {**thing(), "metadata": {"name": "a", "colour": "red", "labels": {}}}
+
+    found = conform(schema(), body, custom=True)
+
+    assert found.body["metadata"] == {"name": "a"}
+    assert found.problems == ('unknown field "metadata.colour"',)
+
+
+def test_strict_refuses_what_was_left_out() -> None:
+    body = thing(unknown=1)
+    found = conform(schema(), body, custom=True)
+
+    refused = strictly(schema(), body, found.problems)
+
+    assert isinstance(refused, ApiError)
+    assert refused.status == 400
+    assert refused.message == (
+        'Thing in version "v1" cannot be handled as a Thing: '
+        'strict decoding error: unknown field "spec.unknown"'
+    )
+    assert strictly(schema(), body, ()) is None
+
+
+def test_a_stricter_schema_lets_through_what_was_there_before() -> None:
+    known = schema(a={"type": "integer", "maximum": 3}, b={"type": "integer"})
+
+    assert problems_of(known, thing(a=5, b=2), thing(a=5, b=1)) == []
+    assert len(problems_of(known, thing(a=6, b=2), thing(a=5, b=1))) == 1
+
+
+def test_items_of_maps_are_compared_with_themselves() -> None:
+    item = {"properties": {"k": {"type": "string"}, "n": {"maximum": 3}}}
+    known = schema(
+        a={
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", **item},
+        }
+    )
+    old = thing(a=[{"k": "x", "n": 9}])
+
+    assert problems_of(known, thing(a=[{"k": "y"}, {"k": "x", "n": 9}]), old) == []
+
+
+def test_items_of_other_lists_are_not() -> None:
+    known = schema(a={"type": "array", "items": {"maximum": 3}})
+
+    found = problems_of(known, thing(a=[9, 1]), thing(a=[9]))
+
+    assert [it.field for it in found] == ["spec.a[0]"]
+
+
+def test_a_list_that_had_doubles_may_keep_them() -> None:
+    known = schema(a={"type": "array", "x-kubernetes-list-type": "set"})
+
+    assert problems_of(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
+    assert told(problems_of(known, thing(a=["x", "x"]), thing(a=["x"]))) == [
+        ("spec.a[1]", 'Duplicate value: "x"')
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "value", "message"),
+    [
+        pytest.param(
+            {"type": "array", "uniqueItems": True},
+            [1, 1],
+            'Invalid value: "": spec.a in body shouldn\'t contain duplicates',
+            id="unique",
+        ),
+        pytest.param(
+            {"type": "integer", "multipleOf": 0.5},
+            3,
+            'Invalid value: "": MultipleOf value must be of type integer '
+            "(default format) in spec.a",
+            id="a step that is no integer",
+        ),
+        pytest.param(
+            {"type": "integer", "format": "int32"},
+            2**31,
+            'Invalid value: "": Checked value must be of type integer '
+            "with format int32 in spec.a",
+            id="an integer that is too large",
+        ),
+    ],
+)
+def test_rarer_rules_are_checked(rules: Any, value: Any, message: str) -> None:
+    found = problems_of(schema(a=rules), thing(a=value))
+
+    assert [it.message for it in found] == [message]
+
+
+def test_rules_in_cel_are_not_evaluated() -> None:
+    rule = {"rule": "self > 3"}
+
+    assert problems_of(schema(a={"x-kubernetes-validations": [rule]}), thing(a=1)) == []

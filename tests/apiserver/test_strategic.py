@@ -1,0 +1,140 @@
+"""Strategic merge patches, and the order of lists after them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aioinformer.errors import ApiError
+from aioinformer_apiserver.patching.element_order import ordered
+from aioinformer_apiserver.patching.strategic import strategic_merge_patch
+from aioinformer_apiserver.schema import Schema
+
+ITEM = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
+}
+SCHEMA = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "items": {
+                "type": "array",
+                "items": ITEM,
+                "x-kubernetes-patch-strategy": "merge",
+                "x-kubernetes-patch-merge-key": "name",
+            },
+            "values": {
+                "type": "array",
+                "items": {"type": "string"},
+                "x-kubernetes-patch-strategy": "merge",
+            },
+            "plain": {"type": "array", "items": {"type": "string"}},
+            "whole": {"type": "object", "x-kubernetes-patch-strategy": "replace"},
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+)
+
+
+def items(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name} for name in names]
+
+
+def merged(body: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    return strategic_merge_patch(SCHEMA, body, patch)
+
+
+def test_nothing_given_is_changed() -> None:
+    body = {"items": [{"name": "a", "value": "1"}], "map": {"x": "y"}}
+    patch = {
+        "items": [{"name": "a", "value": "2"}],
+        "$setElementOrder/items": items("a"),
+        "map": {"$retainKeys": ["z"], "z": "1"},
+    }
+
+    new = merged(body, patch)
+
+    assert new == {"items": [{"name": "a", "value": "2"}], "map": {"z": "1"}}
+    assert body == {"items": [{"name": "a", "value": "1"}], "map": {"x": "y"}}
+    assert patch["map"] == {"$retainKeys": ["z"], "z": "1"}
+    assert "$setElementOrder/items" in patch
+
+
+def test_without_a_schema_lists_are_replaced() -> None:
+    new = strategic_merge_patch(
+        None, {"items": items("a"), "map": {"x": "y"}}, {"items": items("b"), "map": {}}
+    )
+
+    assert new == {"items": items("b"), "map": {"x": "y"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "patch", "found"),
+    [
+        pytest.param({"plain": ["a"]}, {"plain": ["b"]}, {"plain": ["b"]}, id="list"),
+        pytest.param(
+            {"whole": {"a": 1}}, {"whole": {"b": 2}}, {"whole": {"b": 2}}, id="object"
+        ),
+        pytest.param({"plain": ["a"]}, {"plain": "x"}, {"plain": "x"}, id="type"),
+        pytest.param({"plain": ["a"]}, {"plain": None}, {}, id="null"),
+        pytest.param({}, {"plain": None}, {}, id="null-of-nothing"),
+        pytest.param({"items": []}, {"items": []}, {"items": []}, id="empty"),
+        pytest.param(
+            {}, {"$setElementOrder/items": items("a")}, {}, id="order-of-nothing"
+        ),
+        pytest.param(
+            {},
+            {"$setElementOrder/items": items("a"), "items": items("a")},
+            {"items": items("a")},
+            id="order-of-a-new-list",
+        ),
+        pytest.param(
+            {"values": ["a"]},
+            {"$deleteFromPrimitiveList/values": "a"},
+            {"values": ["a"]},
+            id="delete-no-list",
+        ),
+        pytest.param(
+            {"items": items("a", "b", "c")},
+            {"items": [{"$patch": "delete", "name": "b"}, {"$patch": "replace"}]},
+            {"items": []},
+            id="replace-by-nothing",
+        ),
+    ],
+)
+def test_a_patch_merges_as_the_schema_says(
+    body: dict[str, Any], patch: dict[str, Any], found: dict[str, Any]
+) -> None:
+    assert merged(body, patch) == found
+
+
+def test_a_field_that_nobody_knows_cannot_be_ordered() -> None:
+    with pytest.raises(ApiError, match="unable to find api field") as caught:
+        merged({}, {"$setElementOrder/unknown": []})
+
+    assert caught.value.status == 500
+
+
+@pytest.mark.parametrize(
+    ("old", "merged_list", "wanted", "found"),
+    [
+        ("abc", "abc", "", "abc"),
+        ("abc", "abc", "cba", "cba"),
+        ("abc", "abcd", "dc", "dabc"),
+        ("abc", "abcd", "da", "dabc"),
+        ("abc", "abcd", "ad", "adbc"),
+        ("abcd", "abcd", "db", "acdb"),
+        ("", "ab", "ba", "ba"),
+        ("ab", "abx", "x", "xab"),
+    ],
+)
+def test_what_only_the_server_has_keeps_its_place(
+    old: str, merged_list: str, wanted: str, found: str
+) -> None:
+    plain = ordered(list(merged_list), list(wanted), list(old), "")
+    by_name = ordered(items(*merged_list), items(*wanted), items(*old), "name")
+
+    assert "".join(plain) == found
+    assert by_name == items(*found)

@@ -1,0 +1,324 @@
+"""`aioinformer doctor`: servers and resources that are not as they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import CannedServer, bytes_server
+from discovery_helpers import aggregated
+from doctor_helpers import HANG, TOKEN, Front, examined, serving
+from processes import in_real_time
+
+from aioinformer.cli.target import Target
+from aioinformer_apiserver.faults import (
+    Cut,
+    End,
+    ErrorEvent,
+    NoBookmarks,
+    Refuse,
+    Stall,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from aioinformer.testing import APIServer
+
+    Captured = pytest.CaptureFixture[str]
+
+# Threads read files and documents, and virtual time would not wait for them.
+pytestmark = in_real_time
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def admin(server: APIServer) -> Target:
+    return Target(server=server.url, token=TOKEN)
+
+
+# ---------------------------------------------------------------- the server
+
+
+async def test_refused_credentials(server: APIServer, capfd: Captured) -> None:
+    target = Target(server=server.url, token="a-strangers-token")
+    found = await examined(target, capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["version"])
+    assert "401 Unauthorized" in found.text("version")
+    assert found.mark("identity") == "not asked"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param({"hello": "world"}, "tell a version as Kubernetes", id="json"),
+        pytest.param("<html>hello</html>", "answered with a web page", id="web-page"),
+        pytest.param(404, "has no /version", id="not-found"),
+        pytest.param(503, "in trouble", id="trouble"),
+    ],
+)
+async def test_what_is_no_kubernetes_is_one_failure(
+    answer: Any, words: str, server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers["/version"] = answer
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["version"])
+    assert words in found.text("version")
+
+
+async def test_what_speaks_no_http(capfd: Captured) -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example.com ESMTP\r\n")
+
+    async with bytes_server(talk) as address:
+        found = await examined(Target(server=f"http://{address}"), capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["version"])
+    assert "not HTTP" in found.text("version")
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [("v1.23.17", "warning"), ("v1.24.0", "ok"), ("v1.31.2+k3s1", "ok")],
+)
+async def test_an_old_server_is_a_warning(
+    name: str, mark: str, server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers["/version"] = {"gitVersion": name}
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.mark("version")) == (0, mark)
+    assert name in found.text("version")
+
+
+async def test_a_version_that_is_a_secret_is_a_warning(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers["/version"] = 403
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.mark("version")) == (0, "warning")
+    assert found.mark("watch", "pods") == "ok"
+
+
+async def test_what_answers_with_no_json(capfd: Captured) -> None:
+    async with CannedServer() as canned:
+        canned.text("hello", 200, "text/plain")
+        found = await examined(Target(server=canned.url), capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["version"])
+    assert "Is its URL that of an API server?" in found.text("version")
+
+
+async def test_nobody_may_ask_who_they_are(server: APIServer, capfd: Captured) -> None:
+    async with Front(server.url) as front:
+        front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 403
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.mark("identity")) == (0, "warning")
+
+
+async def test_a_server_that_cannot_tell_who_we_are(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 404
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.mark("identity")) == (0, "not asked")
+    assert "SelfSubjectReview" in found.text("identity")
+
+
+async def test_a_group_that_does_not_answer_is_a_warning(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers["/apis"] = aggregated(("metrics.k8s.io", {"v1beta1": None}))
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.mark("discovery")) == (0, "warning")
+    assert "metrics.k8s.io/v1beta1" in found.text("discovery")
+    assert found.mark("watch", "pods") == "ok"
+
+
+async def test_built_in_resources_are_found_without_discovery(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers |= {"/api": 500, "/apis": 500}
+        target = Target(server=front.url, token=TOKEN)
+        found = await examined(target, "pods", "widgets", capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["discovery", "found"])
+    assert found.mark("watch", "pods") == "ok"
+    assert "told to refuse" in found.text("found", "widgets")
+
+
+# ---------------------------------------------------------------- a resource
+
+
+async def test_an_unknown_resource(admin: Target, capfd: Captured) -> None:
+    found = await examined(admin, "deploymentz", "pods", capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["found"])
+    assert "did you mean 'deployments'" in found.text("found", "deploymentz")
+    assert found.mark("watch", "deploymentz") == "not asked"
+    assert found.mark("watch", "pods") == "ok"
+
+
+async def test_what_cannot_be_watched(admin: Target, capfd: Captured) -> None:
+    found = await examined(admin, "tokenreviews", capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["found"])
+    told = found.text("found", "tokenreviews")
+    assert "cannot list or watch it for anybody" in told
+
+
+async def test_a_server_that_refuses_lists_as_streams(
+    server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.refused = {"sendInitialEvents"}
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert (found.status, found.mark("watch list", "pods")) == (0, "ok")
+    assert "falls back to pages" in found.text("watch list", "pods")
+
+
+async def test_a_server_that_does_not_know_lists_as_streams(
+    admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    server.faults.add(NoBookmarks(skip=1))
+    found = await examined(admin, capfd=capfd, seconds=2)
+
+    server.faults.check()
+    assert (found.status, found.mark("watch list", "pods")) == (0, "warning")
+    assert "leave streaming_list=True out" in found.text("watch list", "pods")
+
+
+async def test_a_list_as_a_stream_that_ends_early(
+    admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    server.faults.add(End(after_bytes=0, skip=1))
+    found = await examined(admin, capfd=capfd)
+
+    server.faults.check()
+    assert (found.status, found.mark("watch list", "pods")) == (0, "warning")
+
+
+async def test_a_watch_that_is_forbidden_all_the_same(
+    admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    """As by a proxy in between, of which reviews know nothing."""
+    server.faults.add(Refuse(verb="watch", status=403))
+    found = await examined(admin, capfd=capfd)
+
+    assert (found.status, found.failed) == (1, ["watch"])
+    assert found.mark("permissions", "pods") == "ok"
+    assert [it["kind"] for it in found.rules] == ["ClusterRole", "ClusterRoleBinding"]
+
+
+async def test_a_watch_without_bookmarks_is_a_warning(
+    admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    server.faults.add(NoBookmarks())
+    found = await examined(admin, capfd=capfd)
+
+    assert (found.status, found.mark("watch", "pods")) == (0, "warning")
+    assert "no bookmark came within 5 s" in found.text("watch", "pods")
+
+
+async def test_too_little_time_for_bookmarks_is_none(
+    admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    server.faults.add(NoBookmarks())
+    found = await examined(admin, capfd=capfd, seconds=2)
+
+    assert (found.status, found.mark("watch", "pods")) == (0, "ok")
+    assert "too little time" in found.text("watch", "pods")
+
+
+@pytest.mark.parametrize(
+    ("fault", "step", "words"),
+    [
+        pytest.param(Refuse(verb="list", status=503), "list", "503", id="list-503"),
+        pytest.param(
+            Cut(verb="list", head=False, times=2), "list", "closed", id="list-cut"
+        ),
+        pytest.param(
+            Stall(verb="list", head=False), "list", "longer than 2 s", id="list-hangs"
+        ),
+        pytest.param(Refuse(verb="watch", status=500), "watch", "500", id="watch-500"),
+        pytest.param(ErrorEvent(status=500), "watch", "500", id="watch-error"),
+        pytest.param(
+            Stall(verb="watch", head=False), "watch", "longer than 2 s", id="hangs"
+        ),
+    ],
+)
+async def test_failures_of_a_list_or_a_watch(
+    fault: Any, step: str, words: str, admin: Target, server: APIServer, capfd: Captured
+) -> None:
+    server.faults.add(fault)
+    found = await examined(admin, capfd=capfd, seconds=2)
+
+    assert (found.status, found.failed) == (1, [step])
+    assert words in found.text(step, "pods")
+    assert found.mark("watch list", "pods") == "not asked"
+    assert found.rules == []
+
+
+async def test_what_is_no_list(server: APIServer, capfd: Captured) -> None:
+    async with Front(server.url) as front:
+        front.answers["/api/v1/pods"] = {"items": 3}
+        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+
+    assert found.failed == ["list"]
+    assert "no list that can be read" in found.text("list", "pods")
+
+
+# ---------------------------------------------------------------- what hangs
+
+
+@pytest.mark.parametrize(
+    ("path", "step"),
+    [
+        ("/version", "version"),
+        ("/apis/authentication.k8s.io/v1/selfsubjectreviews", "identity"),
+        ("/apis", "discovery"),
+        ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "permissions"),
+    ],
+    ids=lambda it: it.rpartition("/")[2],
+)
+async def test_a_hung_server_does_not_hang_it(
+    path: str, step: str, server: APIServer, capfd: Captured
+) -> None:
+    async with Front(server.url) as front:
+        front.answers[path] = HANG
+        target = Target(server=front.url, token=TOKEN)
+        found = await examined(target, capfd=capfd, seconds=2)
+
+    assert (found.status, found.failed) == (1, [step])
+    resource = "pods" if step == "permissions" else None
+    assert "took longer than 2 s (--timeout)" in found.text(step, resource)
+
+
+async def test_a_server_that_says_nothing_to_tls(capfd: Captured) -> None:
+    async def talk(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with bytes_server(talk) as address:
+        target = Target(server=f"https://{address}")
+        found = await examined(target, capfd=capfd, seconds=2)
+
+    assert (found.status, found.failed) == (1, ["TLS"])

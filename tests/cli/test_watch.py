@@ -1,0 +1,231 @@
+"""`aioinformer watch`: what it watches, and what it does about servers that do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned import CannedServer
+from conftest import pod
+
+from aioinformer.cli.explain import CommandError
+from aioinformer.cli.target import Target
+from aioinformer.cli.watch import WatchOptions, title_of, watch
+from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError
+from aioinformer.model.resources import NODES, PODS
+from aioinformer.testing import APIServer
+from aioinformer_apiserver.faults import Refuse, Stall
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    Captured = pytest.CaptureFixture[str]
+
+# ---------------------------------------------------------------- with a server
+
+
+def rows(capfd: Captured) -> list[list[str]]:
+    """The first words of each line."""
+    return [line.split()[:3] for line in capfd.readouterr().out.splitlines()]
+
+
+@asynccontextmanager
+async def serving(*names: str) -> AsyncIterator[tuple[APIServer, Target]]:
+    async with APIServer(auto_namespaces=True) as server:
+        for name in names:
+            body = pod(name, "shop", {"app": name.partition("-")[0]})
+            del body["metadata"]["resourceVersion"]
+            server.create(PODS, body)
+
+        yield server, Target(server=server.url)
+
+
+async def test_ends_after_its_time(capfd: Captured) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving("web-0", "web-1") as (_, target):
+        before = loop.time()
+        result = await watch(WatchOptions(resource="pods", seconds=30), target)
+
+    assert result == 0
+    assert loop.time() - before == pytest.approx(30, abs=1)
+    assert rows(capfd) == [
+        ["EVENT", "NAMESPACE", "NAME"],
+        ["ADDED", "shop", "web-0"],
+        ["ADDED", "shop", "web-1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"labels": "app=web"}, id="labels"),
+        pytest.param({"fields": "metadata.name=web-0"}, id="fields"),
+        pytest.param({"labels": "app in (web)", "namespace": "shop"}, id="namespace"),
+    ],
+)
+async def test_shows_only_what_is_selected(
+    options: dict[str, Any], capfd: Captured
+) -> None:
+    async with serving("web-0", "db-0") as (server, target):
+        server.create(PODS, {"metadata": {"name": "other"}}, namespace="elsewhere")
+        await watch(WatchOptions(resource="pods", seconds=1, **options), target)
+
+    names = [line.split() for line in capfd.readouterr().out.splitlines()[1:]]
+    assert ["web-0" in it for it in names] == [True]
+
+
+async def test_waits_for_a_list_that_is_slow_but_on_its_way(
+    capfd: Captured,
+) -> None:
+    async with serving(*(f"web-{number}" for number in range(20))) as (server, target):
+        # A few objects come at once, the others when patience with silence is over.
+        server.faults.add(Stall(verb="list", after_bytes=3000, seconds=20))
+        await watch(WatchOptions(resource="pods", seconds=1), target)
+
+    assert len(rows(capfd)) == 1 + 20
+
+
+async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None:
+    loop = asyncio.get_running_loop()
+    async with serving() as (server, target):
+        server.faults.add(Stall(verb="list", head=False))
+        before = loop.time()
+        with pytest.raises(CommandError, match="did not answer within 5 s"):
+            await watch(WatchOptions(resource="pods"), target)
+
+    assert loop.time() - before == pytest.approx(5, abs=1)
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(0.1, 1), (1, 1), (3, 3), (30, 5)])
+async def test_waits_for_silence_no_longer_than_it_is_to_run(
+    seconds: float, patience: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving() as (server, target):
+        server.faults.add(Stall(verb="list", head=False))
+        before = loop.time()
+        with pytest.raises(CommandError, match=f"did not answer within {patience} s"):
+            await watch(WatchOptions(resource="pods", seconds=seconds), target)
+
+    assert loop.time() - before == pytest.approx(patience, abs=0.5)
+
+
+async def test_says_whose_answer_is_no_list() -> None:
+    async with CannedServer() as canned:
+        canned.json({"hello": "world"})
+        with pytest.raises(CommandError) as caught:
+            await watch(WatchOptions(resource="pods"), Target(server=canned.url))
+
+    assert str(caught.value) == (
+        f"{canned.url} did not answer with a list that can be read: not a list: no "
+        "kind. Is the URL that of an API server?"
+    )
+
+
+async def test_gives_up_after_two_attempts_that_failed() -> None:
+    async with serving() as (server, target):
+        server.faults.add(Refuse(verb="list", status=503, times=None))
+        with pytest.raises(NotSynced, match="2 attempts failed: 503"):
+            await watch(WatchOptions(resource="pods"), target)
+
+
+async def test_one_failed_attempt_is_no_reason_to_give_up() -> None:
+    async with serving("web-0") as (server, target):
+        server.faults.add(Refuse(verb="list", status=503))
+
+        assert await watch(WatchOptions(resource="pods", seconds=5), target) == 0
+
+
+async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> None:
+    async with serving("web-0") as (server, target):
+        server.faults.add(Refuse(verb="list", status=503))
+        server.faults.add(Stall(verb="list", head=False))
+        with pytest.raises(NotSynced, match="failed: 503"):
+            await watch(WatchOptions(resource="pods", seconds=2), target)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        pytest.param(
+            WatchOptions(resource="pods", labels="a in"), SelectorSyntaxError, id="-l"
+        ),
+        pytest.param(
+            WatchOptions(resource="pods", fields="a"), SelectorSyntaxError, id="fields"
+        ),
+        pytest.param(
+            WatchOptions(resource="nodes", namespace="x"), OptionsError, id="namespace"
+        ),
+    ],
+)
+async def test_wrong_input_is_noticed_before_anything_is_asked(
+    options: WatchOptions, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await watch(options, Target(server="http://127.0.0.1:1"))
+
+
+def test_namespaces_are_all_or_one() -> None:
+    options = WatchOptions(resource="pods", namespace="shop", all_namespaces=True)
+    with pytest.raises(CommandError, match="-n and -A contradict each other"):
+        asyncio.run(watch(options, Target(server="http://127.0.0.1:1")))
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        pytest.param({}, ["here"], id="context"),
+        pytest.param({"all_namespaces": True}, ["there", "here"], id="all"),
+        pytest.param({"namespace": "elsewhere"}, ["there"], id="named"),
+    ],
+)
+async def test_without_a_namespace_that_of_the_context_is_meant(
+    options: dict[str, Any], names: list[str], tmp_path: Path, capfd: Captured
+) -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        server.create(PODS, {"metadata": {"name": "here"}}, namespace="default")
+        server.create(PODS, {"metadata": {"name": "there"}}, namespace="elsewhere")
+        target = Target(kubeconfig=str(server.kubeconfig(tmp_path / "config")))
+        chosen = WatchOptions(resource="po", output="name", seconds=1, **options)
+        await watch(chosen, target)
+
+    said = capfd.readouterr().out.split()
+    assert sorted(said) == sorted(f"pod/{name}" for name in names)
+
+
+async def test_json_is_an_event_in_a_line_without_managed_fields(
+    capfd: Captured,
+) -> None:
+    async with serving("web-0") as (_, target):
+        await watch(WatchOptions(resource="pods", output="json", seconds=1), target)
+
+    (line,) = capfd.readouterr().out.splitlines()
+    event = json.loads(line)
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "web-0")
+    assert "managedFields" not in event["object"]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        pytest.param({}, "pods in all namespaces", id="all"),
+        pytest.param({"namespace": "shop"}, "pods in shop", id="namespace"),
+        pytest.param(
+            {"labels": "a=b", "fields": "x=y"},
+            "pods in all namespaces with a=b and x=y",
+            id="selectors",
+        ),
+    ],
+)
+def test_the_title_says_what_is_watched(options: dict[str, str], title: str) -> None:
+    chosen = WatchOptions(resource="pods", **options)  # type: ignore[arg-type]
+
+    assert title_of(chosen, PODS, chosen.namespace) == title
+
+
+def test_the_title_of_what_has_no_namespace_names_none() -> None:
+    assert title_of(WatchOptions(resource="nodes"), NODES, None) == "nodes"

@@ -1,0 +1,360 @@
+"""The table of conformance: read from docs/conformance, checked, and shown as a page.
+
+`scripts/conformance` runs this. The files of the table are for people to edit; the page
+is generated, and never edited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["Component", "Row", "main", "numbers_of", "page_of", "problems_of", "read"]
+
+ROOT = Path(__file__).parents[2]
+
+DECIDED, LATER = "decided otherwise", "later"
+# Why a row may have no test, in the order of the columns.
+REASONS = {
+    DECIDED: "aioinformer does something else, on purpose; the row says what",
+    "Go only": "it is about something that Python does not have",
+    "feature gate": "it only switches behaviour that is listed elsewhere",
+    "deprecated twin": "an older spelling of something that is listed elsewhere",
+    LATER: "not built yet; the row says which part of aioinformer it comes with",
+}
+_ID = re.compile(r"([A-Z]+)-([1-9]\d*)")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_TEXTS = ("id", "behaviour", "upstream", "reason", "instead", "comes_with")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One behaviour: what client-go does, and what aioinformer has for it."""
+
+    id: str = ""
+    behaviour: str = ""
+    upstream: str = ""
+    tests: tuple[str, ...] = ()
+    reason: str = ""
+    instead: str = ""
+    comes_with: str = ""
+
+    @property
+    def group(self) -> str:
+        """The letters of its id."""
+        return self.id.partition("-")[0]
+
+    @property
+    def number(self) -> int:
+        """The number of its id; 0 if that is no id."""
+        matched = _ID.fullmatch(self.id)
+        return int(matched[2]) if matched else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One file of the table."""
+
+    name: str
+    title: str
+    groups: Mapping[str, str]
+    rows: Sequence[Row]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read(root: Path) -> tuple[list[Component], list[str]]:
+    """The components of the table in a checkout, and what is wrong with their form."""
+    components, problems = [], []
+    for path in sorted((root / "docs" / "conformance").glob("*.toml")):
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as exc:
+            problems.append(f"{path.name}: {exc}")
+            continue
+
+        problems += [f"{path.name}: {it}" for it in _wrong_form(content)]
+        components.append(_component(path.name, content))
+
+    return components, problems
+
+
+def _wrong_form(content: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("title", "upstream", "groups", "row"):
+        if not content.get(key):
+            yield f"has no {key}"
+
+    for key in content.keys() - {"title", "upstream", "groups", "row"}:
+        yield f"has an unknown key: {key}"
+
+    for row in content.get("row", ()):
+        name = row.get("id", "a row without id")
+        for key in sorted(row.keys() - {*_TEXTS, "tests"}):
+            yield f"{name}: has an unknown key: {key}"
+
+        if not isinstance(row.get("tests", []), list):
+            yield f"{name}: tests is no list"
+
+
+def _component(name: str, content: Mapping[str, Any]) -> Component:
+    rows = []
+    for row in content.get("row", ()):
+        given = {"upstream": content.get("upstream", ""), **row}
+        texts = {key: " ".join(str(given.get(key, "")).split()) for key in _TEXTS}
+        tests = given.get("tests")
+        named = tests if isinstance(tests, list) else []
+        rows.append(Row(**texts, tests=tuple(map(str, named))))
+
+    return Component(
+        name, str(content.get("title", "")), content.get("groups") or {}, rows
+    )
+
+
+# ---------------------------------------------------------------- checking
+
+
+def problems_of(components: Iterable[Component], root: Path) -> Iterator[str]:
+    """One line for each mistake in the content of the table.
+
+    Args:
+        components: As `read` gave them.
+        root: The checkout in which the tests are looked for.
+    """
+    seen: Counter[str] = Counter()
+    for component in components:
+        seen.update(component.groups.keys())
+        seen.update(row.id for row in component.rows)
+        yield from (f"{component.name}: {it}" for it in _wrong_groups(component))
+        for row in component.rows:
+            found = (*_wrong_texts(row), *_wrong_reason(row), *_wrong_tests(row, root))
+            yield from (f"{component.name}: {row.id}: {it}" for it in found)
+
+    yield from (f"{name}: is there {n} times" for name, n in seen.items() if n > 1)
+
+
+def numbers_of(ranges: str) -> set[int]:
+    """The numbers in a text like `1-4, 10`.
+
+    Raises:
+        ValueError: If it is not such a text.
+    """
+    numbers: set[int] = set()
+    for part in ranges.split(","):
+        matched = _RANGE.fullmatch(part.strip())
+        if matched is None:
+            raise ValueError(f"{ranges!r} is not like '1-4, 10'")
+
+        numbers.update(range(int(matched[1]), int(matched[2] or matched[1]) + 1))
+
+    return numbers
+
+
+def _wrong_groups(component: Component) -> Iterator[str]:
+    declared: set[tuple[str, int]] = set()
+    for group, ranges in component.groups.items():
+        try:
+            declared |= {(group, number) for number in numbers_of(ranges)}
+        except ValueError as exc:
+            yield f"{group}: {exc}"
+
+    given = [(row.group, row.number) for row in component.rows]
+    for group, number in sorted(declared - set(given)):
+        yield f"{group}-{number}: has no row, though its group has the number"
+
+    for group, number in sorted(set(given) - declared):
+        yield f"{group}-{number}: its group does not have the number"
+
+    order = list(component.groups)
+    known = [it for it in given if it in declared]
+    if known != sorted(known, key=lambda it: (order.index(it[0]), it[1])):
+        yield "its rows are not in the order of its groups and of their numbers"
+
+
+def _wrong_texts(row: Row) -> Iterator[str]:
+    if not row.number:
+        yield "is no id"
+
+    if not row.behaviour.endswith("."):
+        yield "its behaviour is no sentence"
+
+    if not row.upstream.endswith(".go"):
+        yield f"its upstream is no file of Go: {row.upstream!r}"
+
+
+def _wrong_reason(row: Row) -> Iterator[str]:
+    if not row.tests and not row.reason:
+        yield "has neither tests nor a reason"
+
+    if row.reason and row.reason not in REASONS:
+        yield f"its reason is not one of those there are: {row.reason!r}"
+
+    if row.tests and row.reason not in {"", DECIDED}:
+        yield f"has tests, though its reason is {row.reason!r}"
+
+    if row.reason == DECIDED and not row.instead.endswith("."):
+        yield "is decided otherwise, and does not say in a sentence what is instead"
+
+    if row.instead and row.reason in {"", LATER}:
+        yield "says what is instead, though nothing is decided otherwise"
+
+    if (row.reason == LATER) != bool(row.comes_with):
+        yield f"comes_with goes with the reason {LATER!r}, and that with it"
+
+
+def _wrong_tests(row: Row, root: Path) -> Iterator[str]:
+    for test, times in Counter(row.tests).items():
+        path, _, name = test.partition("::")
+        if times > 1:
+            yield f"names a test twice: {test}"
+
+        if not path.startswith("tests/") or not (root / path).is_file():
+            yield f"there is no such file of tests: {test}"
+        elif name not in _tests_in(root / path):
+            yield f"there is no such test: {test}"
+
+
+@cache
+def _tests_in(path: Path) -> frozenset[str]:
+    """The names of the tests in a file, without the parameters."""
+    return frozenset(_tests_of(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _tests_of(parent: ast.Module | ast.ClassDef) -> Iterator[str]:
+    for node in parent.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name.startswith("test"):
+                    yield name
+            case ast.ClassDef(name=name):
+                if name.startswith("Test"):
+                    yield from (f"{name}::{test}" for test in _tests_of(node))
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Attribute(attr="TestCase")
+            ):
+                yield name
+            case _:
+                pass
+
+
+# ---------------------------------------------------------------- showing
+
+_INTRODUCTION = """\
+# Conformance to client-go
+
+aioinformer is client-go's informer machinery for asyncio. This page lists what client-go
+does, behaviour by behaviour, and for each one the tests that pin it here, or what we
+decided instead, or why there is nothing to test.
+
+How to read it: a row has an id, what client-go does, the file there (those that begin
+with `apimachinery/` are of that repository, the others of client-go), and our tests. Where
+we decided otherwise, they are behind what is instead, and pin that. The reasons for a row
+without tests, or with tests of something else, are these:
+
+{reasons}
+
+This page is generated by `scripts/conformance` from `docs/conformance/*.toml`: edit
+those. `scripts/conformance --check` is a part of `make check`. It fails if an id has
+neither test nor reason, if a test does not exist, or if this page is out of date.
+
+"""
+
+
+def page_of(components: Sequence[Component]) -> str:
+    """The page, as Markdown."""
+    reasons = "\n".join(f"- *{name}*: {text}." for name, text in REASONS.items())
+    parts = [_INTRODUCTION.format(reasons=reasons), *_summary(components)]
+    for component in components:
+        parts += [f"\n## {component.title}\n\n", *_table(_COLUMNS, _cells(component))]
+
+    return "".join(parts)
+
+
+_COLUMNS = ("id", "what client-go does", "its file", "our tests, or the reason")
+
+
+def _summary(components: Sequence[Component]) -> Iterator[str]:
+    total: Counter[str] = Counter()
+    lines = []
+    for component in components:
+        counts = Counter(row.reason or "tested" for row in component.rows)
+        total += counts
+        link = f"[{component.title}](#{_anchor(component.title)})"
+        lines.append([link, *_figures(counts)])
+
+    lines.append(["all", *_figures(total)])
+    yield from _table(("component", "ids", "tested", *REASONS), lines)
+
+
+def _figures(counts: Counter[str]) -> list[str]:
+    figures = (counts.total(), counts["tested"], *(counts[it] for it in REASONS))
+    return [str(it or "") for it in figures]
+
+
+def _cells(component: Component) -> Iterator[list[str]]:
+    for row in component.rows:
+        yield [row.id, row.behaviour, f"`{row.upstream}`", _verdict(row)]
+
+
+def _verdict(row: Row) -> str:
+    reason = f"*{row.reason}*" if row.reason else ""
+    words = ": ".join(it for it in (reason, row.instead or row.comes_with) if it)
+    return f"{words} {', '.join(map(_link, row.tests))}".strip()
+
+
+def _link(test: str) -> str:
+    path, _, name = test.partition("::")
+    return f"[`{name}`](../{path})"
+
+
+def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
+    for cells in lines:
+        escaped = (it.replace("|", "\\|") for it in cells)
+        yield f"| {' | '.join(escaped)} |\n"
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Write the page, or only check; the exit status is 1 if there are problems."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/conformance",
+        description="Writes docs/conformance.md from docs/conformance/*.toml.",
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    only_check = parser.parse_args(arguments).check
+
+    components, problems = read(root)
+    problems += problems_of(components, root)
+    path, page = root / "docs" / "conformance.md", page_of(components)
+    if only_check and (not path.exists() or path.read_text(encoding="utf-8") != page):
+        problems.append("docs/conformance.md: is out of date; run scripts/conformance")
+
+    for problem in problems:
+        print(problem, file=sys.stderr)
+
+    if not problems and not only_check:
+        path.write_text(page, encoding="utf-8")
+
+    return min(len(problems), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

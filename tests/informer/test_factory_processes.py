@@ -1,0 +1,242 @@
+"""G8 in hosts as users run them: `web.run_app`, `uvicorn.run`, pytest.
+
+In each a bug of ours is injected while the app serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from doc_blocks import run_as_tests
+from processes import PROMPT_SECONDS, ROOT, start
+
+from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from processes import Finished, Process
+
+SITE = """
+import asyncio, sys
+from aioinformer import Client, InformerStopped, NotSynced, SharedInformerFactory
+from factory_helpers import break_requests
+
+url, port = sys.argv[1], int(sys.argv[2])
+client = Client.from_url(url)
+factory = SharedInformerFactory(client)
+factory.informer("v1", "pods")
+factory.informer("v1", "configmaps")
+broken = asyncio.Event()
+break_requests(client, "pods", when=broken, watches_only=True)
+
+def read(name):
+    informers = {it.name: it for it in factory.informers}
+    try:
+        return 200, sorted(obj.name for obj in informers[name].lister.list())
+    except (NotSynced, InformerStopped) as exc:
+        return 503, type(exc).__name__
+
+def readiness():
+    troubles = factory.not_ready()
+    return 503 if troubles else 200, troubles
+
+async def kill():
+    broken.set()
+    return 200, repr(await factory.failed())
+"""
+
+ON_AIOHTTP = """
+from aiohttp import web
+
+def answer(found):
+    status, content = found
+    return web.json_response(content, status=status)
+
+async def on_read(request):
+    return answer(read(request.match_info["name"]))
+
+async def on_ready(request):
+    return answer(readiness())
+
+async def on_kill(request):
+    return answer(await kill())
+
+app = web.Application()
+app.router.add_get("/read/{name}", on_read)
+app.router.add_get("/ready", on_ready)
+app.router.add_get("/kill", on_kill)
+app.cleanup_ctx.append(factory.cleanup_ctx)
+web.run_app(app, host="127.0.0.1", port=port)
+"""
+
+ON_UVICORN = """
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+app = FastAPI(lifespan=factory.lifespan)
+
+def answer(found):
+    status, content = found
+    return JSONResponse(content, status_code=status)
+
+@app.get("/read/{name}")
+async def on_read(name: str):
+    return answer(read(name))
+
+@app.get("/ready")
+async def on_ready():
+    return answer(readiness())
+
+@app.get("/kill")
+async def on_kill():
+    return answer(await kill())
+
+uvicorn.run(app, host="127.0.0.1", port=port)
+"""
+
+# For processes that import helpers.
+TEST_MODULES = os.pathsep.join(str(ROOT / it) for it in ("tests", "tests/helpers"))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def site(
+    server: APIServer, host: str
+) -> AsyncIterator[tuple[Process, aiohttp.ClientSession]]:
+    """The app in a process of its own, when it is ready."""
+    port = free_port()
+    environment = {"PYTHONPATH": TEST_MODULES}
+    command = ("-c", SITE + host, server.url, str(port))
+    async with (
+        start(*command, environment=environment) as process,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http,
+        asyncio.timeout(60),
+    ):
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                if (await get(http, "/ready"))[0] == 200:
+                    break
+
+            await asyncio.sleep(0.05)
+
+        yield process, http
+
+
+async def get(http: aiohttp.ClientSession, path: str) -> tuple[int, object]:
+    async with http.get(path) as answer:
+        return answer.status, await answer.json()
+
+
+async def dies_alone(host: str) -> Finished:
+    """What happens in every host; returns how the process ended."""
+    async with APIServer(auto_namespaces=True) as server:
+        server.create(CONFIG_MAPS, {"metadata": {"name": "settings"}})
+        async with site(server, host) as (process, http):
+            assert await get(http, "/read/pods") == (200, [])
+
+            assert await get(http, "/kill") == (200, "Bug('pods')")
+
+            stopped = {"pods": "stopped: Bug('pods')"}
+            assert await get(http, "/ready") == (503, stopped)
+            assert await get(http, "/read/pods") == (503, "InformerStopped")
+            while "informer pods died" not in await process.error_line():
+                pass  # in the log at once, though nobody has set one up
+
+            # The other one goes on.
+            server.create(CONFIG_MAPS, {"metadata": {"name": "late"}})
+            while await get(http, "/read/configmaps") != (200, ["late", "settings"]):
+                await asyncio.sleep(0.05)
+
+            process.interrupt()
+            end = await process.end()
+
+    assert end.seconds < PROMPT_SECONDS
+    return end
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_G8_web_run_app_goes_on_without_an_informer_that_died() -> None:
+    end = await dies_alone(ON_AIOHTTP)
+
+    assert end.status == 1, "its error is that of the program"
+    assert end.err.rstrip().endswith("factory_helpers.Bug: pods")
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_G8_uvicorn_goes_on_without_an_informer_that_died() -> None:
+    end = await dies_alone(ON_UVICORN)
+
+    assert "factory_helpers.Bug: pods" in end.err, "told again by uvicorn"
+    assert "Application shutdown failed" in end.err
+
+
+FIXTURE = """
+import asyncio
+import pytest
+import pytest_asyncio
+from aioinformer import InformerStopped, SharedInformerFactory
+from aioinformer.model.resources import CONFIG_MAPS
+from factory_helpers import Bug, break_requests
+
+pytestmark = pytest.mark.asyncio
+broken = asyncio.Event()
+
+@pytest_asyncio.fixture
+async def factory(apiserver):
+    apiserver.create(CONFIG_MAPS, {"metadata": {"name": "settings"}})
+    client = apiserver.client()
+    factory = SharedInformerFactory(client)
+    factory.informer("v1", "pods")
+    factory.informer("v1", "configmaps")
+    break_requests(client, "pods", when=broken, watches_only=True)
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        yield factory
+
+async def test_it(factory, apiserver):
+    pods, maps = factory.informers
+    assert factory.not_ready() == {} and pods.lister.list() == []
+    broken.set()
+    error = await factory.failed()
+    assert isinstance(error, Bug)
+    assert factory.not_ready() == {"pods": "stopped: Bug('pods')"}
+    with pytest.raises(InformerStopped):
+        pods.lister.list()
+    apiserver.create(CONFIG_MAPS, {"metadata": {"name": "late"}})
+    await maps.wait_for_version(apiserver.resource_version, timeout=30)
+    assert len(maps.lister.list()) == 2
+"""
+
+
+def test_G8_a_pytest_fixture_goes_on_without_an_informer_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", TEST_MODULES)
+
+    options = ("-o", "asyncio_default_fixture_loop_scope=function")
+    outcome = run_as_tests(
+        tmp_path, {"test_it.py": FIXTURE}, "-p", "no:cacheprovider", *options
+    )
+
+    assert outcome.passed == {"test_it.py": 1}, outcome.out
+    # The test has passed; that something died is told at the fixture's end.
+    assert "ERROR at teardown of test_it" in outcome.out
+    assert "factory_helpers.Bug: pods" in outcome.out
+    assert "1 passed, 1 error" in outcome.out

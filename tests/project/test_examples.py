@@ -1,0 +1,367 @@
+"""The examples run as their comments say, and end cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from conftest import pod
+from processes import PROMPT_SECONDS, ROOT, in_real_time, start
+from web_helpers import SentEvents
+
+from aioinformer.cli.manifests import create_all
+from aioinformer.model import Resource
+from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, PODS
+from aioinformer.testing import APIServer
+from aioinformer_apiserver.faults import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = in_real_time
+
+EXAMPLES = ROOT / "examples"
+SITES = Resource("example.com", "v1", "sites", "Site")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer(auto_namespaces=True) as server:
+        for name, app in (("web-0", "web"), ("web-1", "web"), ("db-0", "db")):
+            body = pod(name, "shop", {"app": app})
+            del body["metadata"]["resourceVersion"]
+            server.create(PODS, body)
+
+        yield server
+
+
+@pytest.fixture
+def environment(server: APIServer, tmp_path: Path) -> dict[str, str]:
+    return {"KUBECONFIG": str(server.kubeconfig(tmp_path / "config"))}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+async def test_handlers_prints_pods_and_their_changes(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    async with start(EXAMPLES / "handlers.py", environment=environment) as process:
+        assert await process.line("synced") == "synced: 3 pods"
+
+        failed = {"status": {"phase": "Failed"}}
+        server.patch(PODS, "web-0", failed, namespace="shop")
+        line = await process.line("updated")
+        assert line == "updated shop/web-0 Running -> Failed"
+
+        server.delete(PODS, "db-0", namespace="shop")
+        assert await process.line("deleted") == "deleted shop/db-0"
+
+        process.interrupt()
+        end = await process.end()
+
+    assert (end.status, end.err) == (0, "")
+    assert end.out.count("added shop/") == 3
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def test_the_controller_counts_pods_and_tries_again(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    script = EXAMPLES / "controller_by_hand.py"
+    async with start(script, environment=environment) as process:
+        assert await process.line("shop") == "shop: 3"
+
+        # All five namespaces: what is refused now is about pods.
+        await server.until(lambda: verbs_of(server).count("patch") == 5)
+        server.faults.add(Refuse(verb="patch", status=503))
+        server.delete(PODS, "db-0", namespace="shop")
+        assert await process.line("shop") == "shop: 2"
+
+        found = server.get(NAMESPACES, "shop")["metadata"]["annotations"]
+        assert found == {"example.com/running-pods": "2"}
+        server.faults.check()
+        process.interrupt()
+        end = await process.end()
+
+    assert end.status == 0
+    assert end.err.startswith("shop: 503 ")
+    assert end.err.count("\n") == 1
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def test_the_operator_owns_and_cleans_up(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    create_all(server, str(EXAMPLES / "site.yaml"))
+    script = EXAMPLES / "site_operator.py"
+    async with start(script, environment=environment) as process:
+        assert await process.line("blog") == "default/blog: record made"
+        assert await process.line("blog") == "default/blog: 0 ready"
+        running = {"status": {"replicas": 2, "readyReplicas": 2}}
+        server.patch(DEPLOYMENTS, "blog", running, namespace="default")
+        assert await process.line("blog") == "default/blog: 2 ready"
+
+        site = server.get(SITES, "blog", namespace="default")
+        (ready,) = site["status"]["conditions"]
+        assert (site["status"]["ready"], ready["status"]) == (2, "True")
+        assert (ready["type"], ready["reason"]) == ("Ready", "Deployed")
+        assert ready["observedGeneration"] == 1
+        assert site["metadata"]["finalizers"] == ["example.com/record"]
+        owned = server.get(DEPLOYMENTS, "blog", namespace="default")
+        (owner,) = owned["metadata"]["ownerReferences"]
+        assert owner["uid"] == site["metadata"]["uid"]
+
+        server.delete(SITES, "blog", namespace="default")
+        assert await process.line("blog") == "default/blog: record removed"
+        await server.until(lambda: server.objects(SITES) == [], timeout=30)
+        process.interrupt()
+        end = await process.end()
+
+    assert (end.status, end.err) == (0, "")
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def test_another_operator_takes_over(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    create_all(server, str(EXAMPLES / "site.yaml"))
+    script = EXAMPLES / "site_operator.py"
+    async with start(script, environment=environment) as leader:
+        await leader.line("ready")
+        async with start(script, environment=environment) as standby:
+            await server.until(lambda: len(watches_of_sites(server)) == 2, timeout=30)
+            leader.interrupt(signal.SIGTERM)
+            end = await leader.end()
+            assert (end.status, end.err) == (0, "")
+            assert end.seconds < PROMPT_SECONDS
+
+            server.delete(DEPLOYMENTS, "blog", namespace="default")
+            body = {"spec": {"replicas": 3}}
+            server.patch(SITES, "blog", body, namespace="default")
+            assert await standby.line("ready") == "default/blog: 0 ready"
+
+
+def watches_of_sites(server: APIServer) -> list[object]:
+    asked = ((it.verb, it.resource) for it in server.requests)
+    return [it for it in asked if it == ("watch", "sites")]
+
+
+async def test_a_client_of_kubernetes_asyncio_feeds_an_informer(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    script = EXAMPLES / "kubernetes_asyncio_users.py"
+    async with start(script, "shop", environment=environment) as process:
+        assert await process.line("app=web") == "2 pods of app=web"
+
+        failed = {"status": {"phase": "Failed"}}
+        server.patch(PODS, "web-0", failed, namespace="shop")
+        assert await process.line("Failed") == "web-0 is Failed"
+
+        assert verbs_of(server) == ["list", "watch"]
+        process.interrupt()
+        end = await process.end()
+
+    assert (end.status, end.err) == (0, "")
+    assert end.seconds < PROMPT_SECONDS
+
+
+def verbs_of(server: APIServer) -> list[str]:
+    return [it.verb for it in server.requests]
+
+
+async def test_handlers_takes_a_server(server: APIServer) -> None:
+    arguments = (EXAMPLES / "handlers.py", "--server", server.url)
+    async with start(*arguments) as process:
+        assert await process.line("synced") == "synced: 3 pods"
+
+
+async def test_fastapi_app_answers_from_memory(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    port = str(free_port())
+    command = ("-m", "uvicorn", "--app-dir", EXAMPLES, "fastapi_app:app")
+    async with (
+        start(*command, "--port", port, environment=environment) as process,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http,
+    ):
+        while "running on" not in await process.error_line():
+            pass
+
+        while (await answer_of(http, "/readyz"))[0] != 200:
+            await asyncio.sleep(0.05)
+
+        status, text = await answer_of(http, "/pods/shop")
+        assert (status, text.count('"kind":"Pod"')) == (200, 3)
+        status, text = await answer_of(http, "/pods/shop/web-0/running")
+        assert (status, text) == (200, "web-0 runs")
+        assert (await answer_of(http, "/livez"))[0] == 200
+        assert "reflector_lists_total" in (await answer_of(http, "/metrics"))[1]
+        assert "EventSource" in (await answer_of(http, "/"))[1]
+        async with http.get("/events") as events:
+            page = await events_until(events, "synced")
+            server.delete(PODS, "db-0", namespace="shop")
+            await events_until(events, "deleted db-0", page)
+            # While somebody reads: the stream ends, and holds nothing up.
+            process.interrupt()
+            await events.read()
+
+        end = await process.end()
+
+    assert end.status in {0, -signal.SIGINT}, "uvicorn ends by its signal"
+    assert "Application shutdown complete" in end.err
+    for word in ("Traceback", "Warning", "WARNING", "ERROR"):
+        assert word not in end.err
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def events_until(
+    answer: aiohttp.ClientResponse, name: str, page: SentEvents | None = None
+) -> SentEvents:
+    """Read events until one comes."""
+    page = page or SentEvents()
+    while name not in page.names:
+        chunk = await answer.content.readany()
+        assert chunk, f"{answer.url} ended with {answer.status} before {name!r} came"
+        page.feed(chunk)
+
+    return page
+
+
+async def answer_of(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+    async with http.get(path) as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize(
+    "name", ["aiohttp_app.py", "controller_by_hand.py", "handlers.py"]
+)
+async def test_no_kubeconfig_is_one_line(name: str) -> None:
+    async with start(EXAMPLES / name) as process:
+        end = await process.end()
+
+    assert (end.status, end.out) == (1, "")
+    assert end.err.startswith("no Kubernetes configuration found")
+    assert end.err.count("\n") == 1
+
+
+async def test_a_wrong_token_is_one_line(tmp_path: Path) -> None:
+    async with APIServer(token="right") as server:
+        config = server.kubeconfig(tmp_path / "config")
+        config.write_text(config.read_text().replace("right", "wrong"))
+        environment = {"KUBECONFIG": str(config)}
+        async with start(EXAMPLES / "handlers.py", environment=environment) as process:
+            end = await process.end()
+
+    assert (end.status, end.out) == (1, "")
+    # After what Python shows of the log where nobody has set it up.
+    *logged, line = end.err.splitlines()
+    assert all(it.startswith("pods: attempt failed (") for it in logged)
+    assert line.startswith("not synced: pods: ")
+    assert "401 Unauthorized: Unauthorized" in line
+
+
+async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) -> None:
+    command = [str(EXAMPLES / "handlers.py"), "--server", server.url]
+    script = "import subprocess, sys; from subprocess import PIPE\n"
+    script += f"command = [sys.executable, *{command!r}]\n"
+    script += "child = subprocess.Popen(command, stdout=PIPE)\n"
+    script += "child.stdout.readline(); child.stdout.close(); print(child.wait())"
+
+    async with start("-c", script) as process:
+        # It notices when it prints, which may be at the next change only.
+        ending = asyncio.create_task(process.end())
+        while not ending.done():
+            name = f"late-{len(server.objects(PODS))}"
+            server.create(PODS, {"metadata": {"name": name}}, namespace="shop")
+            await asyncio.wait([ending], timeout=0.2)
+
+        end = await ending
+
+    assert (end.out, end.err) == ("0\n", "")
+
+
+@pytest.mark.parametrize("mode", ["auto", "strict"])
+async def test_the_test_file_passes(mode: str, tmp_path: Path) -> None:
+    path = EXAMPLES / "test_with_apiserver.py"
+    # As in a project of its own: without the options of this one.
+    options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q")
+    loops = ("-o", "asyncio_default_fixture_loop_scope=function")
+    cache = ("-p", "no:cacheprovider", "-o", f"asyncio_mode={mode}")
+    async with start("-m", "pytest", *options, *loops, *cache, path) as process:
+        end = await process.end()
+
+    assert (end.status, end.err) == (0, "")
+    assert "3 passed" in end.out
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)
+def test_examples_are_short(path: Path) -> None:
+    most = 100 if path.name == "site_operator.py" else 60  # that is a whole program
+    assert len(path.read_text().splitlines()) < most
+
+
+async def test_aiohttp_app_answers_from_the_cache(
+    server: APIServer, environment: dict[str, str]
+) -> None:
+    port = free_port()
+    arguments = (EXAMPLES / "aiohttp_app.py", "--port", str(port))
+    async with (
+        start(*arguments, environment=environment) as process,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        await process.line("Running on")
+        await healthy(session)
+        while verbs_of(server) != ["list", "watch"]:
+            await asyncio.sleep(0.01)
+
+        names = await names_of(session, "/pods/shop")
+        assert names == ["db-0", "web-0", "web-1"]
+        names = await names_of(session, "/pods/shop?labelSelector=app%3Dweb")
+        assert names == ["web-0", "web-1"]
+        assert await names_of(session, "/pods/elsewhere") == []
+        async with session.get("/pods/shop?labelSelector=app+in") as answer:
+            assert answer.status == 400
+
+        assert "reflector_lists_total" in (await answer_of(session, "/metrics"))[1]
+        assert verbs_of(server) == ["list", "watch"]
+        async with session.get("/events?labelSelector=app%3Ddb") as events:
+            page = await events_until(events, "synced")
+            assert page.names == ["reset", "added db-0", "synced"]
+            process.interrupt()
+            await events.read()
+
+        end = await process.end()
+
+    assert (end.status, end.err) == (0, "")
+    assert end.seconds < PROMPT_SECONDS
+
+
+async def healthy(session: aiohttp.ClientSession) -> None:
+    """Wait until the app is."""
+    while True:
+        async with session.get("/readyz") as answer:
+            report = await answer.json()
+            if answer.status == 200:
+                assert report["informers"][0]["synced"]
+                return
+
+            assert answer.status == 503
+
+
+async def names_of(session: aiohttp.ClientSession, path: str) -> list[str]:
+    async with session.get(path) as answer:
+        assert answer.status == 200
+        body = await answer.json()
+
+    assert body["kind"] == "List"
+    return sorted(item["metadata"]["name"] for item in body["items"])

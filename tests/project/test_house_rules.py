@@ -1,0 +1,438 @@
+"""The rules of this code base that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "aioinformer"
+
+# What `aioinformer` re-exports, sorted. A change here is a change of the public API.
+PUBLIC_NAMES: list[str] = [
+    "Added",
+    "AioInformerError",
+    "AlreadyExists",
+    "ApiError",
+    "Client",
+    "Conflict",
+    "Context",
+    "Controller",
+    "DelayingQueue",
+    "Deleted",
+    "DeltaFIFO",
+    "EventRecorder",
+    "EventType",
+    "FieldSelector",
+    "Forbidden",
+    "HistoryReset",
+    "Indexer",
+    "InformerStatus",
+    "InformerStopped",
+    "Invalid",
+    "KubeObject",
+    "LabelSelector",
+    "LeaderElector",
+    "LeadershipLost",
+    "ListWatch",
+    "Lister",
+    "Manager",
+    "NotFound",
+    "NotSynced",
+    "OrderedFIFO",
+    "PriorityQueue",
+    "QueueShutDown",
+    "RateLimitingQueue",
+    "ReconcileRequest",
+    "Reflector",
+    "Registration",
+    "Resource",
+    "ResourceExpired",
+    "Result",
+    "ServerError",
+    "SharedInformer",
+    "SharedInformerFactory",
+    "Stale",
+    "Store",
+    "TerminalError",
+    "TooManyRequests",
+    "TransportError",
+    "Unauthorized",
+    "Updated",
+    "WatchClosed",
+    "WatchEvent",
+    "WorkQueue",
+    "WrongLoop",
+    "index_by",
+    "strip_managed_fields",
+    "until",
+    "until_with_sync",
+    "wait_for_cache_sync",
+]
+
+LONGEST_FILE = 800
+
+# Who tells "I am cancelled" from "what I called has cancelled itself"; nobody else may
+# catch a CancelledError without raising it.
+JUDGES_OF_CANCELLING = {
+    PACKAGE / "_tasks.py",
+    PACKAGE / "informer" / "calling.py",
+}
+# Paths of somebody's machine; written so that this file does not contain them.
+FOREIGN = ["/" + "work/", "/tmp" + "/w/", "/" + "root/", "/home" + "/"]
+# What tools leave here, and .gitignore leaves out.
+NOT_OURS = {
+    ".git",
+    ".hypothesis",
+    ".import_linter_cache",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".venv",
+    "__pycache__",
+    "build",
+    "dist",
+}
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))
+
+
+MODULES = python_files("aioinformer", "aioinformer_apiserver")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+# ------------------------------------------------------------ what code may not do
+
+
+def broken_rules(
+    tree: ast.AST, *, starts_tasks: bool = False, judges_cancelling: bool = False
+) -> Iterator[str]:
+    """Yield the line and the rule for whatever `tree` breaks."""
+    for node in ast.walk(tree):
+        rule = ""
+        match node:
+            case ast.Call():
+                rule = rule_of_call(node, starts_tasks=starts_tasks)
+            case ast.ImportFrom(module="asyncio", names=names):
+                if not starts_tasks and {it.name for it in names} & TASK_STARTERS:
+                    rule = "only _tasks.py starts bare tasks"
+            case ast.ExceptHandler():
+                rule = rule_of_handler(node, judges_cancelling=judges_cancelling)
+            case _:
+                pass
+
+        if rule:
+            yield f"line {getattr(node, 'lineno', 0)}: {rule}"
+
+
+TASK_STARTERS = {"create_task", "ensure_future", "gather", "shield", "wait_for"}
+
+
+def rule_of_call(call: ast.Call, *, starts_tasks: bool) -> str:
+    called = ast.unparse(call.func)
+    if called.split(".")[-1] == "suppress":
+        caught = {ast.unparse(it).split(".")[-1] for it in call.args}
+        if caught & {"CancelledError", "BaseException"}:
+            return "suppress() would swallow a cancellation"
+
+    owner, _, method = called.rpartition(".")
+    if method not in TASK_STARTERS or starts_tasks:
+        return ""
+
+    # A TaskGroup's create_task() is how it should be done; a loop's is not.
+    if owner == "asyncio" or "loop" in owner.lower():
+        return "only _tasks.py starts bare tasks"
+
+    return ""
+
+
+def rule_of_handler(handler: ast.ExceptHandler, *, judges_cancelling: bool) -> str:
+    if handler.type is None:
+        return "bare except"
+
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    caught = {ast.unparse(it).split(".")[-1] for it in kinds}
+    last = handler.body[-1]
+    if "BaseException" in caught:
+        raises = isinstance(last, ast.Raise) and last.exc is None
+        return "" if raises else "except BaseException must end in a bare raise"
+
+    if "CancelledError" in caught and not judges_cancelling:
+        inside = [it for step in handler.body for it in ast.walk(step)]
+        if not any(isinstance(it, ast.Raise) for it in inside):
+            return "a cancellation is swallowed"
+
+    return ""
+
+
+def test_modules_keep_the_rules_of_cancellation() -> None:
+    found = [
+        f"{name_of(path)}: {broken}"
+        for path in MODULES
+        for broken in broken_rules(
+            tree_of(path),
+            starts_tasks=path == PACKAGE / "_tasks.py",
+            judges_cancelling=path in JUDGES_OF_CANCELLING,
+        )
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("with suppress(CancelledError): x()", id="suppress"),
+        pytest.param(
+            "with contextlib.suppress(OSError, asyncio.CancelledError): x()", id="both"
+        ),
+        pytest.param("with suppress(BaseException): x()", id="suppress-all"),
+        pytest.param("try: x()\nexcept: raise", id="bare-except"),
+        pytest.param("try: x()\nexcept BaseException: pass", id="base-exception"),
+        pytest.param("try: x()\nexcept (OSError, BaseException): y()", id="in-a-tuple"),
+        pytest.param("try: x()\nexcept BaseException as e: raise Z from e", id="other"),
+        pytest.param("try: x()\nexcept asyncio.CancelledError: y()", id="swallowed"),
+        pytest.param("asyncio.create_task(x())", id="create-task"),
+        pytest.param("self._loop.create_task(x())", id="loop-attribute"),
+        pytest.param("asyncio.get_running_loop().create_task(x())", id="running-loop"),
+        pytest.param("from asyncio import gather", id="import"),
+        pytest.param("asyncio.wait_for(x(), 3)", id="wait-for"),
+    ],
+)
+def test_rules_of_cancellation_find_what_breaks_them(code: str) -> None:
+    assert len(list(broken_rules(ast.parse(code)))) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("group.create_task(x())", id="task-group"),
+        pytest.param("with suppress(TimeoutError): x()", id="suppress-another"),
+        pytest.param("try: x()\nexcept BaseException:\n  y()\n  raise", id="re-raised"),
+        pytest.param("try: x()\nexcept Exception: y()", id="exception"),
+        pytest.param(
+            "try: x()\nexcept CancelledError:\n  if stop: raise\n  y()", id="decided"
+        ),
+    ],
+)
+def test_rules_of_cancellation_leave_the_rest_alone(code: str) -> None:
+    assert not list(broken_rules(ast.parse(code)))
+
+
+def test_modules_log_by_a_guarded_logger() -> None:
+    """An exception of a log handler would end an informer."""
+    bare = {
+        name_of(path)
+        for path in MODULES
+        if path.parent.name not in {"cli", "aioinformer_apiserver"}
+        and "logging.getLogger(" in path.read_text(encoding="utf-8")
+    }
+
+    assert bare == {"aioinformer/_user_code.py"}
+
+
+# ------------------------------------------------------------ files
+
+
+def test_no_file_is_long() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): path.read_bytes().count(b"\n")
+        for path in python_files(
+            "aioinformer", "aioinformer_apiserver", "tests", "examples", "benchmarks"
+        )
+    }
+
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def committed_files() -> Iterator[Path]:
+    for path in sorted(ROOT.rglob("*")):
+        names = set(path.relative_to(ROOT).parts)
+        generated = path.name.startswith(".coverage") or names & NOT_OURS
+        if path.is_file() and not generated:
+            yield path
+
+
+def test_no_file_names_a_machine_of_ours() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {words}"
+        for path in committed_files()
+        for words in FOREIGN
+        if words.encode() in path.read_bytes()
+    ]
+
+    assert not found
+
+
+# ------------------------------------------------------------ public names
+
+
+def exported(tree: ast.Module) -> list[str] | None:
+    """What the literal `__all__` of a module lists; None if it has none."""
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id="__all__")], value=value)
+                | ast.AnnAssign(
+                    target=ast.Name(id="__all__"), value=ast.expr() as value
+                )
+            ):
+                names: list[str] = ast.literal_eval(value)
+                return names
+            case _:
+                pass
+
+    return None
+
+
+def undocumented(tree: ast.Module, names: list[str]) -> Iterator[str]:
+    """Yield the exported classes, methods and functions without a docstring."""
+    for node in tree.body:
+        if not isinstance(node, Function | ast.ClassDef) or node.name not in names:
+            continue
+
+        if not is_described_elsewhere(node) and not ast.get_docstring(node):
+            yield node.name
+
+        if isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if needs_docstring(method) and not ast.get_docstring(method):
+                    yield f"{node.name}.{method.name}"
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def needs_docstring(node: ast.stmt) -> TypeGuard[Function]:
+    if not isinstance(node, Function) or node.name.startswith("_"):
+        return False
+
+    return not is_described_elsewhere(node)
+
+
+def is_described_elsewhere(node: Function | ast.ClassDef) -> bool:
+    # Variants, and what says it all elsewhere: the getter, the overridden method.
+    described = {"overload", "override", "setter", "deleter"}
+    decorators = {ast.unparse(it).split(".")[-1] for it in node.decorator_list}
+    return bool(described & decorators)
+
+
+def export_mistakes(path: Path) -> Iterator[str]:
+    """Yield what is wrong with the `__all__` of a module."""
+    tree = tree_of(path)
+    names = exported(tree)
+    if names is None:
+        # An __init__ that gathers nothing, or a script.
+        if path.name != "__main__.py" and len(tree.body) != 1:
+            yield "has no __all__"
+
+        return
+
+    if not ast.get_docstring(tree):
+        yield "has no docstring"
+
+    if len(set(names)) != len(names):
+        yield "exports a name twice"
+
+    module = importlib.import_module(dotted(path))
+    yield from (f"has no {name}" for name in names if not hasattr(module, name))
+    yield from (f"{name} has no docstring" for name in undocumented(tree, names))
+
+
+def test_modules_say_what_they_export() -> None:
+    found = [
+        f"{name_of(path)} {mistake}"
+        for path in MODULES
+        for mistake in export_mistakes(path)
+    ]
+
+    assert found == []
+
+
+# Others have none to be looked for, and importing a __main__ would run it.
+WITH_EXAMPLES = [
+    path
+    for path in MODULES
+    if b">>> " in path.read_bytes() and path.name != "__main__.py"
+]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name_of)
+def test_examples_in_docstrings_work(path: Path) -> None:
+    tested = doctest.testmod(importlib.import_module(dotted(path)))
+
+    assert tested.attempted > 0
+    assert tested.failed == 0
+
+
+def test_docstrings_are_missed() -> None:
+    tree = ast.parse(
+        "def f(): ...\n"
+        "class C:\n"
+        "  def m(self): ...\n"
+        "  def _private(self): ...\n"
+        "  @override\n"
+        "  def o(self): ...\n"
+        "class D:\n"
+        "  'Described.'\n"
+        "def other(): ...\n"
+    )
+
+    assert list(undocumented(tree, ["f", "C", "D"])) == ["f", "C", "C.m"]
+
+
+def test_public_names_are_pinned() -> None:
+    package = importlib.import_module("aioinformer")
+    names = list(getattr(package, "__all__", []))
+
+    assert sorted(PUBLIC_NAMES) == PUBLIC_NAMES
+    assert sorted(names) == PUBLIC_NAMES
+    assert [name for name in names if not hasattr(package, name)] == []
+
+
+def test_what_the_package_imports_is_what_it_exports() -> None:
+    tree = tree_of(PACKAGE / "__init__.py")
+    imported = {
+        it.asname or it.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aioinf")
+        for it in node.names
+    }
+
+    assert imported == set(exported(tree) or []) - {"__version__"}
+
+
+def test_importing_the_package_imports_no_http_library() -> None:
+    code = "import sys, aioinformer; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
+
+    assert "aioinformer" in loaded
+    assert loaded.isdisjoint({"aiohttp", "kubernetes_asyncio", "yaml", "pydantic"})

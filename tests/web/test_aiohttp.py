@@ -1,0 +1,151 @@
+"""Health, metrics and events in an aiohttp app."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from informers import plain, pods_of
+from prometheus_client import CollectorRegistry
+from web_helpers import SentEvents, handlers_of
+from web_hosts import by_aiohttp
+
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+from aioinformer.web.aiohttp import event_stream, health_routes, metrics_routes
+from aioinformer.web.streams import GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as server:
+        server.create(PODS, plain("a"))
+        yield server
+
+
+@pytest.fixture
+async def running(server: APIServer) -> AsyncIterator[Any]:
+    async with pods_of(server) as both:
+        yield both
+
+
+@pytest.fixture
+async def http(running: Any) -> AsyncIterator[aiohttp.ClientSession]:
+    factory, pods = running
+    app = web.Application()
+    app.add_routes(health_routes(factory) + metrics_routes(CollectorRegistry()))
+    app.add_subapp("/events", event_stream(pods, resume_seconds=0))
+    async with by_aiohttp(app) as url, aiohttp.ClientSession(url) as session:
+        yield session
+
+
+LARGE = "x" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/livez", 200),
+        ("GET", "/readyz", 200),
+        ("HEAD", "/readyz", 200),
+        ("GET", "/metrics", 200),
+        ("POST", "/readyz", 405),
+        ("POST", "/events", 405),
+        ("GET", "/healthz", 404),
+        ("GET", "/events/else", 404),
+        ("HEAD", "/events", 200),
+        ("GET", "/events?labelSelector=app+in", 400),
+    ],
+)
+async def test_requests_are_answered(
+    http: aiohttp.ClientSession, method: str, path: str, status: int
+) -> None:
+    async with http.request(method, path) as answer:
+        assert answer.status == status
+        if method == "HEAD":
+            assert await answer.read() == b""
+
+
+async def test_a_body_comes_with_its_type(http: aiohttp.ClientSession) -> None:
+    async with http.get("/readyz") as answer:
+        assert (await answer.json())["status"] == "ok"
+
+    async with http.get("/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+
+
+@pytest.mark.parametrize("path", ["/events", "/events/"])
+async def test_events_are_sent(
+    http: aiohttp.ClientSession, server: APIServer, running: Any, path: str
+) -> None:
+    page = SentEvents()
+    async with http.get(path) as answer:
+        assert answer.content_type == "text/event-stream"
+        while "synced" not in page.names:
+            page.feed(await answer.content.readany())
+
+        server.create(PODS, plain("b"))
+        while "added b" not in page.names:
+            page.feed(await answer.content.readany())
+
+        assert handlers_of(running[1]) == 1
+
+    server.create(PODS, plain("c"))
+    async with http.get(path, headers={"Last-Event-ID": page.last_id}) as answer:
+        await answer.content.readany()
+
+    await asyncio.sleep(1)
+    assert handlers_of(running[1]) == 0, "it has noticed that nobody reads"
+
+
+async def test_events_of_a_stopped_informer_are_refused(
+    http: aiohttp.ClientSession, running: Any
+) -> None:
+    await running[0].shutdown()
+
+    async with http.get("/events") as answer:
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == "5"
+
+
+async def test_the_app_is_not_held_up_by_a_stream(running: Any) -> None:
+    app = web.Application()
+    app.add_subapp("/events", event_stream(running[1]))
+    loop = asyncio.get_running_loop()
+    async with aiohttp.ClientSession() as session:
+        async with by_aiohttp(app) as url:
+            answer = await session.get(f"{url}/events")
+            await answer.content.readany()
+            began = loop.time()
+
+        assert loop.time() - began < 2
+        await answer.read()  # it is whole: nothing was cut off
+
+
+async def test_a_client_that_reads_nothing_holds_nothing_up(
+    server: APIServer, running: Any
+) -> None:
+    body = plain("large")
+    for number in range(100):  # more than sockets take
+        body["metadata"] |= {"name": f"large-{number}", "annotations": {"x": LARGE}}
+        server.create(PODS, body)
+
+    app = web.Application()
+    app.add_subapp("/events", event_stream(running[1]))
+    loop = asyncio.get_running_loop()
+    async with by_aiohttp(app) as url:
+        host, port = url.removeprefix("http://").split(":")
+        client = socket.create_connection((host, int(port)))
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(5)
+        began = loop.time()
+
+    client.close()
+    assert loop.time() - began == pytest.approx(GRACE_SECONDS, abs=0.5), "it was stuck"

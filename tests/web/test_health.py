@@ -1,0 +1,220 @@
+"""Which state of an informer makes an app unready, and which one dead."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from factory_helpers import Bug, FakeClient, break_requests
+from informers import plain
+
+from aioinformer import SharedInformerFactory
+from aioinformer.errors import OptionsError
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+from aioinformer.web.health import health_responders, livez, readyz
+from aioinformer_apiserver.faults import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer.web.answers import Answer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer() as server:
+        server.create(PODS, plain("a"))
+        yield server
+
+
+def body_of(answer: Answer) -> dict[str, Any]:
+    assert answer.content_type == "application/json"
+    body: dict[str, Any] = json.loads(answer.body)
+    return body
+
+
+def troubles(answer: Answer) -> dict[str, str]:
+    return {it["name"]: it["trouble"] for it in body_of(answer)["informers"]}
+
+
+def reasons(answer: Answer) -> dict[str, str]:
+    return {it["name"]: it["reason"] for it in body_of(answer)["informers"]}
+
+
+async def test_a_healthy_app_says_how_it_is(server: APIServer) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        await asyncio.sleep(2.5)
+        ready, live = readyz(factory, max_staleness=60), livez(factory)
+
+    assert (ready.status, live.status) == (200, 200)
+    assert ready.headers == {"Cache-Control": "no-store"}
+    body = body_of(ready)
+    (pods,) = body["informers"]
+    assert body["status"] == "ok"
+    assert 2 < pods.pop("age_seconds") < 5
+    assert pods.pop("resource_version")
+    assert pods == {
+        "name": "pods",
+        "ok": True,
+        "trouble": "",
+        "lasting": True,
+        "phase": "watching",
+        "synced": True,
+        "objects": 1,
+        "restarts": 0,
+        "failures": 0,
+        "degraded": 0,
+    }
+
+
+async def test_an_app_that_is_not_synced_is_alive_and_not_ready() -> None:
+    factory = SharedInformerFactory(FakeClient())  # is never answered
+    pods = factory.informer("v1", "pods")
+    before = readyz(factory), livez(factory)
+    async with factory:
+        ready, live = readyz(factory, reasons=True), livez(pods, reasons=True)
+
+    assert [it.status for it in before] == [503, 200]
+    assert (ready.status, live.status) == (503, 200)
+    assert troubles(ready) == {"pods": "not synced"}
+    assert reasons(ready) == {"pods": "listing, no error so far"}
+    assert troubles(live) == reasons(live) == {"pods": ""}
+
+
+async def test_a_refusal_is_told_and_is_no_reason_to_restart(
+    server: APIServer,
+) -> None:
+    server.faults.add(Refuse(verb="list", status=403, times=1000))
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await asyncio.sleep(30)
+        ready, live = readyz(factory, reasons=True), livez(factory)
+
+    assert (ready.status, live.status) == (503, 200)
+    assert "403 Forbidden" in reasons(ready)["pods"]
+
+
+async def test_health_answers_show_no_text_of_an_error(server: APIServer) -> None:
+    """Probes need no password, and errors quote servers, users, files and plugins."""
+    secret = "s3cr3t-of-mine"
+    server.faults.add(Refuse(verb="list", status=403, message=secret, times=1000))
+    factory = SharedInformerFactory(server.client())
+    informer = factory.informer("v1", "pods")
+    async with factory:
+        await asyncio.sleep(30)
+        assert secret in informer.why_not_synced()
+        bodies = [readyz(factory).body, livez(factory).body]
+
+    assert not any(secret.encode() in body for body in bodies)
+    assert "reason" not in str(bodies)
+
+
+async def test_G8_a_dead_informer_makes_an_app_dead(server: APIServer) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    nodes = factory.informer("v1", "nodes")
+    break_requests(factory._client, "pods", after=5.0, watches_only=True)
+
+    await factory.start()
+    await factory.wait_for_cache_sync(timeout=30)
+    assert readyz(factory).status == 200
+    await factory.failed()
+    ready, live = readyz(factory), livez(factory, reasons=True)
+    assert "Bug" not in str(livez(factory).body)
+    assert (readyz(nodes).status, livez(nodes).status) == (200, 200)
+    with pytest.raises(Bug):
+        await factory.shutdown()
+
+    assert (ready.status, live.status) == (503, 503)
+    assert troubles(live)["pods"] == "stopped"
+    assert "Bug" in reasons(live)["pods"]
+    assert troubles(live)["nodes"] == ""
+
+
+async def test_G8_an_old_cache_is_not_ready_if_a_bound_is_given(
+    server: APIServer,
+) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        await server.stop()
+        await asyncio.sleep(200)
+        bounded = readyz(factory, max_staleness=120, reasons=True)
+        free = readyz(factory)
+        live = livez(factory)
+        await server.start()
+        async with asyncio.timeout(100_000):
+            while readyz(factory, max_staleness=120).status != 200:
+                await asyncio.sleep(1)
+
+    assert [it.status for it in (bounded, free, live)] == [503, 200, 200]
+    assert troubles(bounded) == {"pods": "stale"}
+    assert "s old, and at most 120 s are accepted" in reasons(bounded)["pods"]
+    assert troubles(free) == {"pods": ""}
+
+
+async def test_an_informer_for_a_time_is_shown_and_counts_for_nothing(
+    server: APIServer,
+) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        server.faults.add(Refuse(verb="list", status=503, times=1000))
+        async with factory.use("v1", "nodes"):
+            await asyncio.sleep(5)
+            during = readyz(factory, reasons=True)
+
+        after = readyz(factory)
+
+    assert (during.status, after.status) == (200, 200)
+    assert "503" in reasons(during)["nodes"]
+    nodes = body_of(during)["informers"][1]
+    assert (nodes["ok"], nodes["lasting"]) == (False, False)
+    assert troubles(after) == {"pods": ""}
+
+
+async def test_a_factory_that_was_left_is_dead(server: APIServer) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+
+    assert (readyz(factory).status, livez(factory).status) == (503, 503)
+    assert troubles(readyz(factory)) == {"pods": "stopped"}
+
+
+async def test_health_may_be_asked_for_in_any_thread(server: APIServer) -> None:
+    factory = SharedInformerFactory(server.client())
+    factory.informer("v1", "pods")
+    async with factory:
+        await factory.wait_for_cache_sync(timeout=30)
+        answer = await asyncio.to_thread(readyz, factory, max_staleness=60)
+
+    assert answer.status == 200
+
+
+async def test_the_routes_are_two() -> None:
+    factory = SharedInformerFactory(FakeClient())
+    responders = health_responders(factory)
+
+    assert {path: (await it("")).status for path, it in responders.items()} == {
+        "/livez": 200,
+        "/readyz": 200,
+    }, "nothing to be unready for"
+
+
+def test_what_has_no_health() -> None:
+    with pytest.raises(OptionsError, match="whose health"):
+        health_responders()
+
+    with pytest.raises(OptionsError, match="must be positive"):
+        health_responders(SharedInformerFactory(FakeClient()), max_staleness=0)
