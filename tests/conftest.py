@@ -52,7 +52,7 @@ asyncio.set_event_loop(None)
 _TURNS = 50
 
 # Files whose tests call plain functions that read files, as a user does in a thread.
-_MAY_BLOCK = {"test_client_config.py"}
+_MAY_BLOCK = {"tests/client/test_config.py"}
 
 
 def _unloaded(name: str) -> ModuleType:
@@ -62,8 +62,11 @@ def _unloaded(name: str) -> ModuleType:
     return importlib.util.module_from_spec(spec)
 
 
-# Both run beside a user's program, not inside of it.
-_NOT_WATCHED = [_unloaded("aioinformer_apiserver"), _unloaded("aioinformer.cli")]
+# They run beside a user's program, not inside of it.
+_NOT_WATCHED = [
+    _unloaded(name)
+    for name in ("aioinformer_apiserver", "aioinformer.testing", "aioinformer.cli")
+]
 
 
 # Between two moments the loop looks at its sockets this often, and 42 times if not told.
@@ -113,7 +116,7 @@ def _use_first(item: pytest.Function, fixture: str) -> None:
 @pytest.fixture(autouse=True, scope="module")
 def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail what calls something that blocks from the package, while a loop runs."""
-    if request.path.name in _MAY_BLOCK:
+    if request.path.relative_to(request.config.rootpath).as_posix() in _MAY_BLOCK:
         yield
         return
 
