@@ -15,10 +15,10 @@ from aioinformer_apiserver.definitions.version_checks import (
     check_parts,
     shared_parts,
 )
-from aioinformer_apiserver.refusals.names import subdomain_problems
-from aioinformer_apiserver.refusals.problems import Problem
+from aioinformer_apiserver.errors.names import subdomain_problems
+from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema.findings import invalid, not_supported, required
-from aioinformer_apiserver.storing.encoding import plain
+from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from aioinformer_apiserver.patching.comparison import compared
 from aioinformer_apiserver.patching.contents import fields_of
 from aioinformer_apiserver.patching.fieldsets import NOTHING
 from aioinformer_apiserver.patching.mistakes import mistakes_in
-from aioinformer_apiserver.storing.encoding import plain
+from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

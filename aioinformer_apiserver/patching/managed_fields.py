@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.patching.comparison import Comparison
     from aioinformer_apiserver.patching.entries import Entries
     from aioinformer_apiserver.schema.nodes import Schema
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
     "NEVER_OWNED",

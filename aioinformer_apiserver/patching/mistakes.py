@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from aioinformer_apiserver.errors.go_words import go_text, go_type
 from aioinformer_apiserver.patching.elements import element_text, field_element
 from aioinformer_apiserver.patching.grains import (
     Grain,
@@ -19,7 +20,6 @@ from aioinformer_apiserver.patching.grains import (
     grain_of,
     is_declared,
 )
-from aioinformer_apiserver.refusals.go_words import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

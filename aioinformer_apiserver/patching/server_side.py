@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.patching.comparison import compared
 from aioinformer_apiserver.patching.contents import fields_of
 from aioinformer_apiserver.patching.elements import path_text
@@ -35,7 +36,6 @@ from aioinformer_apiserver.patching.managed_fields import (
 from aioinformer_apiserver.patching.mistakes import mistakes_in
 from aioinformer_apiserver.patching.overlay import overlaid
 from aioinformer_apiserver.patching.retraction import retracted
-from aioinformer_apiserver.refusals import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

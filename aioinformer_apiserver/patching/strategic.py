@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import go_text, go_type
 from aioinformer_apiserver.patching.element_order import (
     checked_order,
     ordered,
     without_marked,
 )
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import orjson
 
 from aioinformer.model.yaml_values import decoded_yaml
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.protobuf.objects import UnknownKindError, decoded
-from aioinformer_apiserver.refusals import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

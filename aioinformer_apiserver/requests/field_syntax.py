@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from aioinformer.model.selectors import FieldRequirement, FieldSelector
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.statuses import quoted
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["field_selector_of"]
 

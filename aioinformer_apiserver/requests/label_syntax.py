@@ -13,12 +13,12 @@ from typing import NoReturn
 
 from aioinformer.model.labels import LabelOperator, LabelRequirement, integer_of
 from aioinformer.model.selectors import LabelSelector
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.names import (
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.names import (
     label_value_problems,
     qualified_name_problems,
 )
-from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quoted
 
 __all__ = ["label_selector_of"]
 

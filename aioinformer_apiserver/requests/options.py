@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import VERSION_STRUCT, json_type
+from aioinformer_apiserver.errors.statuses import Cause
 from aioinformer_apiserver.patching.managed_fields import manager_of
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import VERSION_STRUCT, json_type
-from aioinformer_apiserver.refusals.statuses import Cause
 from aioinformer_apiserver.requests.queries import flag
 from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
 from aioinformer_apiserver.schema.places import Mismatch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Part,
         Propagation,
     )
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
     "delete_options_from",

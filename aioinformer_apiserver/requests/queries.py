@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer.model.selectors import FieldRequirement, FieldSelector
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.statuses import Cause, quoted
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.statuses import Cause, quoted
 from aioinformer_apiserver.requests.field_syntax import field_selector_of
 from aioinformer_apiserver.requests.label_syntax import label_selector_of
 from aioinformer_apiserver.requests.scopes import Scope
@@ -23,7 +23,7 @@ from aioinformer_apiserver.requests.tokens import Token
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["ListQuery", "WatchQuery", "flag", "scope_of", "version_of_get"]
 

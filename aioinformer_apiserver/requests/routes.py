@@ -13,14 +13,14 @@ from urllib.parse import unquote
 from aioinformer.errors import OptionsError, SelectorSyntaxError
 from aioinformer.model.resources import NODES, PODS, SERVICES
 from aioinformer.model.selectors import FieldSelector
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.requests.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.requests.calls import Call
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 __all__ = ["Attributes", "RequestRecord", "Target", "attributes_of", "target_of"]
 

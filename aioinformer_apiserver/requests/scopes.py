@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storing.changes import Stored
+    from aioinformer_apiserver.storage.changes import Stored
 
 __all__ = ["Scope"]
 

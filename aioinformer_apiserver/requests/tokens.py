@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 
 __all__ = ["Token"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer_apiserver.storing.changes import Stored
+    from aioinformer_apiserver.storage.changes import Stored
 
 __all__ = [
     "DeleteOptions",

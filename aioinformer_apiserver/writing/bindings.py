@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema import findings
-from aioinformer_apiserver.storing.kinds import SUBRESOURCE_KINDS, Kind
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 from aioinformer_apiserver.writing import preconditions, validation
 from aioinformer_apiserver.writing.completion import timestamp
 from aioinformer_apiserver.writing.intake import received
@@ -14,9 +14,9 @@ from aioinformer_apiserver.writing.intake import received
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
     from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection
     from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["bind"]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer_apiserver.requests.writes import Part, WriteOptions
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.changes import Stored
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["SUBRESOURCES", "kept", "newborn", "read", "revised", "timestamp"]
 

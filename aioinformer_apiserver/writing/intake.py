@@ -12,10 +12,10 @@ import orjson
 
 from aioinformer.errors import ApiError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import go_text, restored_wrongly
-from aioinformer_apiserver.refusals.problems import Problem
-from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import go_text, restored_wrongly
+from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.statuses import quoted
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.conformity import conform, conform_metadata, strictly
 from aioinformer_apiserver.writing import validation
@@ -23,7 +23,7 @@ from aioinformer_apiserver.writing import validation
 if TYPE_CHECKING:
     from aioinformer.client.verbs import PatchType
     from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["received", "received_arranged", "received_patched"]
 

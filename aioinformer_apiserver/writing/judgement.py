@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.tables import cells
 from aioinformer_apiserver.definitions.checks import problems_of as definition_problems
-from aioinformer_apiserver.refusals.go_words import go_text, go_type
-from aioinformer_apiserver.refusals.names import STANDARD_FINALIZERS
-from aioinformer_apiserver.refusals.problems import Problem, refusal
+from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
+from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.schema import builtin_checks
 from aioinformer_apiserver.schema.checks import problems_of
 from aioinformer_apiserver.schema.event_checks import event_problems
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["check_created", "check_updated"]
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.definitions.custom_resources import CustomResources
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.names import generated_name
 from aioinformer_apiserver.patching.managed_fields import reset_fields, times_kept
 from aioinformer_apiserver.patching.merge import merge_patch
 from aioinformer_apiserver.patching.patches import (
@@ -25,16 +27,14 @@ from aioinformer_apiserver.patching.patches import (
     patched,
 )
 from aioinformer_apiserver.patching.server_side import apply
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.names import generated_name
 from aioinformer_apiserver.requests.writes import (
     Deleted,
     DeleteOptions,
     WriteOptions,
     Written,
 )
-from aioinformer_apiserver.storing.changes import Stored
-from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.storage.changes import Stored
+from aioinformer_apiserver.storage.kinds import built_in_kinds
 from aioinformer_apiserver.writing import intake, preconditions, rules, validation
 from aioinformer_apiserver.writing.completion import (
     SUBRESOURCES,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 __all__ = ["Registry"]
 

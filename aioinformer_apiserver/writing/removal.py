@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.definitions import states
 from aioinformer_apiserver.requests.writes import Deleted, DeleteOptions
-from aioinformer_apiserver.storing.changes import Stored
+from aioinformer_apiserver.storage.changes import Stored
 from aioinformer_apiserver.writing import rules
 from aioinformer_apiserver.writing.completion import timestamp
 from aioinformer_apiserver.writing.deletion import (
@@ -25,7 +25,7 @@ from aioinformer_apiserver.writing.deletion import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.storage import Collection, Storage
     from aioinformer_apiserver.writing.namespaces import Namespaces
 
 __all__ = ["Removal"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
-from aioinformer_apiserver.storing.encoding import canonical
+from aioinformer_apiserver.storage.encoding import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.model.resource import Resource
     from aioinformer_apiserver.requests.writes import Part
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["created", "is_same", "stamped", "terminating", "updated"]
 

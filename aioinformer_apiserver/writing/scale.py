@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.tables import cells
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.patching.managed_fields import tracked
 from aioinformer_apiserver.patching.patches import (
     applied_object,
@@ -21,9 +23,7 @@ from aioinformer_apiserver.patching.scale_fields import (
     to_scale,
 )
 from aioinformer_apiserver.patching.server_side import apply
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.problems import Problem, refusal
-from aioinformer_apiserver.storing.kinds import SUBRESOURCE_KINDS, Kind
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 from aioinformer_apiserver.writing import preconditions, validation
 from aioinformer_apiserver.writing.completion import timestamp
 from aioinformer_apiserver.writing.intake import received, received_patched
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from aioinformer.client.verbs import PatchType
     from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.kinds import ScalePaths
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.kinds import ScalePaths
+    from aioinformer_apiserver.storage.storage import Collection
     from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["Scales", "scale_of", "selector_text"]

@@ -11,17 +11,17 @@ import orjson
 
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
-from aioinformer_apiserver.refusals import names, statuses
-from aioinformer_apiserver.refusals.go_words import VERSION_STRUCT, json_type
-from aioinformer_apiserver.refusals.json_mistakes import json_mistake
-from aioinformer_apiserver.refusals.problems import Problem
+from aioinformer_apiserver.errors import names, statuses
+from aioinformer_apiserver.errors.go_words import VERSION_STRUCT, json_type
+from aioinformer_apiserver.errors.json_mistakes import json_mistake
+from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema.builtin import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
     "check_name",

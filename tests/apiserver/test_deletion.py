@@ -9,7 +9,7 @@ import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.requests.writes import DeleteOptions
-from aioinformer_apiserver.storing.kinds import Kind
+from aioinformer_apiserver.storage.kinds import Kind
 from aioinformer_apiserver.writing.deletion import (
     is_released,
     shows_deleted,

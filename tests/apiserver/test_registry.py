@@ -26,7 +26,7 @@ from aioinformer.model.resources import (
     SERVICES,
 )
 from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.storage.storage import Storage
 from aioinformer_apiserver.writing.registry import Registry
 
 if TYPE_CHECKING:
