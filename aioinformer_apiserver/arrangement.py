@@ -12,15 +12,14 @@ from aioinformer_apiserver.arguments import (
     resource_of,
 )
 from aioinformer_apiserver.registration import register
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.schema.conformity import conform_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storage.changes import Stored
-    from aioinformer_apiserver.storage.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection, Stored
     from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["Arrangement"]

@@ -20,8 +20,8 @@ from aioinformer.client.config import ClientConfig
 from aioinformer.client.failures import api_error, refuse_web_page
 from aioinformer.errors import TransportError
 from aioinformer_apiserver.http.outlet import Outlet
-from aioinformer_apiserver.requests.calls import Call
-from aioinformer_apiserver.storage.bell import EARLY_SECONDS, Bell
+from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -20,7 +20,7 @@ from aioinformer_apiserver.requests.routes import Attributes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.storage.storage import Storage
 
 __all__ = ["Access"]

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aioinformer_apiserver.requests.routes import Attributes
-    from aioinformer_apiserver.storage.changes import Change
-    from aioinformer_apiserver.storage.storage import Collection, Storage
+    from aioinformer_apiserver.storage.storage import Change, Collection, Storage
 
 __all__ = [
     "AUTHENTICATED",

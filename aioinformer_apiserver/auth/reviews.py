@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.auth.gate import Access
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
 
 __all__ = ["REVIEWS", "answer_to"]
 

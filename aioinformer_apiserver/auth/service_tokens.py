@@ -27,9 +27,8 @@ from aioinformer_apiserver.writing.intake import received
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storage.changes import Stored
-    from aioinformer_apiserver.storage.storage import Storage
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.storage import Storage, Stored
 
 __all__ = ["ServiceTokens"]
 

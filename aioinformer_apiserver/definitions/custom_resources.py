@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storage.changes import Stored
-    from aioinformer_apiserver.storage.storage import Collection, Storage
+    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
 
 __all__ = ["CustomResources"]
 

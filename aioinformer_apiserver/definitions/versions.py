@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.definitions.conditions import holds
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.storage.kinds import ScalePaths, custom_kind
-from aioinformer_apiserver.storage.versions import version_order
+from aioinformer_apiserver.storage.kinds import ScalePaths, custom_kind, version_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.selectable import FieldRule
+    from aioinformer_apiserver.storage.kinds import FieldRule, Kind
 
 __all__ = ["definition_of", "kinds_of", "name_of", "with_version"]
 

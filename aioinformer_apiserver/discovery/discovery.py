@@ -27,14 +27,13 @@ from aioinformer_apiserver.serialization.negotiation import (
 )
 from aioinformer_apiserver.serialization.writers import writer_of
 from aioinformer_apiserver.storage.encoding import plain
-from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
-from aioinformer_apiserver.storage.versions import version_order
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.serialization.negotiation import Choice
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Storage

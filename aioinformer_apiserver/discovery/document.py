@@ -15,7 +15,7 @@ from aioinformer_apiserver.storage.encoding import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
 
 __all__ = [
     "Document",

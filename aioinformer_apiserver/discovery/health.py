@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aioinformer_apiserver.discovery.document import Document
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
 
 __all__ = ["health_at"]
 

@@ -30,7 +30,7 @@ from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["document_at", "schemas_of"]

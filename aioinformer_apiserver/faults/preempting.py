@@ -14,8 +14,8 @@ from aioinformer_apiserver.serialization.answers import Answer, refusal
 if TYPE_CHECKING:
     from aioinformer_apiserver.faults.base import Fault
     from aioinformer_apiserver.faults.script import Strike
-    from aioinformer_apiserver.storage.bell import Bell
     from aioinformer_apiserver.storage.storage import Storage
+    from aioinformer_apiserver.storage.waker import Bell
 
 __all__ = ["preempt"]
 

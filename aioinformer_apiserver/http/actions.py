@@ -18,7 +18,7 @@ from aioinformer_apiserver.serialization.answers import (
     document,
     showing,
 )
-from aioinformer_apiserver.storage.changes import Stored
+from aioinformer_apiserver.storage.storage import Stored
 from aioinformer_apiserver.writing.bindings import bind
 from aioinformer_apiserver.writing.evictions import evict, eviction_of
 from aioinformer_apiserver.writing.scale import SCALE, Scales
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aioinformer_apiserver.auth.service_tokens import ServiceTokens
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.options import Part, Written
+    from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.requests.routes import Target
-    from aioinformer_apiserver.requests.writes import Part, Written
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.writing.registry import Registry

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.http.outlet import HTTPOutlet
-from aioinformer_apiserver.requests.calls import Call, query_of
+from aioinformer_apiserver.requests.request import Call, query_of
 from aioinformer_apiserver.serialization.answers import refusal
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from aioinformer_apiserver.serialization.answers import (
     warned,
 )
 from aioinformer_apiserver.serialization.formats import format_of
-from aioinformer_apiserver.storage.bell import Bell
+from aioinformer_apiserver.storage.waker import Bell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.auth.gate import Access
     from aioinformer_apiserver.auth.rbac import User
     from aioinformer_apiserver.http.outlet import Outlet
-    from aioinformer_apiserver.requests.calls import Call
+    from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.storage import Collection
     from aioinformer_apiserver.writing.registry import Registry

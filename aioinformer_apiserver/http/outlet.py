@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aioinformer_apiserver.faults import Strike
     from aioinformer_apiserver.serialization.answers import Answer
-    from aioinformer_apiserver.storage.bell import Bell
+    from aioinformer_apiserver.storage.waker import Bell
 
 __all__ = ["HTTPOutlet", "Outlet"]
 

@@ -9,10 +9,9 @@ from aioinformer_apiserver.storage.encoding import PIECE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aioinformer_apiserver.requests.scopes import Scope
+    from aioinformer_apiserver.requests.queries import Scope
     from aioinformer_apiserver.serialization.formats import Format
-    from aioinformer_apiserver.storage.changes import Change, Stored
-    from aioinformer_apiserver.storage.storage import Collection
+    from aioinformer_apiserver.storage.storage import Change, Collection, Stored
 
 __all__ = ["Feed"]
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.storage.bell import EARLY_SECONDS
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storage.bell import Bell
     from aioinformer_apiserver.storage.storage import Collection, Storage
+    from aioinformer_apiserver.storage.waker import Bell
 
 __all__ = ["wait_fresh"]
 

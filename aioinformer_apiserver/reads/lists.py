@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.requests.tokens import Token
+from aioinformer_apiserver.requests.queries import Token
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.requests.queries import ListQuery
-    from aioinformer_apiserver.requests.scopes import Scope
-    from aioinformer_apiserver.storage.changes import Stored
-    from aioinformer_apiserver.storage.storage import Collection
+    from aioinformer_apiserver.requests.queries import ListQuery, Scope
+    from aioinformer_apiserver.storage.storage import Collection, Stored
 
 __all__ = ["Page", "page_of"]
 

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.reads.feeds import Feed
-from aioinformer_apiserver.storage.bell import EARLY_SECONDS
+from aioinformer_apiserver.storage.dispatcher import pump_of
 from aioinformer_apiserver.storage.encoding import error_line
-from aioinformer_apiserver.storage.pumps import pump_of
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.http.outlet import Outlet
-    from aioinformer_apiserver.requests.queries import WatchQuery
-    from aioinformer_apiserver.requests.scopes import Scope
+    from aioinformer_apiserver.requests.queries import Scope, WatchQuery
     from aioinformer_apiserver.serialization.formats import Format
-    from aioinformer_apiserver.storage.bell import Bell
     from aioinformer_apiserver.storage.storage import Collection, Storage
+    from aioinformer_apiserver.storage.waker import Bell
 
 __all__ = ["Stream", "open_feed"]
 

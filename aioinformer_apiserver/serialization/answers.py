@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.requests.calls import Call
+from aioinformer_apiserver.requests.request import Call
 from aioinformer_apiserver.serialization.formats import shown_plainly
 from aioinformer_apiserver.storage.encoding import status_of
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.errors import ApiError
+    from aioinformer_apiserver.requests.options import Deleted
     from aioinformer_apiserver.requests.routes import Target
-    from aioinformer_apiserver.requests.writes import Deleted
     from aioinformer_apiserver.serialization.formats import Format
-    from aioinformer_apiserver.storage.changes import Stored
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = ["Answer", "deletion", "document", "refusal", "showing", "warned"]
 

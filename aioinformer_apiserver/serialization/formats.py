@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.storage.changes import Change, Stored
     from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Change, Stored
 
 __all__ = ["Format", "MetadataOnly", "Table", "Whole", "format_of", "shown_plainly"]
 

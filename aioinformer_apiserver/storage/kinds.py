@@ -7,6 +7,7 @@ keys, whether list items say what they are, whether a PUT must name a version.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,22 +16,98 @@ from aioinformer.errors import OptionsError
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.schema.builtin import schema_of
-from aioinformer_apiserver.storage import autoscaler_versions, event_versions
-from aioinformer_apiserver.storage.selectable import FIELDS, NEWER_EVENTS, text_at
+from aioinformer_apiserver.storage.conversion import (
+    autoscaler_to_v1,
+    autoscaler_to_v2,
+    event_to_core,
+    event_to_events_v1,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aioinformer_apiserver.schema import Schema
-    from aioinformer_apiserver.storage.selectable import FieldRule
 
 __all__ = [
     "SUBRESOURCE_KINDS",
+    "FieldRule",
     "Kind",
     "ScalePaths",
     "built_in_kinds",
     "custom_kind",
+    "version_order",
 ]
+
+# A selectable field: where its value is, and what a missing one counts as.
+FieldRule = tuple[tuple[str, ...], str]
+_NEWER_EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+
+
+def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
+    """Return the value at a path as a selector compares it."""
+    value: Any = body if path else None
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+
+    if value is None:
+        return default
+
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _fields(**defaults: str) -> dict[str, FieldRule]:
+    """Make rules for `spec__nodeName=""`: a field whose name is its path."""
+    paths = ((tuple(name.split("__")), default) for name, default in defaults.items())
+    return {".".join(path): (path, default) for path, default in paths}
+
+
+_REFERENCE_FIELDS = (
+    "kind",
+    "namespace",
+    "name",
+    "uid",
+    "apiVersion",
+    "resourceVersion",
+    "fieldPath",
+)
+
+_FIELDS: dict[Resource, dict[str, FieldRule]] = {
+    resources.PODS: {
+        **_fields(
+            spec__nodeName="",
+            spec__restartPolicy="Always",
+            spec__schedulerName="default-scheduler",
+            spec__serviceAccountName="",
+            spec__hostNetwork="false",
+            status__phase="",
+            status__podIP="",
+            status__nominatedNodeName="",
+        ),
+        # May be asked for, but has no value that a selector could find.
+        "status.podIPs": ((), ""),
+    },
+    resources.EVENTS: {
+        **_fields(
+            **{f"involvedObject__{it}": "" for it in _REFERENCE_FIELDS},
+            reason="",
+            reportingComponent="",
+            type="",
+        ),
+        "source": (("source", "component"), ""),
+    },
+    _NEWER_EVENTS: _fields(
+        **{f"regarding__{it}": "" for it in _REFERENCE_FIELDS},
+        reason="",
+        reportingController="",
+        type="",
+    ),
+    resources.NAMESPACES: _fields(status__phase=""),
+    resources.NODES: _fields(spec__unschedulable="false"),
+    resources.SECRETS: _fields(type="Opaque"),
+    resources.SERVICES: _fields(spec__clusterIP="", spec__type="ClusterIP"),
+    resources.JOBS: {"status.successful": (("status", "succeeded"), "0")},
+    resources.REPLICATION_CONTROLLERS: _fields(status__replicas="0"),
+}
 
 # Which part of an object counts its `metadata.generation` up when it changes.
 # "once": none does, it stays 1.
@@ -48,6 +125,7 @@ _VERBS = (
     "update",
     "watch",
 )
+
 # The order in which a real server tells those of custom resources, and what is left of
 # them when their definition is being deleted.
 _CUSTOM_VERBS = (
@@ -60,7 +138,9 @@ _CUSTOM_VERBS = (
     "update",
     "watch",
 )
+
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
+
 # What is sent through a subresource, where that is no object of the kind itself.
 SUBRESOURCE_KINDS: Mapping[str, Resource] = {
     "binding": Resource("", "v1", "bindings", "Binding"),
@@ -68,6 +148,7 @@ SUBRESOURCE_KINDS: Mapping[str, Resource] = {
     "scale": Resource("autoscaling", "v1", "scales", "Scale"),
     "token": Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest"),
 }
+
 # Those with one verb of their own.
 _ONE_VERB = {
     "binding": ("create",),
@@ -75,6 +156,7 @@ _ONE_VERB = {
     "finalize": ("update",),
     "token": ("create",),
 }
+
 _FINAL_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 
 
@@ -224,7 +306,7 @@ class Kind:
     def field_values(self, body: Mapping[str, Any]) -> dict[str, str]:
         """Read the values of all selectable fields of an object."""
         values = {
-            name: text_at(body, path, default)
+            name: _text_at(body, path, default)
             for name, (path, default) in self.fields.items()
         }
         if self.typed and values.get("source") == "":
@@ -268,7 +350,7 @@ def _built_in(resource: Resource) -> Kind:
         first_status=_FIRST_STATUS.get(resource),
         unconditional=resource not in _CONDITIONAL,
         created_by_update=resource in _CREATED_BY_UPDATE,
-        fields=FIELDS.get(resource, {}),
+        fields=_FIELDS.get(resource, {}),
         short_names=_SHORT_NAMES.get(resource.plural, ()),
         categories=_CATEGORIES.get(resource, ()),
         scale=ScalePaths() if resource in _SCALED else None,
@@ -286,23 +368,26 @@ def _other_version(found: list[Kind], resource: Resource) -> Kind:
         stored_as=stored,
         to_storage=to_storage,
         from_storage=from_storage,
-        fields=FIELDS.get(resource, {}),
+        fields=_FIELDS.get(resource, {}),
     )
 
 
 _AUTOSCALERS = Resource(
     "autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
 )
+
 # Versions in which kinds are served besides: which is kept, and how to get there and back.
 _OTHER_VERSIONS = {
     _AUTOSCALERS: (
         resources.HORIZONTAL_POD_AUTOSCALERS,
-        autoscaler_versions.to_second,
-        autoscaler_versions.to_first,
+        autoscaler_to_v2,
+        autoscaler_to_v1,
     ),
-    NEWER_EVENTS: (resources.EVENTS, event_versions.to_core, event_versions.from_core),
+    _NEWER_EVENTS: (resources.EVENTS, event_to_core, event_to_events_v1),
 }
+
 _VERSIONS = {resources.HORIZONTAL_POD_AUTOSCALERS: ("autoscaling/v1", "autoscaling/v2")}
+
 # The kinds with a status subresource, and the status that a new object is given.
 _FIRST_STATUS: dict[Resource, dict[str, Any]] = {
     resources.PODS: {"phase": "Pending"},
@@ -388,6 +473,7 @@ _IN_ALL = (
     resources.CRON_JOBS,
     resources.JOBS,
 )
+
 _CATEGORIES: dict[Resource, tuple[str, ...]] = {
     **dict.fromkeys(_IN_ALL, ("all",)),
     resources.CUSTOM_RESOURCE_DEFINITIONS: ("api-extensions",),
@@ -420,3 +506,21 @@ _SHORT_NAMES: dict[str, tuple[str, ...]] = {
     "statefulsets": ("sts",),
     "storageclasses": ("sc",),
 }
+
+_NAME = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
+_MATURITY = {"": 0, "beta": 1, "alpha": 2}
+
+
+def version_order(name: str) -> tuple[bool, int, int, int, str]:
+    """Return the key that sorts versions: stable ones first, and newer ones first.
+
+    Example:
+        >>> sorted(["v1beta1", "v1", "x", "v10", "v2", "v2beta1"], key=version_order)
+        ['v10', 'v2', 'v1', 'v2beta1', 'v1beta1', 'x']
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return True, 0, 0, 0, name
+
+    major, maturity, minor = found.groups(default="")
+    return False, _MATURITY[maturity], -int(major), -int(minor or 0), ""

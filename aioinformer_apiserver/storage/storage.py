@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import orjson
+
 from aioinformer.errors import OptionsError
-from aioinformer_apiserver.storage.changes import Change, Stored
+from aioinformer_apiserver.storage.encoding import encode, event_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.storage.dispatcher import Pump
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.pumps import Pump
 
-__all__ = ["Collection", "SavedState", "Storage"]
-
+__all__ = ["Change", "Collection", "SavedState", "Storage", "Stored"]
 _UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
-
 # Lists that are being paged through at the same time, for each collection. One too many
 # costs its reader a reconstruction for each page, nothing else.
 SNAPSHOTS_KEPT = 4
@@ -441,3 +442,113 @@ def _converted(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
 
 def _path_of(resource: Resource) -> tuple[str, str, str]:
     return resource.group, resource.version, resource.plural
+
+
+class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One state of one object. Immutable: the next state is another `Stored`.
+
+    There may be tens of thousands, which hold nothing but texts: the garbage collector
+    need not look at any of them.
+
+    Attributes:
+        key: `"namespace/name"`, or `"name"`; also the order of lists.
+        namespace: Empty for cluster-scoped kinds.
+        name: The name.
+        uid: The identity.
+        version: The resource version, as a number.
+        raw: The whole object, encoded.
+        labels: For selectors.
+        fields: The values of the kind's selectable fields.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    raw: bytes
+    labels: dict[str, str]
+    fields: dict[str, str]
+
+    @classmethod
+    def of(cls, kind: Kind, body: dict[str, Any], version: int) -> Stored:
+        """Encode a complete body, stamping it with `version` (0: without one).
+
+        The body is not changed, nor kept.
+        """
+        metadata = {**body["metadata"], "resourceVersion": str(version or "")}
+        namespace, name = metadata.get("namespace") or "", metadata["name"]
+        return cls(
+            key=f"{namespace}/{name}" if namespace else name,
+            namespace=namespace,
+            name=name,
+            uid=metadata.get("uid") or "",
+            version=version,
+            raw=encode(kind, {**body, "metadata": metadata}),
+            labels=dict(metadata.get("labels") or {}),
+            fields=kind.field_values(body),
+        )
+
+    def body(self) -> dict[str, Any]:
+        """Decode the object: a fresh dictionary, which the caller may change."""
+        decoded: dict[str, Any] = orjson.loads(self.raw)
+        return decoded
+
+    def field(self, path: str) -> str:
+        """Return a selectable field; `""` if it is missing."""
+        if path == "metadata.name":
+            return self.name
+
+        if path == "metadata.namespace":
+            return self.namespace
+
+        return self.fields.get(path, "")
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """One write: from `old` (None: created) to `new` (None: deleted), at `version`."""
+
+    kind: Kind
+    version: int
+    old: Stored | None = None
+    new: Stored | None = None
+    next: Change | None = None
+    _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def line(self, event: str) -> bytes:
+        """Return the watch line of this change, encoded once for all watchers.
+
+        Args:
+            event: `"ADDED"`, `"MODIFIED"` or `"DELETED"`.
+        """
+        return self.shown(event, "line", lambda state: event_line(event, state.raw))
+
+    def shown(self, event: str, form: str, show: Callable[[Stored], bytes]) -> bytes:
+        """Return what `show` makes of this change; made once for all who ask.
+
+        Args:
+            event: Decides which state; see `state()`.
+            form: Names what `show` makes: equal names, equal bytes.
+            show: Called for the first who asks for this form.
+        """
+        made = self._shown.get((event, form))
+        if made is None:
+            made = self._shown[event, form] = show(self.state(event))
+
+        return made
+
+    def state(self, event: str) -> Stored:
+        """Return the state that an event is about.
+
+        Args:
+            event: `"ADDED"` or `"MODIFIED"` are about the new state; `"DELETED"` about
+                the old one at the version of this change, also where the object lives
+                on and only stopped matching a selector.
+        """
+        state = self.old if event == "DELETED" else self.new
+        assert state is not None
+        if event != "DELETED":
+            return state
+
+        return Stored.of(self.kind, state.body(), self.version)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer_apiserver.errors.problems import Problem
-    from aioinformer_apiserver.requests.writes import WriteOptions
+    from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.storage import Collection
     from aioinformer_apiserver.writing.registry import Registry
 

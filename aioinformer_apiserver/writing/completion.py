@@ -24,9 +24,9 @@ from aioinformer_apiserver.writing import rules
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer_apiserver.requests.writes import Part, WriteOptions
-    from aioinformer_apiserver.storage.changes import Stored
+    from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = ["SUBRESOURCES", "kept", "newborn", "read", "revised", "timestamp"]
 

@@ -16,7 +16,7 @@ from aioinformer.model.moments import kube_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.requests.writes import DeleteOptions
+    from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [

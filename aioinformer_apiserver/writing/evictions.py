@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
 from aioinformer.model.selectors import LabelSelector
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.requests.writes import WriteOptions
+from aioinformer_apiserver.requests.options import WriteOptions
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 from aioinformer_apiserver.writing import preconditions, validation
 from aioinformer_apiserver.writing.completion import timestamp
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.writes import DeleteOptions
-    from aioinformer_apiserver.storage.changes import Stored
-    from aioinformer_apiserver.storage.storage import Collection
+    from aioinformer_apiserver.requests.options import DeleteOptions
+    from aioinformer_apiserver.storage.storage import Collection, Stored
     from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["evict", "eviction_of"]

@@ -22,7 +22,7 @@ from aioinformer_apiserver.writing import validation
 
 if TYPE_CHECKING:
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.requests.writes import WriteOptions
+    from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["received", "received_arranged", "received_patched"]

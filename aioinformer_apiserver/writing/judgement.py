@@ -26,7 +26,7 @@ from aioinformer_apiserver.writing.validation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.requests.writes import WriteOptions
+    from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["check_created", "check_updated"]

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.storage.changes import Stored
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.storage.storage import Collection, Storage
+    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
 
 __all__ = ["Namespaces"]
 

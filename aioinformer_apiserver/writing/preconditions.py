@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from aioinformer.errors import ApiError
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import DeleteOptions
-    from aioinformer_apiserver.storage.changes import Stored
+    from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = [
     "check_applied",

@@ -27,14 +27,14 @@ from aioinformer_apiserver.patching.patches import (
     patched,
 )
 from aioinformer_apiserver.patching.server_side import apply
-from aioinformer_apiserver.requests.writes import (
+from aioinformer_apiserver.requests.options import (
     Deleted,
     DeleteOptions,
     WriteOptions,
     Written,
 )
-from aioinformer_apiserver.storage.changes import Stored
 from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer_apiserver.storage.storage import Stored
 from aioinformer_apiserver.writing import intake, preconditions, rules, validation
 from aioinformer_apiserver.writing.completion import (
     SUBRESOURCES,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.definitions import states
-from aioinformer_apiserver.requests.writes import Deleted, DeleteOptions
-from aioinformer_apiserver.storage.changes import Stored
+from aioinformer_apiserver.requests.options import Deleted, DeleteOptions
+from aioinformer_apiserver.storage.storage import Stored
 from aioinformer_apiserver.writing import rules
 from aioinformer_apiserver.writing.completion import timestamp
 from aioinformer_apiserver.writing.deletion import (

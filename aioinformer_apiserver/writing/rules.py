@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import Part
+    from aioinformer_apiserver.requests.options import Part
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["created", "is_same", "stamped", "terminating", "updated"]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.requests.writes import WriteOptions
+    from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import ScalePaths
     from aioinformer_apiserver.storage.storage import Collection
     from aioinformer_apiserver.writing.registry import Registry

@@ -20,8 +20,8 @@ from aioinformer_apiserver.definitions.states import (
 )
 from aioinformer_apiserver.definitions.versions import definition_of, kinds_of
 from aioinformer_apiserver.reads.feeds import Feed
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.queries import Scope
 from aioinformer_apiserver.serialization.formats import format_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
-from aioinformer_apiserver.requests.writes import DeleteOptions
+from aioinformer_apiserver.requests.options import DeleteOptions
 from aioinformer_apiserver.storage.kinds import Kind
 from aioinformer_apiserver.writing.deletion import (
     is_released,

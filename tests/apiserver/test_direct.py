@@ -42,8 +42,8 @@ from aioinformer_apiserver.http.handlers import Handlers
 if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
     from aioinformer_apiserver.http.outlet import Outlet
-    from aioinformer_apiserver.requests.calls import Call
-    from aioinformer_apiserver.storage.bell import Bell
+    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.storage.waker import Bell
 
 BIG = "x" * 10_000
 

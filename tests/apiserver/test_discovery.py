@@ -12,10 +12,9 @@ import yaml
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.discovery.discovery import VERSION, document_at
 from aioinformer_apiserver.discovery.health import health_at
-from aioinformer_apiserver.requests.calls import Call
-from aioinformer_apiserver.storage.kinds import custom_kind
+from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.storage.kinds import custom_kind, version_order
 from aioinformer_apiserver.storage.storage import Storage
-from aioinformer_apiserver.storage.versions import version_order
 from aioinformer_apiserver.writing.registry import Registry
 
 if TYPE_CHECKING:

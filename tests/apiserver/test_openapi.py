@@ -12,7 +12,7 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.discovery import openapi
 from aioinformer_apiserver.discovery.operations import definition_name, paths_of
 from aioinformer_apiserver.protobuf.wire import fields
-from aioinformer_apiserver.requests.calls import Call
+from aioinformer_apiserver.requests.request import Call
 from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds, custom_kind
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS
+from aioinformer_apiserver.storage.dispatcher import Pump, pump_of
 from aioinformer_apiserver.storage.kinds import built_in_kinds
-from aioinformer_apiserver.storage.pumps import Pump, pump_of
 from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:

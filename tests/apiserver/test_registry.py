@@ -25,7 +25,7 @@ from aioinformer.model.resources import (
     PODS,
     SERVICES,
 )
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.storage.storage import Storage
 from aioinformer_apiserver.writing.registry import Registry
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import Deleted, Written
+    from aioinformer_apiserver.requests.options import Deleted, Written
 
 ARRANGED = WriteOptions(part="all")
 ASKED = WriteOptions(manager="me")

@@ -13,8 +13,7 @@ from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer_apiserver.reads.lists import page_of
 from aioinformer_apiserver.reads.streams import open_feed
-from aioinformer_apiserver.requests.queries import ListQuery, WatchQuery
-from aioinformer_apiserver.requests.scopes import Scope
+from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
 from aioinformer_apiserver.serialization.formats import Whole
 from aioinformer_apiserver.storage.kinds import built_in_kinds
 from aioinformer_apiserver.storage.storage import Storage

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["Call", "query_of"]
-
 _JSON = "application/json"
 # A percent sign that begins no escape.
 _MALFORMED = re.compile("%(?![0-9A-Fa-f]{2})")
