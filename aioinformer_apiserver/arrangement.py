@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.storing.changes import Stored
     from aioinformer_apiserver.storing.storage import Collection
-    from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["Arrangement"]
 

@@ -33,12 +33,12 @@ from aioinformer_apiserver.arguments import (
 )
 from aioinformer_apiserver.arrangement import Arrangement
 from aioinformer_apiserver.direct import DirectEndpoint
+from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.writes import WriteOptions
 from aioinformer_apiserver.serving.edge import HTTPEdge
 from aioinformer_apiserver.serving.handlers import HandlerOptions, Handlers
 from aioinformer_apiserver.storing.bell import EARLY_SECONDS, Bell
 from aioinformer_apiserver.storing.storage import SavedState, Storage
-from aioinformer_apiserver.writing.registry import Registry
 
 if TYPE_CHECKING:
     from collections import deque

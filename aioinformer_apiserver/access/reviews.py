@@ -8,10 +8,10 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.access.rbac import User
 from aioinformer_apiserver.refusals import statuses
 from aioinformer_apiserver.refusals.problems import Problem, refusal
+from aioinformer_apiserver.registry.intake import received
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import Attributes
 from aioinformer_apiserver.storing.kinds import Kind
-from aioinformer_apiserver.writing.intake import received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

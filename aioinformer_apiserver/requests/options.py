@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.patching.managed_fields import manager_of
+from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.refusals import statuses
 from aioinformer_apiserver.refusals.go_words import VERSION_STRUCT, json_type
 from aioinformer_apiserver.refusals.statuses import Cause

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
     from aioinformer_apiserver.access.gate import Access
     from aioinformer_apiserver.access.rbac import User
+    from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.calls import Call
     from aioinformer_apiserver.serving.outlet import Outlet
     from aioinformer_apiserver.showing.formats import Format
     from aioinformer_apiserver.storing.storage import Collection
-    from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["HandlerOptions", "Handlers"]
 
