@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.storage.storage import Collection, Stored
-    from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["Arrangement"]
 

@@ -35,10 +35,10 @@ from aioinformer_apiserver.auth.rbac import User, first_roles
 from aioinformer_apiserver.direct import DirectEndpoint
 from aioinformer_apiserver.http.edge import HTTPEdge
 from aioinformer_apiserver.http.handlers import HandlerOptions, Handlers
+from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import WriteOptions
 from aioinformer_apiserver.storage.storage import SavedState, Storage
 from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
-from aioinformer_apiserver.writing.registry import Registry
 
 if TYPE_CHECKING:
     from collections import deque

@@ -8,10 +8,10 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.registry.intake import received
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import Attributes
 from aioinformer_apiserver.storage.kinds import Kind
-from aioinformer_apiserver.writing.intake import received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -20,9 +20,9 @@ from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.registry import validation
+from aioinformer_apiserver.registry.intake import received
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
-from aioinformer_apiserver.writing import validation
-from aioinformer_apiserver.writing.intake import received
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.reads.lists import page_of
+from aioinformer_apiserver.registry.bindings import bind
+from aioinformer_apiserver.registry.evictions import evict, eviction_of
+from aioinformer_apiserver.registry.scale import SCALE, Scales
 from aioinformer_apiserver.requests.options import (
     delete_options_from,
     delete_options_of,
@@ -19,20 +22,17 @@ from aioinformer_apiserver.serialization.answers import (
     showing,
 )
 from aioinformer_apiserver.storage.storage import Stored
-from aioinformer_apiserver.writing.bindings import bind
-from aioinformer_apiserver.writing.evictions import evict, eviction_of
-from aioinformer_apiserver.writing.scale import SCALE, Scales
 
 if TYPE_CHECKING:
     from typing import Any
 
     from aioinformer_apiserver.auth.service_tokens import ServiceTokens
+    from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import Part, Written
     from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.requests.routes import Target
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.kinds import Kind
-    from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["Actions", "shown_kind"]
 

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.auth.gate import Access
     from aioinformer_apiserver.auth.rbac import User
     from aioinformer_apiserver.http.outlet import Outlet
+    from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.request import Call
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.storage import Collection
-    from aioinformer_apiserver.writing.registry import Registry
 
 __all__ = ["HandlerOptions", "Handlers"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_words import VERSION_STRUCT, json_type
 from aioinformer_apiserver.errors.statuses import Cause
-from aioinformer_apiserver.patching.managed_fields import manager_of
+from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.requests.queries import flag
 from aioinformer_apiserver.schema.places import Mismatch
 from aioinformer_apiserver.schema.shapes import struct_of

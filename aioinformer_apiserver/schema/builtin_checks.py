@@ -5,7 +5,7 @@ changes of what cannot be changed. A real server checks more: the details of rar
 volumes, of security contexts, of schedules. What is refused here, it refuses as well, and
 in these words, except that it shows the difference after some of them.
 
-Metadata is looked at elsewhere (`aioinformer_apiserver.writing.validation`).
+Metadata is looked at elsewhere (`aioinformer_apiserver.registry.validation`).
 """
 
 from __future__ import annotations

@@ -10,15 +10,15 @@ from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing import APIServer
-from aioinformer_apiserver.definitions.checks import problems_of
-from aioinformer_apiserver.definitions.states import (
+from aioinformer_apiserver.crds.checks import problems_of
+from aioinformer_apiserver.crds.states import (
     defaulted,
     is_terminating,
     marked_for_deletion,
     next_statuses,
     with_status,
 )
-from aioinformer_apiserver.definitions.versions import definition_of, kinds_of
+from aioinformer_apiserver.crds.versions import definition_of, kinds_of
 from aioinformer_apiserver.reads.feeds import Feed
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.queries import Scope

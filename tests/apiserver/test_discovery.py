@@ -12,10 +12,10 @@ import yaml
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.discovery.discovery import VERSION, document_at
 from aioinformer_apiserver.discovery.health import health_at
+from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.request import Call
 from aioinformer_apiserver.storage.kinds import custom_kind, version_order
 from aioinformer_apiserver.storage.storage import Storage
-from aioinformer_apiserver.writing.registry import Registry
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.discovery.document import Document
