@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Module", "circles", "main", "measure", "modules_of", "twice"]
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OURS, SERVER, TESTS = "aioinformer", "server", "tests"
 
 # Public entry points, then what is found by its name alone.
