@@ -5,7 +5,7 @@ changes of what cannot be changed. A real server checks more: the details of rar
 volumes, of security contexts, of schedules. What is refused here, it refuses as well, and
 in these words, except that it shows the difference after some of them.
 
-Metadata is looked at elsewhere (`aioinformer_apiserver.writing.validation`).
+Metadata is looked at elsewhere (`aioinformer_apiserver.registry.validation`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
 
 __all__ = ["check_created", "check_updated"]
 

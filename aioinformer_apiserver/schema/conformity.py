@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.places import Mismatch
 from aioinformer_apiserver.schema.pruning import METADATA, pruned
 from aioinformer_apiserver.schema.shapes import struct_of

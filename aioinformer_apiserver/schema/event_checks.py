@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.refusals import names
+from aioinformer_apiserver.errors import names
 from aioinformer_apiserver.schema import findings, other_checks
 from aioinformer_apiserver.schema.update_checks import immutable_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
 
 __all__ = ["event_problems"]
 

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.refusals.names import STANDARD_FINALIZERS
+from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.schema import field_checks as fields
 from aioinformer_apiserver.schema import findings
 from aioinformer_apiserver.schema.field_checks import listed
@@ -16,7 +16,7 @@ from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
 
 __all__ = [
     "binding_problems",

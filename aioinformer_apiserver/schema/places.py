@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quoted
 
 __all__ = ["Mismatch", "Place", "mismatch", "path_of", "unknown_field"]
 

@@ -13,7 +13,7 @@ import unicodedata
 from datetime import date
 from typing import TYPE_CHECKING
 
-from aioinformer_apiserver.refusals import names
+from aioinformer_apiserver.errors import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from patching_helpers import DEPLOYS, GADGETS, deployment, fields, gadget
 
-from aioinformer_apiserver.patching.comparison import compared
-from aioinformer_apiserver.patching.contents import fields_of, without
-from aioinformer_apiserver.patching.fieldsets import NOTHING
-from aioinformer_apiserver.patching.grains import (
+from aioinformer_apiserver.patches.comparison import compared
+from aioinformer_apiserver.patches.contents import fields_of, without
+from aioinformer_apiserver.patches.fieldsets import NOTHING
+from aioinformer_apiserver.patches.grains import (
     blank_of,
     element_of,
     is_same,

@@ -10,22 +10,22 @@ from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing import APIServer
-from aioinformer_apiserver.definitions.checks import problems_of
-from aioinformer_apiserver.definitions.states import (
+from aioinformer_apiserver.crds.checks import problems_of
+from aioinformer_apiserver.crds.states import (
     defaulted,
     is_terminating,
     marked_for_deletion,
     next_statuses,
     with_status,
 )
-from aioinformer_apiserver.definitions.versions import definition_of, kinds_of
-from aioinformer_apiserver.reading.feeds import Feed
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.showing.formats import format_of
+from aioinformer_apiserver.crds.versions import definition_of, kinds_of
+from aioinformer_apiserver.reads.feeds import Feed
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.queries import Scope
+from aioinformer_apiserver.serialization.formats import format_of
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 THINGS = Resource("x.org", "v1", "things", "Thing")
 NEWER = Resource("x.org", "v2", "things", "Thing")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
-from aioinformer_apiserver.requests.writes import DeleteOptions
-from aioinformer_apiserver.storing.kinds import Kind
-from aioinformer_apiserver.writing.deletion import (
+from aioinformer_apiserver.registry.deletion import (
     is_released,
     shows_deleted,
     verdict_on,
     warn_of_deletion,
 )
+from aioinformer_apiserver.requests.options import DeleteOptions
+from aioinformer_apiserver.storage.kinds import Kind
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource

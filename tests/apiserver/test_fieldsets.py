@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patching_helpers import DEPLOYS, GADGETS, fields
 
-from aioinformer_apiserver.patching.elements import (
+from aioinformer_apiserver.patches.elements import (
     in_order,
     item_element,
     parsed_element,
     path_text,
     value_element,
 )
-from aioinformer_apiserver.patching.fieldsets import NOTHING, FieldSet
-from aioinformer_apiserver.patching.grains import schema_of_object
+from aioinformer_apiserver.patches.fieldsets import NOTHING, FieldSet
+from aioinformer_apiserver.patches.grains import schema_of_object
 
 PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(
     lambda steps: tuple(f"f:{step}" for step in steps)

@@ -20,15 +20,15 @@ from patching_helpers import (
 
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
-from aioinformer_apiserver.patching.fieldsets import NOTHING
-from aioinformer_apiserver.patching.managed_fields import (
+from aioinformer_apiserver.patches.fieldsets import NOTHING
+from aioinformer_apiserver.patches.managed_fields import (
     manager_of,
     reset_fields,
     times_kept,
     tracked,
 )
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds
+from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 

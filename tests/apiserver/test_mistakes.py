@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from patching_helpers import DEPLOYS, GADGETS, deployment, gadget
 
-from aioinformer_apiserver.patching.grains import schema_of_object
-from aioinformer_apiserver.patching.mistakes import mistakes_in
+from aioinformer_apiserver.patches.grains import schema_of_object
+from aioinformer_apiserver.patches.mistakes import mistakes_in
 from aioinformer_apiserver.schema import Schema
 
 

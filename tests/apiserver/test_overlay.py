@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer_apiserver.patching.overlay import interleaved
+from aioinformer_apiserver.patches.overlay import interleaved
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.permutations("abcdxyz"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer_apiserver.patching.json_patch import json_patch
-from aioinformer_apiserver.patching.merge import merge_patch
-from aioinformer_apiserver.patching.patches import patched
-from aioinformer_apiserver.refusals.go_words import go_text, go_type, json_type
+from aioinformer_apiserver.errors.go_words import go_text, go_type, json_type
+from aioinformer_apiserver.patches.json_patch import json_patch
+from aioinformer_apiserver.patches.merge import merge_patch
+from aioinformer_apiserver.patches.patches import patched
 
 BODY: dict[str, Any] = {"a": {"b": [1, 2], "c": "x"}, "d~/e": 1}
 
@@ -123,7 +123,7 @@ def test_a_patch_of_nothing_changes_nothing() -> None:
 
 
 def test_json_patches_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "aioinformer_apiserver.patching.json_patch")
+    monkeypatch.delitem(sys.modules, "aioinformer_apiserver.patches.json_patch")
     monkeypatch.setitem(sys.modules, "jsonpatch", None)
 
     with pytest.raises(ApiError, match="pip install") as caught:

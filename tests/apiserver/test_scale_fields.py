@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from patching_helpers import NOW, entry
 
-from aioinformer_apiserver.patching.managed_fields import tracked
-from aioinformer_apiserver.patching.scale_fields import (
+from aioinformer_apiserver.patches.managed_fields import tracked
+from aioinformer_apiserver.patches.scale_fields import (
     SCALE_VERSION,
     from_scale,
     to_scale,

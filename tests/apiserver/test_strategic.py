@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer_apiserver.patching.element_order import ordered
-from aioinformer_apiserver.patching.strategic import strategic_merge_patch
+from aioinformer_apiserver.patches.element_order import ordered
+from aioinformer_apiserver.patches.strategic import strategic_merge_patch
 from aioinformer_apiserver.schema import Schema
 
 ITEM = {

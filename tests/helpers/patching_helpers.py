@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS
-from aioinformer_apiserver.patching.fieldsets import FieldSet
-from aioinformer_apiserver.patching.grains import schema_of_object
-from aioinformer_apiserver.patching.managed_fields import tracked
-from aioinformer_apiserver.patching.server_side import apply
+from aioinformer_apiserver.patches.fieldsets import FieldSet
+from aioinformer_apiserver.patches.grains import schema_of_object
+from aioinformer_apiserver.patches.managed_fields import tracked
+from aioinformer_apiserver.patches.server_side import apply
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.builtin import schema_of
 

@@ -1,0 +1,213 @@
+"""Deletion: whether an object goes at once, and how it looks while it waits. Pure.
+
+An object waits for its finalizers, and a pod for its containers to end. Nothing here
+knows about dependents: the garbage collector does, which no server has in itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model import resources
+from aioinformer.model.moments import kube_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer_apiserver.requests.options import DeleteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
+
+__all__ = [
+    "Verdict",
+    "is_released",
+    "shows_deleted",
+    "verdict_on",
+    "warn_of_deletion",
+    "with_finalizers",
+]
+
+_ORPHAN = "orphan"
+_FOREGROUND = "foregroundDeletion"
+# A grace period below zero is none that a pod could have; it gets the shortest one.
+_SHORTEST_GRACE = 1
+
+# The kinds whose dependents stay unless the deletion says otherwise: from a time before
+# there was a garbage collector.
+_ORPHANING = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
+# The kinds whose deleted object is the answer, even if it is gone.
+_SHOWN = frozenset(
+    {
+        resources.CUSTOM_RESOURCE_DEFINITIONS,
+        resources.NAMESPACES,
+        resources.PERSISTENT_VOLUME_CLAIMS,
+        resources.PERSISTENT_VOLUMES,
+        resources.PODS,
+        resources.POD_TEMPLATES,
+        resources.RESOURCE_QUOTAS,
+        resources.SERVICE_ACCOUNTS,
+        resources.SERVICES,
+        resources.STORAGE_CLASSES,
+    }
+)
+_JOBS_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set "
+    "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
+    "suppress this warning"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a deletion does to an object.
+
+    Attributes:
+        body: As it is from now on; the very body given, if it stays as it was.
+        gone: It is removed, after that change.
+    """
+
+    body: dict[str, Any]
+    gone: bool
+
+
+def verdict_on(
+    kind: Kind, body: dict[str, Any], options: DeleteOptions, now: datetime
+) -> Verdict:
+    """Decide what a deletion does to an object.
+
+    Args:
+        kind: Of the object.
+        body: As it is stored; not changed.
+        options: Of the deletion; its preconditions are taken as met.
+        now: The time in UTC.
+    """
+    graceful = kind.resource == resources.PODS
+    if graceful and not _may_shorten(body, options):
+        return Verdict(body, gone=False)
+
+    waits = with_finalizers(kind, body, options)
+    finalizers = waits["metadata"]["finalizers"]
+    if graceful:
+        marked = _ending_pod(waits, options, now)
+        ends_now = not marked["metadata"]["deletionGracePeriodSeconds"]
+        return Verdict(marked, gone=ends_now and not finalizers)
+
+    if not finalizers:
+        return Verdict(body, gone=True)
+
+    return Verdict(_marked(waits, now), gone=False)
+
+
+def is_released(metadata: Mapping[str, Any]) -> bool:
+    """Say whether an object that an update has written waits for nothing any more."""
+    return bool(
+        metadata.get("deletionTimestamp")
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+    )
+
+
+def shows_deleted(kind: Kind) -> bool:
+    """Say whether a deletion is answered with the object that is gone."""
+    return kind.resource in _SHOWN
+
+
+def warn_of_deletion(kind: Kind, options: DeleteOptions) -> None:
+    """Tell the user of a deletion what stays behind."""
+    if kind.resource == resources.JOBS and not options.propagation:
+        options.warn(_JOBS_WARNING)
+
+
+def with_finalizers(
+    kind: Kind, body: dict[str, Any], options: DeleteOptions
+) -> dict[str, Any]:
+    """Return a body with the finalizers that say what becomes of its dependents."""
+    given = list(body["metadata"].get("finalizers") or ())
+    policy = options.propagation or _policy_of(kind, given)
+    wanted = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
+    if kind.stored == resources.EVENTS:
+        wanted = []  # They never have dependents, whatever is asked.
+
+    kept = [it for it in given if it not in {_ORPHAN, _FOREGROUND}]
+    same = {*kept, *wanted} == set(given)
+    return _with(body, finalizers=given if same else kept + wanted)
+
+
+def _policy_of(kind: Kind, finalizers: list[str]) -> str:
+    """Return the policy of who does not state one: the object's own, or the kind's."""
+    for finalizer in finalizers:
+        if finalizer == _ORPHAN:
+            return "Orphan"
+
+        if finalizer == _FOREGROUND:
+            return "Foreground"
+
+    return "Orphan" if kind.resource in _ORPHANING else "Background"
+
+
+def _marked(body: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Return an object as it waits for its finalizers."""
+    metadata = body["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return _with(body, deletionGracePeriodSeconds=0)
+
+    return _with(
+        _counted(body),
+        deletionTimestamp=kube_time(now),
+        deletionGracePeriodSeconds=0,
+    )
+
+
+def _may_shorten(body: Mapping[str, Any], options: DeleteOptions) -> bool:
+    """Say whether the deletion of a pod is news: the first, or one with less grace."""
+    metadata = body["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return True
+
+    left = metadata.get("deletionGracePeriodSeconds") or 0
+    return options.grace_seconds is not None and options.grace_seconds < left
+
+
+def _ending_pod(
+    body: dict[str, Any], options: DeleteOptions, now: datetime
+) -> dict[str, Any]:
+    """Return a pod as it ends."""
+    metadata = body["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        grace = _grace_of(body, options)
+        ends = now + timedelta(seconds=grace)
+        marked = _counted(body)
+    else:
+        # The new period counts from when the first one began.
+        grace = max(options.grace_seconds or 0, 0)
+        left = timedelta(seconds=metadata["deletionGracePeriodSeconds"] - grace)
+        ends = datetime.fromisoformat(metadata["deletionTimestamp"]) - left
+        marked = body
+
+    return _with(
+        marked,
+        deletionTimestamp=kube_time(ends),
+        deletionGracePeriodSeconds=grace,
+    )
+
+
+def _grace_of(pod: Mapping[str, Any], options: DeleteOptions) -> int:
+    """Return how long a pod may take to end, in seconds; 0 if nothing of it runs."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
+        return 0
+
+    asked = options.grace_seconds
+    grace = spec.get("terminationGracePeriodSeconds") or 0 if asked is None else asked
+    return int(grace) if grace >= 0 else _SHORTEST_GRACE
+
+
+def _counted(body: dict[str, Any]) -> dict[str, Any]:
+    """Count the generation up, where there is one."""
+    generation = body["metadata"].get("generation") or 0
+    return _with(body, generation=generation + 1) if generation else body
+
+
+def _with(body: dict[str, Any], **fields: object) -> dict[str, Any]:
+    return {**body, "metadata": {**body["metadata"], **fields}}

@@ -1,0 +1,455 @@
+"""The registry: what an API server does with a write, from the body to the storage.
+
+Synchronous: each method is one step, and either does all of it or raises an `ApiError`
+and does nothing. A write takes the way that it takes in a real server:
+
+    understood -> completed with defaults -> managed fields -> completed by the server
+    -> checked -> compared -> stored
+
+What is arranged by a test takes a shorter way: understood loosely, completed with
+defaults, and stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer_apiserver.crds.custom_resources import CustomResources
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.names import generated_name
+from aioinformer_apiserver.patches.managed_fields import reset_fields, times_kept
+from aioinformer_apiserver.patches.merge import merge_patch
+from aioinformer_apiserver.patches.patches import (
+    applied_object,
+    decoded_patch,
+    patched,
+)
+from aioinformer_apiserver.patches.server_side import apply
+from aioinformer_apiserver.registry import intake, preconditions, rules, validation
+from aioinformer_apiserver.registry.completion import (
+    SUBRESOURCES,
+    kept,
+    newborn,
+    read,
+    revised,
+    timestamp,
+)
+from aioinformer_apiserver.registry.deletion import is_released, warn_of_deletion
+from aioinformer_apiserver.registry.judgement import check_created, check_updated
+from aioinformer_apiserver.registry.namespaces import Namespaces
+from aioinformer_apiserver.registry.removal import Removal
+from aioinformer_apiserver.requests.options import (
+    Deleted,
+    DeleteOptions,
+    WriteOptions,
+    Written,
+)
+from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer_apiserver.storage.storage import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
+
+__all__ = ["Registry"]
+
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_ARRANGED = WriteOptions(part="all")
+
+
+class Registry:
+    """Creates, updates and deletes objects as an API server would.
+
+    Args:
+        storage: Where they are kept. The built-in kinds are opened in it.
+        auto_namespaces: Create a missing namespace with its first object, which a
+            real server never does.
+    """
+
+    def __init__(self, storage: Storage, *, auto_namespaces: bool = False) -> None:
+        self.storage = storage
+        self._auto_namespaces = auto_namespaces
+        for kind in built_in_kinds():
+            beside = storage.collection(kind.stored_as) if kind.stored_as else None
+            storage.serve(kind, beside=beside)
+
+        self._namespaces = Namespaces(storage)
+        self._removal = Removal(storage, self._namespaces, self._changed)
+        self.custom_resources = CustomResources(
+            storage, delete=self._delete_custom, now=timestamp
+        )
+        for name in _FIRST_NAMESPACES:
+            self._create_namespace(name, _ARRANGED)
+
+    # ---------------------------------------------------------------- for callers
+
+    def require(self, collection: Collection, namespace: str, name: str) -> Stored:
+        """Return an object.
+
+        Raises:
+            ApiError: 404, if it does not exist.
+        """
+        stored = collection.get(_key(namespace, name))
+        if stored is None:
+            raise statuses.not_found(collection.kind.resource, name)
+
+        return stored
+
+    def create(
+        self,
+        collection: Collection,
+        namespace: str,
+        body: object,
+        options: WriteOptions,
+    ) -> Written:
+        """Create an object.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            body: Bytes of JSON, or decoded.
+            options: How.
+
+        Raises:
+            ApiError: 400 or 422 if the body will not do, 404 if there is no such
+                namespace, 403 if that is being deleted, 409 if the name is taken, 500
+                if the body states a version.
+        """
+        got = _understood(collection.kind, body, options)
+        return self._create(collection, namespace, got, options)
+
+    def update(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        body: object,
+        options: WriteOptions,
+    ) -> Written:
+        """Replace an object, or a part of it; one that changes nothing keeps its version.
+
+        Objects of some kinds are created, if there is none of this name.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Which.
+            body: Bytes of JSON, or decoded.
+            options: How.
+
+        Raises:
+            ApiError: 404 if it does not exist, 400 or 422 if the body will not do,
+                409 if it states a uid or version that is not the stored one.
+        """
+        kind = collection.kind
+        got = _understood(kind, body, options)
+        metadata = got["metadata"]
+        validation.check_name(namespace, name, metadata)
+        stored = collection.get(_key(namespace, name))
+        if stored is None and kind.created_by_update and options.part == "main":
+            fresh = {**got, "metadata": {**metadata, "resourceVersion": ""}}
+            return self._create(collection, namespace, fresh, options)
+
+        stored = self.require(collection, namespace, name)
+        preconditions.check_uid(kind, stored, metadata)
+        preconditions.check_version(kind, stored, metadata)
+        return self._replace(collection, stored, got, options)
+
+    def patch(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        patch: object,
+        options: WriteOptions,
+        *,
+        patch_type: PatchType = "merge",
+    ) -> Written:
+        """Change an object, or a part of it, as a patch says; as `update()` otherwise.
+
+        A patch with a `metadata.resourceVersion` applies to that version only. One to
+        be applied (in the sense of server-side apply) may also create the object.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Which.
+            patch: Bytes of JSON, or decoded.
+            options: How.
+            patch_type: How the patch says its change.
+
+        Raises:
+            ApiError: As from `update()`; 415 if the kind takes no such patch; 409 if
+                an apply meets what others own.
+        """
+        kind = collection.kind
+        if patch_type == "apply":
+            return self._apply(collection, namespace, name, patch, options)
+
+        stored = self.require(collection, namespace, name)
+        old = stored.body()
+        if isinstance(patch, bytes):
+            patch = decoded_patch(patch, patch_type)
+
+        if options.part == "all":
+            got = intake.received_arranged(kind, merge_patch(old, patch))
+        else:
+            new = patched(kind.schema, old, patch, patch_type, typed=kind.typed)
+            got = intake.received_patched(
+                kind, new, options, patch=patch, patch_type=patch_type
+            )
+
+        metadata = got["metadata"]
+        validation.check_name(namespace, name, metadata)
+        # A patch without a version, or with a null for it, means the stored one.
+        if metadata.get("resourceVersion"):
+            preconditions.check_version(kind, stored, metadata)
+
+        return self._replace(collection, stored, got, options)
+
+    def delete(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+    ) -> Deleted:
+        """Delete an object, or mark it for deletion while it waits for something.
+
+        There is no garbage collector, so dependents stay. A pod on a node is marked
+        first, and gone at once if it has no finalizers, as if its containers had ended.
+        A namespace takes its content with it.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Which.
+            options: How.
+
+        Raises:
+            ApiError: 404 if it does not exist, 409 if it is another one.
+        """
+        warn_of_deletion(collection.kind, options)
+        stored = self.require(collection, namespace, name)
+        preconditions.check_deletion(collection.kind, stored, options)
+        return self._removal.remove(collection, stored, options)
+
+    def delete_collection(
+        self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
+    ) -> list[Deleted]:
+        """Delete several objects of one resource; what is gone meanwhile is left out.
+
+        Args:
+            collection: Of which resource.
+            found: Which.
+            options: How.
+
+        Raises:
+            ApiError: As from `delete()`, at the first object that is refused.
+        """
+        warn_of_deletion(collection.kind, options)
+        return [
+            self.delete(collection, it.namespace, it.name, options)
+            for it in found
+            if collection.get(it.key) is not None
+        ]
+
+    def commit(
+        self,
+        collection: Collection,
+        stored: Stored,
+        new: dict[str, Any],
+        options: WriteOptions,
+    ) -> Written:
+        """Store the next state of an object, if it differs; the last steps of a write.
+
+        Args:
+            collection: Of which resource.
+            stored: The object as it is.
+            new: As it is to be, complete, but for the generation.
+            options: How.
+
+        Raises:
+            ApiError: 422, if it is not valid.
+        """
+        kind = collection.kind
+        old = _state_of(kind, stored, options)
+        if options.part in {"main", "all"}:
+            new = rules.stamped(kind, old, new)
+
+        check_updated(kind, old, new, options)
+        new = kept(kind, new, options)
+        new = times_kept(old, new)
+        if rules.is_same(kind, old, new):
+            return Written(stored)
+
+        if self._is_released(collection, new):
+            # The last finalizer is gone. As on a real server the emptied state is
+            # answered but never stored, so the DELETED event still shows the finalizer.
+            if not options.dry_run:
+                self._removal.drop(collection, stored)
+
+            return Written(Stored.of(kind, new, stored.version))
+
+        return Written(self._put(collection, new, options))
+
+    # ---------------------------------------------------------------- steps
+
+    def _create(
+        self,
+        collection: Collection,
+        namespace: str,
+        got: dict[str, Any],
+        options: WriteOptions,
+        *,
+        applied: bool = False,
+    ) -> Written:
+        kind, metadata = collection.kind, got["metadata"]
+        validation.check_namespace(namespace, metadata)
+        name = metadata.get("name") or ""
+        appears = self._auto_namespaces and self._namespaces.is_missing(namespace)
+        if not appears:
+            self._namespaces.check_open(kind, name, namespace)
+
+        name = name or self._generated(collection, namespace, metadata)
+        new = newborn(
+            kind,
+            got,
+            options,
+            name=name,
+            namespace=namespace,
+            others=collection,
+            owned=applied,
+        )
+        check_created(kind, new, options)
+        preconditions.check_served(kind, name)
+        preconditions.check_new(metadata)
+        if collection.get(_key(namespace, name)) is not None:
+            raise statuses.already_exists(kind.resource, name)
+
+        if appears:
+            self._create_namespace(namespace, options)
+
+        stored = self._put(collection, kept(kind, new, options), options)
+        return Written(stored, created=True)
+
+    def _replace(
+        self,
+        collection: Collection,
+        stored: Stored,
+        got: dict[str, Any],
+        options: WriteOptions,
+        *,
+        applied: bool = False,
+    ) -> Written:
+        kind = collection.kind
+        old = _state_of(kind, stored, options)
+        new = revised(kind, old, got, options, others=collection, owned=applied)
+        return self.commit(collection, stored, new, options)
+
+    def _apply(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        applied: object,
+        options: WriteOptions,
+    ) -> Written:
+        kind, subresource = collection.kind, SUBRESOURCES[options.part]
+        wanted = applied_object(applied)
+        stored = collection.get(_key(namespace, name))
+        if stored is None and subresource:
+            raise statuses.not_found(kind.resource, name)
+
+        preconditions.check_applied(kind, name, stored, wanted)
+        merged = apply(
+            kind.schema,
+            stored.body() if stored else None,
+            wanted,
+            manager=options.manager,
+            force=options.force,
+            api_version=kind.resource.api_version,
+            now=timestamp(),
+            kind=kind.resource.kind,
+            subresource=subresource,
+            reset=reset_fields(kind, subresource),
+            versions=kind.versions,
+        )
+        got = intake.received(kind, merged, options)
+        validation.check_name(namespace, name, got["metadata"])
+        if stored is None:
+            return self._create(collection, namespace, got, options, applied=True)
+
+        return self._replace(collection, stored, got, options, applied=True)
+
+    def _put(
+        self, collection: Collection, body: dict[str, Any], options: WriteOptions
+    ) -> Stored:
+        if options.dry_run:
+            version = int(body["metadata"].get("resourceVersion") or 0)
+            return Stored.of(collection.kind, body, version)
+
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
+        before = collection.get(_key(namespace or "", name))
+        stored = self.storage.put(collection, body)
+        self._changed(collection, before, stored)
+        if collection is self._namespaces.collection:
+            self._namespaces.sweep(stored.name)
+
+        return stored
+
+    def _changed(
+        self, collection: Collection, old: Stored | None, new: Stored | None
+    ) -> None:
+        if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+            self.custom_resources.written(old, new)
+        elif new is None:
+            self.custom_resources.dropped(collection)
+
+    def _is_released(self, collection: Collection, new: Mapping[str, Any]) -> bool:
+        namespaces = self._namespaces.collection
+        if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
+            return False
+
+        return is_released(new["metadata"])
+
+    def _create_namespace(self, name: str, options: WriteOptions) -> None:
+        body = {"metadata": {"name": name}}
+        arranged = replace(_ARRANGED, dry_run=options.dry_run)
+        self.create(self._namespaces.collection, "", body, arranged)
+
+    def _delete_custom(self, collection: Collection, stored: Stored) -> None:
+        self._removal.remove(collection, stored, DeleteOptions())
+
+    def _generated(
+        self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
+    ) -> str:
+        """Make a name from `generateName`; empty without one."""
+        start = metadata.get("generateName") or ""
+        name = start and generated_name(start)
+        while name and collection.get(_key(namespace, name)) is not None:
+            name = generated_name(start)
+
+        return str(name)
+
+
+def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
+    if options.part == "all":
+        return intake.received_arranged(kind, body)
+
+    return intake.received(kind, body, options)
+
+
+def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
+    """Return what an object is before a write, with what goes without saying."""
+    body = stored.body()
+    return body if options.part == "all" else read(kind, body)
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name

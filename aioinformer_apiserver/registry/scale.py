@@ -1,0 +1,286 @@
+"""Scale: how many replicas an object wants, read and written as an object of its own.
+
+The subresource `scale` looks the same whatever it scales: an autoscaling/v1 Scale, which
+shows three fields of its owner and writes one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.tables import cells
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.patches.managed_fields import tracked
+from aioinformer_apiserver.patches.patches import (
+    applied_object,
+    decoded_patch,
+    patched,
+)
+from aioinformer_apiserver.patches.scale_fields import (
+    SCALE_VERSION,
+    from_scale,
+    to_scale,
+)
+from aioinformer_apiserver.patches.server_side import apply
+from aioinformer_apiserver.registry import preconditions, validation
+from aioinformer_apiserver.registry.completion import timestamp
+from aioinformer_apiserver.registry.intake import received, received_patched
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.registry.registry import Registry
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.kinds import ScalePaths
+    from aioinformer_apiserver.storage.storage import Collection
+
+__all__ = ["Scales", "scale_of", "selector_text"]
+
+SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
+
+# What a Scale tells of its owner's metadata.
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+class Scales:
+    """Reads and writes the scales of objects.
+
+    Args:
+        registry: Of the objects.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def get(self, collection: Collection, namespace: str, name: str) -> dict[str, Any]:
+        """Return the Scale of an object.
+
+        Raises:
+            ApiError: 404 if there is no such object, 500 if a custom resource does not
+                say how many replicas it wants.
+        """
+        kind = collection.kind
+        owner = self._registry.require(collection, namespace, name).body()
+        path = _paths(kind).replicas
+        if not kind.typed and cells.at(owner, *path) is None:
+            why = f'the spec replicas field "{_dotted(path)}" does not exist'
+            causes = {"causes": [{"message": why}]}
+            message = f"Internal error occurred: {why}"
+            raise statuses.failure(500, "InternalError", message, causes)
+
+        return scale_of(kind, owner)
+
+    def update(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        body: object,
+        options: WriteOptions,
+    ) -> dict[str, Any]:
+        """Write how many replicas an object should have; returns the Scale as it is now.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Whose scale.
+            body: The Scale: bytes of JSON, or decoded.
+            options: How.
+
+        Raises:
+            ApiError: 404 if there is no such object; 400, 409 or 422 as from an update
+                of it.
+        """
+        got = received(SCALE, body, options)
+        validation.check_name(namespace, name, got["metadata"])
+        stored = self._registry.require(collection, namespace, name)
+        preconditions.check_uid(collection.kind, stored, got["metadata"])
+        return self._write(collection, namespace, name, got, options, owned=False)
+
+    def patch(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        patch: object,
+        options: WriteOptions,
+        *,
+        patch_type: PatchType,
+    ) -> dict[str, Any]:
+        """Change how many replicas an object should have, as a patch of the Scale says.
+
+        Args:
+            collection: Of which resource.
+            namespace: Where; empty for cluster-scoped kinds.
+            name: Whose scale.
+            patch: Bytes of JSON, or decoded.
+            options: How.
+            patch_type: How the patch says its change.
+
+        Raises:
+            ApiError: As from `update()`; 409 if an apply meets what others own.
+        """
+        owner = self._registry.require(collection, namespace, name).body()
+        if isinstance(patch, bytes):
+            patch = decoded_patch(patch, patch_type)
+
+        old = _with_managed(collection.kind, owner)
+        applies = patch_type == "apply"
+        if applies:
+            got = received(SCALE, _applied(old, patch, options), options)
+        else:
+            new = patched(SCALE.schema, old, patch, patch_type)
+            got = received_patched(
+                SCALE, new, options, patch=patch, patch_type=patch_type
+            )
+
+        validation.check_name(namespace, name, got["metadata"])
+        return self._write(collection, namespace, name, got, options, owned=applies)
+
+    def _write(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        got: dict[str, Any],
+        options: WriteOptions,
+        *,
+        owned: bool,
+    ) -> dict[str, Any]:
+        """Write the owner.
+
+        Args:
+            collection: Of the owner.
+            namespace: Of the owner.
+            name: Of the owner.
+            got: The Scale as it is to be.
+            options: Of the write.
+            owned: The managed fields of the Scale are in it already.
+        """
+        stored = self._registry.require(collection, namespace, name)
+        kind, owner, metadata = collection.kind, stored.body(), got["metadata"]
+        if metadata.get("resourceVersion"):
+            preconditions.check_version(kind, stored, metadata)
+
+        replicas = (got.get("spec") or {}).get("replicas") or 0
+        _check(kind, name, replicas)
+        new = _put_at(owner, _paths(kind).replicas, replicas)
+        managed = metadata.get("managedFields") if owned else None
+        if not owned:
+            managed = _tracked(_with_managed(kind, owner), got, options)
+
+        fields = from_scale(
+            owner["metadata"].get("managedFields"),
+            managed,
+            _paths(kind).replicas,
+            api_version=kind.resource.api_version,
+            versions=kind.versions,
+        )
+        new["metadata"] = {**new["metadata"], "managedFields": fields}
+        written = self._registry.commit(collection, stored, new, options)
+        return scale_of(kind, written.stored.body())
+
+
+def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Show an object as a Scale.
+
+    Args:
+        kind: Of the object; it has a scale.
+        owner: The object.
+    """
+    paths, metadata = _paths(kind), owner["metadata"]
+    replicas = cells.at(owner, *paths.replicas)
+    status: dict[str, Any] = {"replicas": cells.at(owner, *paths.current) or 0}
+    selector = cells.at(owner, *paths.selector) if paths.selector else None
+    if selector:
+        status["selector"] = selector_text(selector)
+
+    return {
+        "kind": "Scale",
+        "apiVersion": SCALE_VERSION,
+        "metadata": {key: metadata[key] for key in _SHOWN if metadata.get(key)},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def selector_text(selector: object) -> str:
+    """Write a selector as the text that a list takes, such as `"a=b,c in (d,e)"`.
+
+    Args:
+        selector: A LabelSelector, a map of labels, or its text.
+    """
+    if not isinstance(selector, dict):
+        return str(selector)
+
+    known = selector.keys() & {"matchLabels", "matchExpressions"}
+    return cells.selector_text(selector if known else {"matchLabels": selector})
+
+
+def _check(kind: Kind, name: str, replicas: int) -> None:
+    """Refuse what no built-in kind takes; a custom object is checked as a whole."""
+    if replicas < 0 and kind.typed:
+        why = "must be greater than or equal to 0"
+        raise refusal(SCALE, name, [Problem.invalid("spec.replicas", replicas, why)])
+
+
+def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Show an object as a Scale that also says who set what of it."""
+    scale, given = scale_of(kind, owner), owner["metadata"].get("managedFields")
+    versions = {kind.resource.api_version, *kind.versions}
+    fields = to_scale(given, _paths(kind).replicas, versions)
+    metadata = {**scale["metadata"], "managedFields": fields}
+    return {**scale, "metadata": metadata} if fields else scale
+
+
+def _tracked(
+    old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
+) -> list[dict[str, Any]]:
+    return tracked(
+        SCALE.schema,
+        old,
+        new,
+        manager=options.manager,
+        api_version=SCALE_VERSION,
+        now=timestamp(),
+        subresource="scale",
+    )
+
+
+def _applied(
+    old: Mapping[str, Any], patch: object, options: WriteOptions
+) -> dict[str, Any]:
+    return apply(
+        SCALE.schema,
+        old,
+        applied_object(patch),
+        manager=options.manager,
+        force=options.force,
+        api_version=SCALE_VERSION,
+        now=timestamp(),
+        kind="Scale",
+        subresource="scale",
+    )
+
+
+def _paths(kind: Kind) -> ScalePaths:
+    assert kind.scale is not None, f"{kind.resource} has no scale"
+    return kind.scale
+
+
+def _dotted(path: Sequence[str]) -> str:
+    return "".join(f".{part}" for part in path)
+
+
+def _put_at(
+    body: Mapping[str, Any], path: Sequence[str], value: object
+) -> dict[str, Any]:
+    """Return a body with a value at a path, whose parents are made if need be."""
+    first, *rest = path
+    if not rest:
+        return {**body, first: value}
+
+    return {**body, first: _put_at(body.get(first) or {}, rest, value)}
