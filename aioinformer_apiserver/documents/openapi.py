@@ -22,7 +22,7 @@ from aioinformer_apiserver.documents.operations import (
     definition_name,
     paths_of,
 )
-from aioinformer_apiserver.schema.builtin import definitions, schema_of
+from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
 from aioinformer_apiserver.showing.negotiation import accepted
 from aioinformer_apiserver.storing.encoding import plain
 from aioinformer_apiserver.storing.kinds import SUBRESOURCE_KINDS

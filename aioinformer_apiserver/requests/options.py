@@ -13,8 +13,7 @@ from aioinformer_apiserver.refusals.go_words import VERSION_STRUCT, json_type
 from aioinformer_apiserver.refusals.statuses import Cause
 from aioinformer_apiserver.requests.queries import flag
 from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.schema.places import Mismatch
-from aioinformer_apiserver.schema.shapes import struct_of
+from aioinformer_apiserver.schema.go_types import DecodeError, struct_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -163,8 +162,8 @@ def _delete_body(call: Call) -> Mapping[str, Any]:
         raise statuses.bad_request(message)
 
     try:
-        return struct_of(_DELETE_OPTIONS)(options, None, [])
-    except Mismatch as exc:
+        return struct_decoder(_DELETE_OPTIONS)(options, None, [])
+    except DecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 

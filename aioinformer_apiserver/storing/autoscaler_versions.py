@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema.shapes import filled
+from aioinformer_apiserver.schema.go_types import with_zero_values
 from aioinformer_apiserver.storing import autoscaler_metrics as metrics
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _with(
         metadata["annotations"] = annotations
 
     parts = {"metadata": metadata, "spec": spec, "status": status}
-    return filled(_DEFINITION.format(version), {**body, **parts})
+    return with_zero_values(_DEFINITION.format(version), {**body, **parts})
 
 
 def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:

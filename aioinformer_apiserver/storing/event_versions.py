@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema.shapes import filled
+from aioinformer_apiserver.schema.go_types import with_zero_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,13 @@ _FROM_CORE = {core: new for new, core in _TO_CORE.items()}
 
 def to_core(body: Mapping[str, Any]) -> dict[str, Any]:
     """Say an events.k8s.io/v1 Event as one of the core group."""
-    return filled(_CORE, {_TO_CORE.get(name, name): it for name, it in body.items()})
+    return with_zero_values(
+        _CORE, {_TO_CORE.get(name, name): it for name, it in body.items()}
+    )
 
 
 def from_core(body: Mapping[str, Any]) -> dict[str, Any]:
     """Say an Event of the core group as an events.k8s.io/v1 one."""
-    return filled(_NEW, {_FROM_CORE.get(name, name): it for name, it in body.items()})
+    return with_zero_values(
+        _NEW, {_FROM_CORE.get(name, name): it for name, it in body.items()}
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
-from aioinformer_apiserver.schema.builtin import schema_of
+from aioinformer_apiserver.schema.openapi_schema import schema_of
 from aioinformer_apiserver.storing import autoscaler_versions, event_versions
 from aioinformer_apiserver.storing.selectable import FIELDS, NEWER_EVENTS, text_at
 
