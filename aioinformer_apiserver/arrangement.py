@@ -12,7 +12,7 @@ from aioinformer_apiserver.arguments import (
     resource_of,
 )
 from aioinformer_apiserver.registration import register
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.schema.decoding import decode_metadata
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from aioinformer.model.resource import Resource
     from aioinformer_apiserver.registry.registry import Registry
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection, Stored
 
 __all__ = ["Arrangement"]
 

@@ -11,7 +11,7 @@ from aioinformer_apiserver.crds.custom_resources import (
     definition_of,
     with_version,
 )
-from aioinformer_apiserver.requests.writes import WriteOptions
+from aioinformer_apiserver.requests.options import WriteOptions
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource

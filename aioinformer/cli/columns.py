@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aioinformer.cli.fitting import printable
 from aioinformer.tables import layout_of
 from aioinformer.tables.custom import custom_layout
-from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.storage.kinds import built_in_kinds
 
 if TYPE_CHECKING:
     from datetime import datetime

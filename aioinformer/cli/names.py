@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from aioinformer.cli.explain import CommandError
 from aioinformer.errors import NotFound
-from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.storage.kinds import built_in_kinds
 
 if TYPE_CHECKING:
     from aioinformer.client import Client
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["built_in", "find_resource", "known_names"]
 

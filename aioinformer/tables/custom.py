@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.tables.cells import moment, name, number, since, text
 from aioinformer.tables.columns import NAME, Column, Layout
 from aioinformer.tables.jsonpath import JSONPathError, json_path
-from aioinformer_apiserver.storing.encoding import plain
+from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

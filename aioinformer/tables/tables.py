@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["layout_of"]
 

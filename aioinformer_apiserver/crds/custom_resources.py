@@ -23,16 +23,13 @@ from aioinformer_apiserver.patches.managed_fields import (
     update_managed_fields,
 )
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.storing.kinds import ScalePaths, custom_kind
-from aioinformer_apiserver.storing.versions import version_order
+from aioinformer_apiserver.storage.kinds import ScalePaths, custom_kind, version_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.selectable import FieldRule
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.kinds import FieldRule, Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
 
 __all__ = [
     "CustomResources",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.crds.status import APPROVAL, is_condition_true, is_protected
 from aioinformer_apiserver.crds.structural_schemas import structural_problems
-from aioinformer_apiserver.refusals.names import subdomain_problems
-from aioinformer_apiserver.refusals.problems import Problem
+from aioinformer_apiserver.errors.names import subdomain_problems
+from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema.field_errors import (
     duplicate,
     invalid,
@@ -20,7 +20,7 @@ from aioinformer_apiserver.schema.field_errors import (
     required,
     too_many,
 )
-from aioinformer_apiserver.storing.encoding import plain
+from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

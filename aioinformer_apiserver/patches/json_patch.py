@@ -14,8 +14,8 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import json_type
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioinformer_apiserver.patches.structured_merge_diff import Comparison
     from aioinformer_apiserver.schema.openapi_schema import Schema
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
     "NEVER_OWNED",

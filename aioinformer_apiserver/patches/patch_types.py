@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import json_type
+from aioinformer_apiserver.errors.json_mistakes import json_mistake
 from aioinformer_apiserver.patches.strategic_merge_patch import strategic_merge_patch
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import json_type
-from aioinformer_apiserver.refusals.json_mistakes import json_mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

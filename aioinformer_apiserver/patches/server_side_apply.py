@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.patches.field_sets import EMPTY, FieldSet, path_text
 from aioinformer_apiserver.patches.managed_fields import (
     NEVER_OWNED,
@@ -36,8 +37,7 @@ from aioinformer_apiserver.patches.structured_merge_diff import (
     merge_applied,
     prune_dropped,
 )
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.storing.encoding import plain
+from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from aioinformer_apiserver.errors.go_words import go_text, go_type
 from aioinformer_apiserver.patches.field_sets import (
     SELF,
     FieldSet,
@@ -29,7 +30,6 @@ from aioinformer_apiserver.patches.ownership import (
     list_element_of,
     with_named_fields,
 )
-from aioinformer_apiserver.refusals.go_words import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,15 +19,15 @@ from aioinformer_apiserver.registry.strategy import (
     is_unchanged,
     timestamp,
 )
-from aioinformer_apiserver.requests.writes import Deleted, DeleteOptions
-from aioinformer_apiserver.storing.changes import Stored
+from aioinformer_apiserver.requests.options import Deleted, DeleteOptions
+from aioinformer_apiserver.storage.storage import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 __all__ = [
     "Deleter",

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.model.resources import NAMESPACES
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
 
 __all__ = ["NamespaceLifecycle"]
 

@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
 from aioinformer.model.selectors import LabelSelector
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.registry.strategy import timestamp
-from aioinformer_apiserver.requests.writes import WriteOptions
+from aioinformer_apiserver.requests.options import WriteOptions
 from aioinformer_apiserver.schema import field_errors
-from aioinformer_apiserver.storing.kinds import SUBRESOURCE_KINDS, Kind
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
     from aioinformer_apiserver.registry.registry import Registry
-    from aioinformer_apiserver.requests.writes import DeleteOptions
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.requests.options import DeleteOptions
+    from aioinformer_apiserver.storage.storage import Collection, Stored
 
 __all__ = ["bind", "evict", "eviction_of"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.errors import ApiError
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import DeleteOptions
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.requests.options import DeleteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = [
     "check_applied",

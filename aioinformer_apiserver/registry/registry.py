@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.custom_resources import CustomResources
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.names import generated_name
 from aioinformer_apiserver.patches.managed_fields import (
     keep_unchanged_times,
     reset_fields,
@@ -28,8 +30,6 @@ from aioinformer_apiserver.patches.patch_types import (
     merge_patch,
 )
 from aioinformer_apiserver.patches.server_side_apply import apply
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.names import generated_name
 from aioinformer_apiserver.registry import preconditions, request_bodies
 from aioinformer_apiserver.registry.deletion import (
     Deleter,
@@ -48,21 +48,21 @@ from aioinformer_apiserver.registry.strategy import (
     with_generation,
 )
 from aioinformer_apiserver.registry.validation import validate_create, validate_update
-from aioinformer_apiserver.requests.writes import (
+from aioinformer_apiserver.requests.options import (
     Deleted,
     DeleteOptions,
     WriteOptions,
     Written,
 )
-from aioinformer_apiserver.storing.changes import Stored
-from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer_apiserver.storage.storage import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 __all__ = ["Registry"]
 

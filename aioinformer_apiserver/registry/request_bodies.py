@@ -13,16 +13,16 @@ import orjson
 from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import (
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import (
     VERSION_STRUCT,
     go_text,
     json_type,
     restored_wrongly,
 )
-from aioinformer_apiserver.refusals.json_mistakes import json_mistake
-from aioinformer_apiserver.refusals.problems import Problem
-from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.errors.json_mistakes import json_mistake
+from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.statuses import quoted
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import (
     decode,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
     "check_name",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.tables import cells
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
@@ -21,8 +23,6 @@ from aioinformer_apiserver.patches.patch_types import (
     decode_patch,
 )
 from aioinformer_apiserver.patches.server_side_apply import apply
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.problems import Problem, refusal
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import (
     check_name,
@@ -30,16 +30,16 @@ from aioinformer_apiserver.registry.request_bodies import (
     decode_patched,
 )
 from aioinformer_apiserver.registry.strategy import timestamp
-from aioinformer_apiserver.storing.kinds import SUBRESOURCE_KINDS, Kind
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aioinformer.client.verbs import PatchType
     from aioinformer_apiserver.registry.registry import Registry
-    from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.kinds import ScalePaths
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.kinds import ScalePaths
+    from aioinformer_apiserver.storage.storage import Collection
 
 __all__ = ["Scales", "scale_of", "selector_text"]
 

@@ -26,15 +26,15 @@ from aioinformer_apiserver.schema.creation_defaults import (
 from aioinformer_apiserver.schema.decoding import decode, decode_loosely
 from aioinformer_apiserver.schema.defaults import with_defaults
 from aioinformer_apiserver.schema.service_allocation import with_addresses
-from aioinformer_apiserver.storing.encoding import canonical
+from aioinformer_apiserver.storage.encoding import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import Part, WriteOptions
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.requests.options import Part, WriteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = [
     "SUBRESOURCES",

@@ -11,10 +11,10 @@ from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.tables import cells
 from aioinformer_apiserver.crds.validation import definition_problems
-from aioinformer_apiserver.refusals import names
-from aioinformer_apiserver.refusals.go_words import go_text, go_type
-from aioinformer_apiserver.refusals.names import STANDARD_FINALIZERS
-from aioinformer_apiserver.refusals.problems import Problem, refusal
+from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
+from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
 from aioinformer_apiserver.schema import builtin_validation
 from aioinformer_apiserver.schema.core_validation import events_v1_problems
@@ -23,8 +23,8 @@ from aioinformer_apiserver.schema.schema_validation import schema_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from aioinformer_apiserver.requests.writes import WriteOptions
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
     "validate_create",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
 
 __all__ = ["create_problems", "update_problems"]
 

@@ -7,8 +7,8 @@ from base64 import b64decode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.refusals import names
-from aioinformer_apiserver.refusals.names import STANDARD_FINALIZERS
+from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.schema import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
 from aioinformer_apiserver.schema.field_errors import GoStruct
@@ -18,7 +18,7 @@ from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.refusals.problems import Problem
+    from aioinformer_apiserver.errors.problems import Problem
 
 __all__ = [
     "binding_problems",

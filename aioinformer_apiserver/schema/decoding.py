@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.go_types import (
     DecodeError,
     FieldPath,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from aioinformer_apiserver.refusals.problems import Problem
+from aioinformer_apiserver.errors.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

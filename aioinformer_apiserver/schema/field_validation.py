@@ -9,8 +9,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.refusals import names
-from aioinformer_apiserver.refusals.problems import Problem
+from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema import field_errors
 
 if TYPE_CHECKING:

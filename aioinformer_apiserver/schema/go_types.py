@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from aioinformer_apiserver.refusals.statuses import quoted
+from aioinformer_apiserver.errors.statuses import quoted
 from aioinformer_apiserver.schema.openapi_schema import definition, go_fields
 from aioinformer_apiserver.schema.quantities import canonical_quantity
 

@@ -14,7 +14,7 @@ from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from aioinformer_apiserver.refusals import names
+from aioinformer_apiserver.errors import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

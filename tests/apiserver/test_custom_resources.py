@@ -19,13 +19,13 @@ from aioinformer_apiserver.crds.status import (
     with_status,
 )
 from aioinformer_apiserver.crds.validation import definition_problems
-from aioinformer_apiserver.reading.feeds import Feed
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.showing.formats import format_of
+from aioinformer_apiserver.reads.feeds import Feed
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.queries import Scope
+from aioinformer_apiserver.serialization.formats import format_of
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 THINGS = Resource("x.org", "v1", "things", "Thing")
 NEWER = Resource("x.org", "v2", "things", "Thing")

@@ -14,8 +14,8 @@ from aioinformer_apiserver.registry.deletion import (
     returns_deleted_object,
     warn_of_deletion,
 )
-from aioinformer_apiserver.requests.writes import DeleteOptions
-from aioinformer_apiserver.storing.kinds import Kind
+from aioinformer_apiserver.requests.options import DeleteOptions
+from aioinformer_apiserver.storage.kinds import Kind
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource

@@ -28,7 +28,7 @@ from aioinformer_apiserver.patches.managed_fields import (
     update_managed_fields,
 )
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds
+from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 

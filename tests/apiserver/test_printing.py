@@ -17,7 +17,7 @@ from table_rows_pods import POD_ROWS
 from aioinformer.model import resources
 from aioinformer.model.resources import STORAGE_CLASSES
 from aioinformer.tables import Layout, layout_of
-from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds
+from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 
 ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS, *event_rows("default")]
 NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]

@@ -26,14 +26,14 @@ from aioinformer.model.resources import (
     SERVICES,
 )
 from aioinformer_apiserver.registry.registry import Registry
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import Deleted, Written
+    from aioinformer_apiserver.requests.options import Deleted, Written
 
 ARRANGED = WriteOptions(part="all")
 ASKED = WriteOptions(manager="me")
