@@ -13,7 +13,7 @@ from aioinformer_apiserver.arguments import (
 )
 from aioinformer_apiserver.registration import register
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
-from aioinformer_apiserver.schema.conformity import conform_metadata
+from aioinformer_apiserver.schema.decoding import decode_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -122,7 +122,7 @@ class Arrangement:
         """
         collection = self._collection(resource)
         full = _typed(collection, body)
-        metadata = conform_metadata(full.get("metadata"))
+        metadata = decode_metadata(full.get("metadata"))
         name = metadata.get("name")
         if not name:
             raise OptionsError("the body has no metadata.name: what should it replace?")
@@ -201,7 +201,7 @@ def _place(
     """
     resource = collection.kind.resource
     given = namespace_of(resource, namespace)
-    metadata = conform_metadata((body or {}).get("metadata"))
+    metadata = decode_metadata((body or {}).get("metadata"))
     if not resource.namespaced:
         return ""
 

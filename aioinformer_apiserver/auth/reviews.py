@@ -8,7 +8,7 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.problems import Problem, refusal
-from aioinformer_apiserver.registry.intake import received
+from aioinformer_apiserver.registry.request_bodies import decode_body
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import Attributes
 from aioinformer_apiserver.storage.kinds import Kind
@@ -77,7 +77,7 @@ def answer_to(
     if asked.verb != "create":
         raise statuses.method_not_allowed()
 
-    body = received(kind, call.content(), write_options_of(call, "main"))
+    body = decode_body(kind, call.content(), write_options_of(call, "main"))
     head = {
         "kind": kind.resource.kind,
         "apiVersion": kind.resource.api_version,

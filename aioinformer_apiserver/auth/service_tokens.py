@@ -20,8 +20,7 @@ from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.problems import Problem, refusal
-from aioinformer_apiserver.registry import validation
-from aioinformer_apiserver.registry.intake import received
+from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ class ServiceTokens:
         Raises:
             ApiError: 400 or 422 if the body will not do, 404 if there is no such account.
         """
-        got = received(_REQUEST, body, options)
-        validation.check_namespace(namespace, got["metadata"])
+        got = decode_body(_REQUEST, body, options)
+        check_namespace(namespace, got["metadata"])
         spec, account = got.get("spec") or {}, self._account(namespace, name)
         if account is None:
             raise statuses.not_found(SERVICE_ACCOUNTS, name)

@@ -22,7 +22,7 @@ from aioinformer_apiserver.discovery.operations import (
     definition_name,
     paths_of,
 )
-from aioinformer_apiserver.schema.builtin import definitions, schema_of
+from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
 from aioinformer_apiserver.serialization.negotiation import accepted
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS

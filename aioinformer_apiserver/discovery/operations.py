@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema.builtin import schema_of
+from aioinformer_apiserver.schema.openapi_schema import schema_of
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
 
 if TYPE_CHECKING:

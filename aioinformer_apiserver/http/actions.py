@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer_apiserver.reads.lists import page_of
-from aioinformer_apiserver.registry.bindings import bind
-from aioinformer_apiserver.registry.evictions import evict, eviction_of
+from aioinformer_apiserver.registry.pod_subresources import bind, evict, eviction_of
 from aioinformer_apiserver.registry.scale import SCALE, Scales
 from aioinformer_apiserver.requests.options import (
     delete_options_from,

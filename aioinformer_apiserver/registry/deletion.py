@@ -7,35 +7,54 @@ knows about dependents: the garbage collector does, which no server has in itsel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer.model.moments import kube_time
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer_apiserver.crds import status
+from aioinformer_apiserver.registry.strategy import (
+    as_terminating_namespace,
+    is_unchanged,
+    timestamp,
+)
+from aioinformer_apiserver.requests.options import Deleted, DeleteOptions
+from aioinformer_apiserver.storage.storage import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from aioinformer_apiserver.requests.options import DeleteOptions
+    from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
     from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 __all__ = [
-    "Verdict",
-    "is_released",
-    "shows_deleted",
-    "verdict_on",
+    "Deleter",
+    "DeletionOutcome",
+    "decide_deletion",
+    "is_ready_to_go",
+    "returns_deleted_object",
     "warn_of_deletion",
-    "with_finalizers",
+    "with_deletion_finalizers",
 ]
 
+
 _ORPHAN = "orphan"
+
+
 _FOREGROUND = "foregroundDeletion"
+
+
 # A grace period below zero is none that a pod could have; it gets the shortest one.
 _SHORTEST_GRACE = 1
+
 
 # The kinds whose dependents stay unless the deletion says otherwise: from a time before
 # there was a garbage collector.
 _ORPHANING = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
+
+
 # The kinds whose deleted object is the answer, even if it is gone.
 _SHOWN = frozenset(
     {
@@ -51,6 +70,8 @@ _SHOWN = frozenset(
         resources.STORAGE_CLASSES,
     }
 )
+
+
 _JOBS_WARNING = (
     "child pods are preserved by default when jobs are deleted; set "
     "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
@@ -59,7 +80,7 @@ _JOBS_WARNING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeletionOutcome:
     """What a deletion does to an object.
 
     Attributes:
@@ -71,9 +92,9 @@ class Verdict:
     gone: bool
 
 
-def verdict_on(
+def decide_deletion(
     kind: Kind, body: dict[str, Any], options: DeleteOptions, now: datetime
-) -> Verdict:
+) -> DeletionOutcome:
     """Decide what a deletion does to an object.
 
     Args:
@@ -84,22 +105,22 @@ def verdict_on(
     """
     graceful = kind.resource == resources.PODS
     if graceful and not _may_shorten(body, options):
-        return Verdict(body, gone=False)
+        return DeletionOutcome(body, gone=False)
 
-    waits = with_finalizers(kind, body, options)
+    waits = with_deletion_finalizers(kind, body, options)
     finalizers = waits["metadata"]["finalizers"]
     if graceful:
         marked = _ending_pod(waits, options, now)
         ends_now = not marked["metadata"]["deletionGracePeriodSeconds"]
-        return Verdict(marked, gone=ends_now and not finalizers)
+        return DeletionOutcome(marked, gone=ends_now and not finalizers)
 
     if not finalizers:
-        return Verdict(body, gone=True)
+        return DeletionOutcome(body, gone=True)
 
-    return Verdict(_marked(waits, now), gone=False)
+    return DeletionOutcome(_marked(waits, now), gone=False)
 
 
-def is_released(metadata: Mapping[str, Any]) -> bool:
+def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
     """Say whether an object that an update has written waits for nothing any more."""
     return bool(
         metadata.get("deletionTimestamp")
@@ -108,7 +129,7 @@ def is_released(metadata: Mapping[str, Any]) -> bool:
     )
 
 
-def shows_deleted(kind: Kind) -> bool:
+def returns_deleted_object(kind: Kind) -> bool:
     """Say whether a deletion is answered with the object that is gone."""
     return kind.resource in _SHOWN
 
@@ -119,7 +140,7 @@ def warn_of_deletion(kind: Kind, options: DeleteOptions) -> None:
         options.warn(_JOBS_WARNING)
 
 
-def with_finalizers(
+def with_deletion_finalizers(
     kind: Kind, body: dict[str, Any], options: DeleteOptions
 ) -> dict[str, Any]:
     """Return a body with the finalizers that say what becomes of its dependents."""
@@ -211,3 +232,114 @@ def _counted(body: dict[str, Any]) -> dict[str, Any]:
 
 def _with(body: dict[str, Any], **fields: object) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], **fields}}
+
+
+class Deleter:
+    """Deletes objects from a storage.
+
+    Args:
+        storage: Where they are.
+        namespaces: Those in the storage.
+        changed: Called after each change with the states before and after.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        namespaces: NamespaceLifecycle,
+        changed: Callable[[Collection, Stored, Stored | None], None],
+    ) -> None:
+        self._storage = storage
+        self._namespaces = namespaces
+        self._changed = changed
+
+    def remove(
+        self, collection: Collection, stored: Stored, options: DeleteOptions
+    ) -> Deleted:
+        """Delete an object, or mark it while it waits for something.
+
+        Raises:
+            ApiError: 403, if it is a namespace that cannot be deleted.
+        """
+        if collection is self._namespaces.collection:
+            return self._remove_namespace(stored, options)
+
+        if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+            body = stored.body()
+            if not body["metadata"].get("deletionTimestamp"):
+                marked = status.marked_for_deletion(body, timestamp())
+                return self._mark(collection, stored, marked, options)
+
+        return self._remove(collection, stored, options)
+
+    def drop(self, collection: Collection, stored: Stored) -> None:
+        """Remove an object for good, and a namespace that waited for nothing else."""
+        self._storage.drop(collection, stored)
+        self._changed(collection, stored, None)
+        if stored.namespace:
+            self._namespaces.sweep(stored.namespace)
+
+    def _remove(
+        self, collection: Collection, stored: Stored, options: DeleteOptions
+    ) -> Deleted:
+        kind, old = collection.kind, stored.body()
+        verdict = decide_deletion(kind, old, options, datetime.now(tz=UTC))
+        shown = returns_deleted_object(kind) or not verdict.gone
+        if options.dry_run:
+            after = Stored.of(kind, verdict.body, stored.version)
+            return Deleted(after, shown, gone=verdict.gone)
+
+        quiet = verdict.gone and options.at_once
+        marks = not quiet and not is_unchanged(kind, old, verdict.body)
+        after = self._put(collection, stored, verdict.body) if marks else stored
+        if verdict.gone:
+            self.drop(collection, after)
+            last = Stored.of(kind, verdict.body, self._storage.version)
+            return Deleted(last, shown, gone=True)
+
+        if marks and verdict.body["metadata"]["deletionGracePeriodSeconds"]:
+            # The kubelet says that the containers have ended.
+            self._remove(collection, after, DeleteOptions(grace_seconds=0))
+
+        return Deleted(after, shown)
+
+    def _remove_namespace(self, stored: Stored, options: DeleteOptions) -> Deleted:
+        """Mark a namespace, and remove its content and then itself, as far as it goes."""
+        self._namespaces.check_deletable(stored.name)
+        collection, old = self._namespaces.collection, stored.body()
+        if old["metadata"].get("deletionTimestamp"):
+            return Deleted(stored, shown=True)
+
+        waits = with_deletion_finalizers(collection.kind, old, options)
+        marked = as_terminating_namespace(waits, timestamp())
+        deleted = self._mark(collection, stored, marked, options)
+        if options.dry_run:
+            return deleted
+
+        content = DeleteOptions(propagation="Background", at_once=True)
+        for held, found in list(self._namespaces.content(stored.name)):
+            if held.get(found.key) is found:
+                self.remove(held, found, content)
+
+        self._namespaces.sweep(stored.name)
+        return deleted
+
+    def _mark(
+        self,
+        collection: Collection,
+        stored: Stored,
+        marked: dict[str, Any],
+        options: DeleteOptions,
+    ) -> Deleted:
+        """Store an object that is emptied before it goes; it is the answer."""
+        if options.dry_run:
+            after = Stored.of(collection.kind, marked, stored.version)
+        else:
+            after = self._put(collection, stored, marked)
+
+        return Deleted(after, shown=True)
+
+    def _put(self, collection: Collection, old: Stored, body: dict[str, Any]) -> Stored:
+        stored = self._storage.put(collection, body)
+        self._changed(collection, old, stored)
+        return stored

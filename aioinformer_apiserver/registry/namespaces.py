@@ -1,4 +1,4 @@
-"""Namespaces: whether they take new content, and when they go."""
+"""NamespaceLifecycle: whether they take new content, and when they go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
 
-__all__ = ["Namespaces"]
+__all__ = ["NamespaceLifecycle"]
 
 _KEPT = frozenset({"default", "kube-system", "kube-public"})
 _TERMINATING = "Terminating"
@@ -22,7 +22,7 @@ _TERMINATING = "Terminating"
 _OURS = "kubernetes"
 
 
-class Namespaces:
+class NamespaceLifecycle:
     """Looks after the namespaces of a storage, as their controller does.
 
     Args:

@@ -19,27 +19,35 @@ from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.custom_resources import CustomResources
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.names import generated_name
-from aioinformer_apiserver.patches.managed_fields import reset_fields, times_kept
-from aioinformer_apiserver.patches.merge import merge_patch
-from aioinformer_apiserver.patches.patches import (
-    applied_object,
-    decoded_patch,
-    patched,
+from aioinformer_apiserver.patches.managed_fields import (
+    keep_unchanged_times,
+    reset_fields,
 )
-from aioinformer_apiserver.patches.server_side import apply
-from aioinformer_apiserver.registry import intake, preconditions, rules, validation
-from aioinformer_apiserver.registry.completion import (
+from aioinformer_apiserver.patches.patch_types import (
+    apply_patch,
+    decode_applied,
+    decode_patch,
+    merge_patch,
+)
+from aioinformer_apiserver.patches.server_side_apply import apply
+from aioinformer_apiserver.registry import preconditions, request_bodies
+from aioinformer_apiserver.registry.deletion import (
+    Deleter,
+    is_ready_to_go,
+    warn_of_deletion,
+)
+from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
+from aioinformer_apiserver.registry.strategy import (
     SUBRESOURCES,
-    kept,
-    newborn,
-    read,
-    revised,
+    as_decoded,
+    is_unchanged,
+    prepare_for_create,
+    prepare_for_update,
     timestamp,
+    to_storage_version,
+    with_generation,
 )
-from aioinformer_apiserver.registry.deletion import is_released, warn_of_deletion
-from aioinformer_apiserver.registry.judgement import check_created, check_updated
-from aioinformer_apiserver.registry.namespaces import Namespaces
-from aioinformer_apiserver.registry.removal import Removal
+from aioinformer_apiserver.registry.validation import validate_create, validate_update
 from aioinformer_apiserver.requests.options import (
     Deleted,
     DeleteOptions,
@@ -78,8 +86,8 @@ class Registry:
             beside = storage.collection(kind.stored_as) if kind.stored_as else None
             storage.serve(kind, beside=beside)
 
-        self._namespaces = Namespaces(storage)
-        self._removal = Removal(storage, self._namespaces, self._changed)
+        self._namespaces = NamespaceLifecycle(storage)
+        self._removal = Deleter(storage, self._namespaces, self._changed)
         self.custom_resources = CustomResources(
             storage, delete=self._delete_custom, now=timestamp
         )
@@ -149,7 +157,7 @@ class Registry:
         kind = collection.kind
         got = _understood(kind, body, options)
         metadata = got["metadata"]
-        validation.check_name(namespace, name, metadata)
+        request_bodies.check_name(namespace, name, metadata)
         stored = collection.get(_key(namespace, name))
         if stored is None and kind.created_by_update and options.part == "main":
             fresh = {**got, "metadata": {**metadata, "resourceVersion": ""}}
@@ -194,18 +202,18 @@ class Registry:
         stored = self.require(collection, namespace, name)
         old = stored.body()
         if isinstance(patch, bytes):
-            patch = decoded_patch(patch, patch_type)
+            patch = decode_patch(patch, patch_type)
 
         if options.part == "all":
-            got = intake.received_arranged(kind, merge_patch(old, patch))
+            got = request_bodies.decode_arranged(kind, merge_patch(old, patch))
         else:
-            new = patched(kind.schema, old, patch, patch_type, typed=kind.typed)
-            got = intake.received_patched(
+            new = apply_patch(kind.schema, old, patch, patch_type, typed=kind.typed)
+            got = request_bodies.decode_patched(
                 kind, new, options, patch=patch, patch_type=patch_type
             )
 
         metadata = got["metadata"]
-        validation.check_name(namespace, name, metadata)
+        request_bodies.check_name(namespace, name, metadata)
         # A patch without a version, or with a null for it, means the stored one.
         if metadata.get("resourceVersion"):
             preconditions.check_version(kind, stored, metadata)
@@ -280,12 +288,12 @@ class Registry:
         kind = collection.kind
         old = _state_of(kind, stored, options)
         if options.part in {"main", "all"}:
-            new = rules.stamped(kind, old, new)
+            new = with_generation(kind, old, new)
 
-        check_updated(kind, old, new, options)
-        new = kept(kind, new, options)
-        new = times_kept(old, new)
-        if rules.is_same(kind, old, new):
+        validate_update(kind, old, new, options)
+        new = to_storage_version(kind, new, options)
+        new = keep_unchanged_times(old, new)
+        if is_unchanged(kind, old, new):
             return Written(stored)
 
         if self._is_released(collection, new):
@@ -310,14 +318,14 @@ class Registry:
         applied: bool = False,
     ) -> Written:
         kind, metadata = collection.kind, got["metadata"]
-        validation.check_namespace(namespace, metadata)
+        request_bodies.check_namespace(namespace, metadata)
         name = metadata.get("name") or ""
         appears = self._auto_namespaces and self._namespaces.is_missing(namespace)
         if not appears:
             self._namespaces.check_open(kind, name, namespace)
 
         name = name or self._generated(collection, namespace, metadata)
-        new = newborn(
+        new = prepare_for_create(
             kind,
             got,
             options,
@@ -326,7 +334,7 @@ class Registry:
             others=collection,
             owned=applied,
         )
-        check_created(kind, new, options)
+        validate_create(kind, new, options)
         preconditions.check_served(kind, name)
         preconditions.check_new(metadata)
         if collection.get(_key(namespace, name)) is not None:
@@ -335,7 +343,7 @@ class Registry:
         if appears:
             self._create_namespace(namespace, options)
 
-        stored = self._put(collection, kept(kind, new, options), options)
+        stored = self._put(collection, to_storage_version(kind, new, options), options)
         return Written(stored, created=True)
 
     def _replace(
@@ -349,7 +357,9 @@ class Registry:
     ) -> Written:
         kind = collection.kind
         old = _state_of(kind, stored, options)
-        new = revised(kind, old, got, options, others=collection, owned=applied)
+        new = prepare_for_update(
+            kind, old, got, options, others=collection, owned=applied
+        )
         return self.commit(collection, stored, new, options)
 
     def _apply(
@@ -361,7 +371,7 @@ class Registry:
         options: WriteOptions,
     ) -> Written:
         kind, subresource = collection.kind, SUBRESOURCES[options.part]
-        wanted = applied_object(applied)
+        wanted = decode_applied(applied)
         stored = collection.get(_key(namespace, name))
         if stored is None and subresource:
             raise statuses.not_found(kind.resource, name)
@@ -380,8 +390,8 @@ class Registry:
             reset=reset_fields(kind, subresource),
             versions=kind.versions,
         )
-        got = intake.received(kind, merged, options)
-        validation.check_name(namespace, name, got["metadata"])
+        got = request_bodies.decode_body(kind, merged, options)
+        request_bodies.check_name(namespace, name, got["metadata"])
         if stored is None:
             return self._create(collection, namespace, got, options, applied=True)
 
@@ -416,7 +426,7 @@ class Registry:
         if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
             return False
 
-        return is_released(new["metadata"])
+        return is_ready_to_go(new["metadata"])
 
     def _create_namespace(self, name: str, options: WriteOptions) -> None:
         body = {"metadata": {"name": name}}
@@ -440,15 +450,15 @@ class Registry:
 
 def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
     if options.part == "all":
-        return intake.received_arranged(kind, body)
+        return request_bodies.decode_arranged(kind, body)
 
-    return intake.received(kind, body, options)
+    return request_bodies.decode_body(kind, body, options)
 
 
 def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
     """Return what an object is before a write, with what goes without saying."""
     body = stored.body()
-    return body if options.part == "all" else read(kind, body)
+    return body if options.part == "all" else as_decoded(kind, body)
 
 
 def _key(namespace: str, name: str) -> str:

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.tables import cells
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.problems import Problem, refusal
-from aioinformer_apiserver.patches.managed_fields import tracked
-from aioinformer_apiserver.patches.patches import (
-    applied_object,
-    decoded_patch,
-    patched,
-)
-from aioinformer_apiserver.patches.scale_fields import (
+from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
     to_scale,
+    update_managed_fields,
 )
-from aioinformer_apiserver.patches.server_side import apply
-from aioinformer_apiserver.registry import preconditions, validation
-from aioinformer_apiserver.registry.completion import timestamp
-from aioinformer_apiserver.registry.intake import received, received_patched
+from aioinformer_apiserver.patches.patch_types import (
+    apply_patch,
+    decode_applied,
+    decode_patch,
+)
+from aioinformer_apiserver.patches.server_side_apply import apply
+from aioinformer_apiserver.registry import preconditions
+from aioinformer_apiserver.registry.request_bodies import (
+    check_name,
+    decode_body,
+    decode_patched,
+)
+from aioinformer_apiserver.registry.strategy import timestamp
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -94,8 +98,8 @@ class Scales:
             ApiError: 404 if there is no such object; 400, 409 or 422 as from an update
                 of it.
         """
-        got = received(SCALE, body, options)
-        validation.check_name(namespace, name, got["metadata"])
+        got = decode_body(SCALE, body, options)
+        check_name(namespace, name, got["metadata"])
         stored = self._registry.require(collection, namespace, name)
         preconditions.check_uid(collection.kind, stored, got["metadata"])
         return self._write(collection, namespace, name, got, options, owned=False)
@@ -125,19 +129,19 @@ class Scales:
         """
         owner = self._registry.require(collection, namespace, name).body()
         if isinstance(patch, bytes):
-            patch = decoded_patch(patch, patch_type)
+            patch = decode_patch(patch, patch_type)
 
         old = _with_managed(collection.kind, owner)
         applies = patch_type == "apply"
         if applies:
-            got = received(SCALE, _applied(old, patch, options), options)
+            got = decode_body(SCALE, _applied(old, patch, options), options)
         else:
-            new = patched(SCALE.schema, old, patch, patch_type)
-            got = received_patched(
+            new = apply_patch(SCALE.schema, old, patch, patch_type)
+            got = decode_patched(
                 SCALE, new, options, patch=patch, patch_type=patch_type
             )
 
-        validation.check_name(namespace, name, got["metadata"])
+        check_name(namespace, name, got["metadata"])
         return self._write(collection, namespace, name, got, options, owned=applies)
 
     def _write(
@@ -239,7 +243,7 @@ def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
 def _tracked(
     old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
 ) -> list[dict[str, Any]]:
-    return tracked(
+    return update_managed_fields(
         SCALE.schema,
         old,
         new,
@@ -256,7 +260,7 @@ def _applied(
     return apply(
         SCALE.schema,
         old,
-        applied_object(patch),
+        decode_applied(patch),
         manager=options.manager,
         force=options.force,
         api_version=SCALE_VERSION,

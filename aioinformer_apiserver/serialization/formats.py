@@ -15,7 +15,7 @@ import orjson
 
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.schema.ordering import order_of
+from aioinformer_apiserver.schema.field_order import order_of
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
