@@ -39,7 +39,6 @@ __all__ = [
     "with_version",
 ]
 
-
 # Field manager of the server's own writes.
 _MANAGER = "kube-apiserver"
 

@@ -29,11 +29,8 @@ __all__ = [
     "with_status",
 ]
 
-
 # Finalizer that keeps a definition until its objects are deleted.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-
-
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 
@@ -240,8 +237,6 @@ def is_protected(group: str) -> bool:
 
 # The last conflict in this order is the one that is reported.
 _PLURAL, _SINGULAR, _SHORT = "Plural", "Singular", "ShortNames"
-
-
 _KIND, _LIST_KIND = "Kind", "ListKind"
 
 

@@ -28,28 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["structural_problems"]
 
-
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-
-
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-
-
 _EMBEDDED = "x-kubernetes-embedded-resource"
-
-
 _MAP_TYPE = "x-kubernetes-map-type"
-
-
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-
-
 _JUNCTIONS = ("allOf", "anyOf", "oneOf")
-
-
 _ANY_NUMBER_OR_TEXT = [{"type": "integer"}, {"type": "string"}]
-
-
 _UNSUPPORTED = (
     "additionalItems",
     "patternProperties",
@@ -58,8 +43,6 @@ _UNSUPPORTED = (
     "$ref",
     "id",
 )
-
-
 # Keywords that a restriction must not have, and the error of the server.
 _OUT_OF_PLACE = {
     "additionalProperties": "must be undefined to be structural",
@@ -304,11 +287,7 @@ def _undescribed(
 
 
 _LIST_TYPE = "x-kubernetes-list-type"
-
-
 _KEYS = "x-kubernetes-list-map-keys"
-
-
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 
 

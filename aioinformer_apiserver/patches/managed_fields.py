@@ -49,11 +49,8 @@ __all__ = [
     "without_ownership",
 ]
 
-
 # In bytes. Names from the user agent are cut, others are rejected.
 LONGEST_MANAGER = 128
-
-
 _META = (
     "name",
     "namespace",
@@ -65,8 +62,6 @@ _META = (
     "managedFields",
     "resourceVersion",
 )
-
-
 # Fields that have no owner themselves; fields below them may.
 NEVER_OWNED = FieldSet.of(
     ("f:apiVersion",),
@@ -74,17 +69,9 @@ NEVER_OWNED = FieldSet.of(
     ("f:metadata",),
     *[("f:metadata", f"f:{field}") for field in _META],
 )
-
-
 _MAIN = FieldSet.of(("f:status",))
-
-
 _STATUS = FieldSet.of(("f:spec",))
-
-
 _STATUS_OF_CUSTOM = FieldSet.of(("f:spec",), ("f:metadata",))
-
-
 # Kinds whose status subresource ignores more than the spec.
 _STATUS_OF = {
     "apps/Deployment": FieldSet.of(("f:spec",), ("f:metadata", "f:labels")),
@@ -267,12 +254,8 @@ def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Operation = Literal["Apply", "Update"]
-
-
 # Maximum number of update entries; older ones are combined.
 MOST_UPDATERS = 10
-
-
 _ANCIENT = "ancient-changes"
 
 
@@ -285,7 +268,7 @@ class ManagedFieldsEntry:
     api_version: str
     subresource: str = ""
     time: str = ""
-    """When it last changed something; empty if it never did."""
+    """Time of the last change; empty if there was none."""
 
     fields: FieldSet = EMPTY
 
@@ -453,8 +436,6 @@ def _throw_together(
 
 
 SCALE_VERSION = "autoscaling/v1"
-
-
 _REPLICAS = FieldSet.of(("f:spec", "f:replicas"))
 
 

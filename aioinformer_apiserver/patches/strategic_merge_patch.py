@@ -32,16 +32,9 @@ __all__ = [
     "without_directive_items",
 ]
 
-
 _DIRECTIVE = "$patch"
-
-
 _RETAIN = "$retainKeys"
-
-
 _DELETE_PREFIX = "$deleteFromPrimitiveList"
-
-
 _ORDER_PREFIX = "$setElementOrder"
 
 

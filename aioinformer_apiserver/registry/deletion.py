@@ -41,22 +41,13 @@ __all__ = [
     "with_deletion_finalizers",
 ]
 
-
 _ORPHAN = "orphan"
-
-
 _FOREGROUND = "foregroundDeletion"
-
-
 # The server replaces a negative grace period by the shortest one.
 _SHORTEST_GRACE = 1
-
-
 # Kinds that orphan their dependents by default, for compatibility with servers without
 # a garbage collector.
 _ORPHANING = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
-
-
 # Kinds whose deletion is answered with the deleted object.
 _SHOWN = frozenset(
     {
@@ -72,7 +63,6 @@ _SHOWN = frozenset(
         resources.STORAGE_CLASSES,
     }
 )
-
 
 _JOBS_WARNING = (
     "child pods are preserved by default when jobs are deleted; set "

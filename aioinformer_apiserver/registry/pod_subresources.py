@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["bind", "evict", "eviction_of"]
 
-
 _BINDING = Kind(resource=SUBRESOURCE_KINDS["binding"])
-
-
 # Resource that conflict messages name.
 _SUBRESOURCE = "pods/binding"
-
-
 _SCHEDULED = "PodScheduled"
 
 
@@ -148,18 +143,10 @@ def _scheduled(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 _EVICTION = Kind(resource=SUBRESOURCE_KINDS["eviction"])
-
-
 # Phases of pods that no budget protects.
 _IDLE = frozenset({"Failed", "Pending", "Succeeded"})
-
-
 _ALLOWED = "DisruptionAllowed"
-
-
 _RETRY_SECONDS = 10
-
-
 _BY_SERVER = WriteOptions(part="status", manager="kube-apiserver")
 
 

@@ -48,7 +48,6 @@ __all__ = [
     "type_meta_error",
 ]
 
-
 # Schema of a custom resource without a schema.
 _ANYTHING = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 

@@ -51,7 +51,6 @@ __all__ = [
     "with_server_metadata",
 ]
 
-
 # Subresource that writes each part.
 SUBRESOURCES: dict[Part, str] = {
     "main": "",
@@ -59,8 +58,6 @@ SUBRESOURCES: dict[Part, str] = {
     "finalize": "finalize",
     "all": "",
 }
-
-
 # Types of services that get node ports.
 _EXPOSED = frozenset({"LoadBalancer", "NodePort"})
 
@@ -314,12 +311,8 @@ _OWNED_BY_SERVER = (
     "generation",
     "creationTimestamp",
 )
-
-
 # Metadata that only the server sets, too, but validation rejects changes of it.
 _OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
-
-
 # Metadata that the status subresource of a kind ignores. It is for old kubelets that
 # broke owners, and for controllers that broke labels.
 _SPARED_BY_STATUS: dict[Resource, str] = {

@@ -32,16 +32,11 @@ __all__ = [
     "validate_update",
 ]
 
-
 _ANNOTATIONS_BYTES = 256 * 1024
-
-
 # Kinds whose finalizers need no domain.
 _ANY_FINALIZERS = frozenset(
     {resources.EVENTS, resources.LEASES, resources.POD_DISRUPTION_BUDGETS}
 )
-
-
 # Metadata that an update must not change.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -215,8 +210,6 @@ def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem
 
 
 _INT32_MAX = 2**31 - 1
-
-
 _FINALIZER_WARNING = (
     'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
     "accidental conflicts with other finalizer writers"
