@@ -230,6 +230,9 @@ def _accepted(body: dict[str, Any]) -> object:
     return (body.get("status") or {}).get("acceptedNames")
 
 
+# ------------------------------------------------------------------ kinds
+
+
 _API_VERSION = "apiextensions.k8s.io/v1"
 
 

@@ -166,6 +166,9 @@ def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     return {**ordered, **{k: v for k, v in status.items() if k not in ordered}}
 
 
+# ------------------------------------------------------------------ conditions
+
+
 APPROVAL = "api-approved.kubernetes.io"
 
 
@@ -233,6 +236,9 @@ def approval_of(body: Mapping[str, Any]) -> list[Condition]:
 def is_protected(group: str) -> bool:
     """Return whether a group is reserved for Kubernetes."""
     return f".{group}".endswith((".k8s.io", ".kubernetes.io"))
+
+
+# ------------------------------------------------------------------ names
 
 
 # The last conflict in this order is the one that is reported.

@@ -286,6 +286,9 @@ def _undescribed(
             yield required(f"{path}.properties[{name}]", why)
 
 
+# ------------------------------------------------------------------ lists
+
+
 _LIST_TYPE = "x-kubernetes-list-type"
 _KEYS = "x-kubernetes-list-map-keys"
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
@@ -365,6 +368,9 @@ def _set(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
     if field == _MAP_TYPE or items.get(field) is not None:
         why = f"must be atomic as item of a list with {_LIST_TYPE}=set"
         yield invalid(f"{path}.items.{field}", items.get(field), why)
+
+
+# ------------------------------------------------------------------ defaults
 
 
 def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:

@@ -246,6 +246,9 @@ def _approval(
         yield invalid(path, given, f"{rule} {how}, {_APPROVAL_SEE}")
 
 
+# ------------------------------------------------------------------ parts of versions
+
+
 SHARED_FIELDS = (
     "schema",
     "subresources",
@@ -397,6 +400,9 @@ def _selectable_problem(where: str, text: Mapping[str, Any]) -> str:
         "must point to a field of type string, boolean or integer. Enum string fields "
         "and strings with formats are allowed."
     )
+
+
+# ------------------------------------------------------------------ names
 
 
 _PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"

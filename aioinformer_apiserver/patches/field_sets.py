@@ -51,6 +51,9 @@ _ESCAPED = re.compile("[<>&\u2028\u2029]")
 _RANKS = {"f": 0, "k": 1, "v": 2, "i": 3}
 
 
+# ------------------------------------------------------------------ path elements
+
+
 def field_element(name: str) -> str:
     """Return the path element of a field."""
     return f"f:{name}"
@@ -178,6 +181,9 @@ def _value_rank(value: object) -> tuple[Any, ...]:
 # missing, and none has `SELF` as its only key.
 Tree: TypeAlias = "dict[str, Tree]"
 Path: TypeAlias = "tuple[str, ...]"
+
+
+# ------------------------------------------------------------------ field sets
 
 
 class FieldSet:

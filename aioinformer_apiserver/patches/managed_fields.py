@@ -253,6 +253,9 @@ def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: it for key, it in entry.items() if key != "time"}
 
 
+# ------------------------------------------------------------------ entries
+
+
 Operation = Literal["Apply", "Update"]
 # Maximum number of update entries; older ones are combined.
 MOST_UPDATERS = 10
@@ -433,6 +436,9 @@ def _throw_together(
     begun = entries.get(ancient.key) or entries.pop(oldest.key)
     entries.pop(entry.key, None)
     entries[ancient.key] = replace(ancient, fields=begun.fields | entry.fields)
+
+
+# ------------------------------------------------------------------ scales
 
 
 SCALE_VERSION = "autoscaling/v1"

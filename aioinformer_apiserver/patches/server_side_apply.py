@@ -291,6 +291,9 @@ def _owner(entry: ManagedFieldsEntry) -> str:
     return owner if entry.operation == "Apply" else f"{owner} using {entry.api_version}"
 
 
+# ------------------------------------------------------------------ client-side apply
+
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Limit for the keys and values of all annotations.
 _MOST_BYTES = 256 * 1024

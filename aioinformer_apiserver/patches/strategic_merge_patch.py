@@ -272,6 +272,9 @@ def _broken(message: str) -> ApiError:
     return statuses.failure(500, "", message)
 
 
+# ------------------------------------------------------------------ order
+
+
 def order_items(
     items: Sequence[Any], wanted: Sequence[Any], old: Sequence[Any], key: str
 ) -> list[Any]:

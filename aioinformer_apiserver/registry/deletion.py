@@ -226,6 +226,9 @@ def _with(body: dict[str, Any], **fields: object) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], **fields}}
 
 
+# ------------------------------------------------------------------ storage
+
+
 class Deleter:
     """Deletes objects from a storage.
 

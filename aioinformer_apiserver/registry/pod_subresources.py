@@ -142,6 +142,9 @@ def _scheduled(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*others, new]
 
 
+# ------------------------------------------------------------------ evictions
+
+
 _EVICTION = Kind(resource=SUBRESOURCE_KINDS["eviction"])
 # Phases of pods that no budget protects.
 _IDLE = frozenset({"Failed", "Pending", "Succeeded"})

@@ -189,6 +189,9 @@ def _patch_refused(shown: str, why: str) -> ApiError:
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})
 
 
+# ------------------------------------------------------------------ types, names and namespaces
+
+
 # Number of bytes that errors show.
 _SHOWN_BYTES = 30
 

@@ -321,6 +321,9 @@ _SPARED_BY_STATUS: dict[Resource, str] = {
 }
 
 
+# ------------------------------------------------------------------ metadata and status
+
+
 def with_server_metadata(
     kind: Kind,
     body: Mapping[str, Any],

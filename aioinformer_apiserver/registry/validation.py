@@ -53,6 +53,9 @@ def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
+# ------------------------------------------------------------------ metadata
+
+
 def _metadata_creation_problems(
     kind: Kind, metadata: Mapping[str, Any]
 ) -> list[Problem]:
@@ -207,6 +210,9 @@ def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem
         for index, it in enumerate(metadata.get("finalizers") or ())
         if "/" not in it and it not in names.STANDARD_FINALIZERS
     ]
+
+
+# ------------------------------------------------------------------ whole objects
 
 
 _INT32_MAX = 2**31 - 1

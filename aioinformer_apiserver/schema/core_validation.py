@@ -380,6 +380,9 @@ def _subject_problems(
         yield field_errors.not_supported(f"{path}.apiGroup", group, (expected,))
 
 
+# ------------------------------------------------------------------ events.k8s.io
+
+
 _UNSET = ("firstTimestamp", "lastTimestamp", "count")
 _IMMUTABLE = (
     "involvedObject",

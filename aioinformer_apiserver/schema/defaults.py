@@ -608,6 +608,9 @@ RULES: dict[str, Rule] = {
     "rbac.v1.RoleRef": _role_reference,
     "rbac.v1.Subject": _subject,
 }
+# ------------------------------------------------------------------ images
+
+
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _NAME = re.compile(

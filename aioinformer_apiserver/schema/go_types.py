@@ -62,6 +62,9 @@ class DecodeError(Exception):
     """A value has a wrong type, in the words of the decoder of Go."""
 
 
+# ------------------------------------------------------------------ paths
+
+
 def path_of(at: FieldPath) -> str:
     """Format a path as Kubernetes does: `spec.containers[0].name`."""
     pieces: list[str] = []
@@ -101,6 +104,9 @@ def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
     path = ".".join(reversed(fields))
     where = f"struct field {owner}.{path} of" if owner else "value of"
     return DecodeError(f"json: cannot unmarshal {word} into Go {where} type {expected}")
+
+
+# ------------------------------------------------------------------ times
 
 
 _SECONDS = "2006-01-02T15:04:05Z07:00"
@@ -179,6 +185,9 @@ def _check(text: str, layout: str) -> None:
 
 
 Decoder: TypeAlias = Callable[[Any, FieldPath, list[str]], Any]
+# ------------------------------------------------------------------ scalars
+
+
 _BITS = {"int32": 31, "int64": 63}
 _INT64 = 2**63
 _INVALID_BASE64 = "illegal base64 data at input byte"
@@ -354,6 +363,9 @@ class _Field(NamedTuple):
 
     owner: str
     """Name of the struct in errors, after a dot that of an embedded struct."""
+
+
+# ------------------------------------------------------------------ structs
 
 
 class StructDecoder:

@@ -188,6 +188,9 @@ class _Tables(msgspec.Struct):
     fields: dict[str, dict[str, str]]
 
 
+# ------------------------------------------------------------------ built-in kinds
+
+
 def schema_of(resource: Resource) -> Schema | None:
     """Return the schema of a built-in kind; None for other kinds.
 

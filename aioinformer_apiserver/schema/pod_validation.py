@@ -244,6 +244,9 @@ def _toleration_problems(path: str, toleration: Object) -> Iterator[Problem]:
         yield from fields.one_of(f"{path}.effect", effect, _EFFECTS)
 
 
+# ------------------------------------------------------------------ affinity
+
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
@@ -324,6 +327,9 @@ def _pod_term_problems(path: str, term: Object) -> Iterator[Problem]:
         yield field_errors.required(f"{path}.topologyKey", "can not be empty")
 
     yield from fields.qualified(f"{path}.topologyKey", term.get("topologyKey", ""))
+
+
+# ------------------------------------------------------------------ containers
 
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -618,6 +624,9 @@ def _container_security_problems(path: str, context: Object) -> Iterator[Problem
         if not 0 <= value <= _LARGEST_ID:
             why = f"must be between 0 and {_LARGEST_ID}, inclusive"
             yield field_errors.invalid(f"{path}.{field}", value, why)
+
+
+# ------------------------------------------------------------------ probes
 
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")

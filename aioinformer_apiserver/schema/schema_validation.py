@@ -255,6 +255,9 @@ _WORDS: dict[type, str] = {
     str: "string",
     type(None): "null",
 }
+# ------------------------------------------------------------------ keywords
+
+
 _FORMATS_OF_VALUES = {int: "int64", float: "float64"}
 
 
@@ -430,6 +433,9 @@ def _inside(value: float, low: float, exclusive: object) -> bool:
 
 def _plain(value: float) -> str:
     return shown(plain_number(value))
+
+
+# ------------------------------------------------------------------ duplicates
 
 
 _NO_OBJECT = "must be an object for an array of list-type map"

@@ -182,6 +182,9 @@ def _projection_problems(path: str, source: Object) -> Iterator[Problem]:
         yield from _downward_problems(f"{path}.downwardAPI", source["downwardAPI"])
 
 
+# ------------------------------------------------------------------ persistent volumes and claims
+
+
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
 _PERSISTENT_SOURCES = (

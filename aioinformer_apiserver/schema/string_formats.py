@@ -194,6 +194,9 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "uuid5": _uuid("5", "[89ab]"),
 }
 
+# ------------------------------------------------------------------ patterns
+
+
 _CLASSES = {
     "[:alnum:]": "0-9A-Za-z",
     "[:alpha:]": "A-Za-z",
