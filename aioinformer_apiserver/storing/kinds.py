@@ -16,7 +16,7 @@ from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.schema.builtin import schema_of
 from aioinformer_apiserver.storing import autoscaler_versions, event_versions
-from aioinformer_apiserver.storing.selectable import FIELDS, NEWER_EVENTS, text_at
+from aioinformer_apiserver.storing.selectable import FIELDS, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -269,7 +269,7 @@ def _built_in(resource: Resource) -> Kind:
         unconditional=resource not in _CONDITIONAL,
         created_by_update=resource in _CREATED_BY_UPDATE,
         fields=FIELDS.get(resource, {}),
-        short_names=_SHORT_NAMES.get(resource.plural, ()),
+        short_names=resources.short_names(resource),
         categories=_CATEGORIES.get(resource, ()),
         scale=ScalePaths() if resource in _SCALED else None,
         versions=_VERSIONS.get(resource, ()),
@@ -290,17 +290,18 @@ def _other_version(found: list[Kind], resource: Resource) -> Kind:
     )
 
 
-_AUTOSCALERS = Resource(
-    "autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
-)
 # Versions in which kinds are served besides: which is kept, and how to get there and back.
 _OTHER_VERSIONS = {
-    _AUTOSCALERS: (
+    resources.HORIZONTAL_POD_AUTOSCALERS_V1: (
         resources.HORIZONTAL_POD_AUTOSCALERS,
         autoscaler_versions.to_second,
         autoscaler_versions.to_first,
     ),
-    NEWER_EVENTS: (resources.EVENTS, event_versions.to_core, event_versions.from_core),
+    resources.EVENTS_V1: (
+        resources.EVENTS,
+        event_versions.to_core,
+        event_versions.from_core,
+    ),
 }
 _VERSIONS = {resources.HORIZONTAL_POD_AUTOSCALERS: ("autoscaling/v1", "autoscaling/v2")}
 # The kinds with a status subresource, and the status that a new object is given.
@@ -391,32 +392,4 @@ _IN_ALL = (
 _CATEGORIES: dict[Resource, tuple[str, ...]] = {
     **dict.fromkeys(_IN_ALL, ("all",)),
     resources.CUSTOM_RESOURCE_DEFINITIONS: ("api-extensions",),
-}
-
-_SHORT_NAMES: dict[str, tuple[str, ...]] = {
-    "configmaps": ("cm",),
-    "cronjobs": ("cj",),
-    "customresourcedefinitions": ("crd", "crds"),
-    "daemonsets": ("ds",),
-    "deployments": ("deploy",),
-    "endpoints": ("ep",),
-    "events": ("ev",),
-    "horizontalpodautoscalers": ("hpa",),
-    "ingresses": ("ing",),
-    "limitranges": ("limits",),
-    "namespaces": ("ns",),
-    "networkpolicies": ("netpol",),
-    "nodes": ("no",),
-    "persistentvolumeclaims": ("pvc",),
-    "persistentvolumes": ("pv",),
-    "poddisruptionbudgets": ("pdb",),
-    "pods": ("po",),
-    "priorityclasses": ("pc",),
-    "replicasets": ("rs",),
-    "replicationcontrollers": ("rc",),
-    "resourcequotas": ("quota",),
-    "serviceaccounts": ("sa",),
-    "services": ("svc",),
-    "statefulsets": ("sts",),
-    "storageclasses": ("sc",),
 }

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
-from aioinformer.model.resource import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FIELDS", "NEWER_EVENTS", "FieldRule", "text_at"]
+    from aioinformer.model.resource import Resource
+
+__all__ = ["FIELDS", "FieldRule", "text_at"]
 
 # A selectable field: where its value is, and what a missing one counts as.
 FieldRule = tuple[tuple[str, ...], str]
-
-NEWER_EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 
 def text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
@@ -69,7 +68,7 @@ FIELDS: dict[Resource, dict[str, FieldRule]] = {
         ),
         "source": (("source", "component"), ""),
     },
-    NEWER_EVENTS: _fields(
+    resources.EVENTS_V1: _fields(
         **{f"regarding__{it}": "" for it in _REFERENCE_FIELDS},
         reason="",
         reportingController="",
