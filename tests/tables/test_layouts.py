@@ -8,29 +8,24 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_helpers import NOW, Row
+from table_helpers import NOW, Row, ago
 from table_rows_apps import APPS_ROWS
 from table_rows_core import CORE_ROWS, event_rows
 from table_rows_more import MORE_ROWS
 from table_rows_pods import POD_ROWS
 
 from aioinformer.model import resources
+from aioinformer.model.resource import Resource
 from aioinformer.model.resources import STORAGE_CLASSES
-from aioinformer.tables import Layout, layout_of
-from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
+from aioinformer.tables import layout_of
 
 ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS, *event_rows("default")]
 NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
-KINDS = {kind.resource: kind for kind in built_in_kinds()}
-
-
-def layout(row: Row) -> Layout:
-    return layout_of(KINDS[row.resource])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_a_row_says_what_a_real_server_says(row: Row) -> None:
-    told = layout(row).cells(row.stored(), NOW)
+    told = layout_of(row.resource).cells(row.stored(), NOW)
 
     # Events are not told by their names, so these come last.
     is_event = row.resource == resources.EVENTS
@@ -39,7 +34,7 @@ def test_a_row_says_what_a_real_server_says(row: Row) -> None:
 
 @pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row.key)
 def test_a_pod_that_is_over_is_marked(row: Row) -> None:
-    conditions = layout(row).conditions
+    conditions = layout_of(row.resource).conditions
     told = [] if conditions is None else conditions(row.stored())
 
     assert [it["reason"] for it in told] == row.conditions
@@ -47,10 +42,15 @@ def test_a_pod_that_is_over_is_marked(row: Row) -> None:
 
 
 def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
-    plain = layout_of(KINDS[resources.ROLES])
+    plain = layout_of(resources.ROLES)
     told = {row.resource for row in ROWS}
 
-    own = {it.stored for it in KINDS.values() if layout_of(it) is not plain}
+    known = [
+        it
+        for it in resources.built_in_resources()
+        if it not in {resources.EVENTS_V1, resources.HORIZONTAL_POD_AUTOSCALERS_V1}
+    ]
+    own = {it for it in known if layout_of(it) is not plain}
     untold = own - told
     assert untold == set()
 
@@ -90,9 +90,9 @@ def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
 def test_a_bookmark_is_shown_as_an_object_that_is_empty(
     resource: str, cells: list[Any]
 ) -> None:
-    kind = next(it for it in KINDS.values() if it.resource.plural == resource)
+    known = next(it for it in resources.built_in_resources() if it.plural == resource)
 
-    assert layout_of(kind).cells({}, NOW) == cells
+    assert layout_of(known).cells({}, NOW) == cells
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_bookmark_is_shown_as_an_object_that_is_empty(
 def test_the_default_storage_class_is_marked(annotation: str) -> None:
     body = {"metadata": {"name": "fast", "annotations": {annotation: "true"}}}
 
-    assert layout_of(KINDS[STORAGE_CLASSES]).cells(body, NOW)[0] == "fast (default)"
+    assert layout_of(STORAGE_CLASSES).cells(body, NOW)[0] == "fast (default)"
 
 
 def test_a_port_of_nodes_stands_behind_that_of_the_service() -> None:
@@ -115,9 +115,63 @@ def test_a_port_of_nodes_stands_behind_that_of_the_service() -> None:
     ]
     body = {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": ports}}
 
-    told = layout_of(KINDS[resources.SERVICES]).cells(body, NOW)
+    told = layout_of(resources.SERVICES).cells(body, NOW)
 
     assert told[4] == "80:31777/TCP,53:31778/UDP"
+
+
+def test_event_of_events_group_shows_columns_of_core_event() -> None:
+    metadata = {"name": "web.1"}
+    core = {
+        "metadata": metadata,
+        "count": 3,
+        "involvedObject": {"kind": "Pod", "name": "web"},
+        "message": "Pulled image",
+        "reportingComponent": "kubelet",
+        "type": "Normal",
+    }
+    newer = {
+        "metadata": metadata,
+        "deprecatedCount": 3,
+        "note": "Pulled image",
+        "regarding": {"kind": "Pod", "name": "web"},
+        "reportingController": "kubelet",
+        "type": "Normal",
+    }
+
+    cells = layout_of(resources.EVENTS_V1).cells(newer, NOW)
+
+    assert cells == layout_of(resources.EVENTS).cells(core, NOW)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "targets"),
+    [
+        ({}, {}, "<none>"),
+        ({"targetCPUUtilizationPercentage": 80}, {}, "cpu: <unknown>/80%"),
+        (
+            {"targetCPUUtilizationPercentage": 80},
+            {"currentCPUUtilizationPercentage": 5},
+            "cpu: 5%/80%",
+        ),
+    ],
+)
+def test_autoscaler_v1_shows_cpu_target(
+    spec: dict[str, Any], status: dict[str, Any], targets: str
+) -> None:
+    body = {"spec": spec, "status": status}
+
+    cells = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS_V1).cells(body, NOW)
+
+    assert cells[2] == targets
+
+
+def test_custom_resource_shows_name_and_age() -> None:
+    layout = layout_of(Resource("example.com", "v1", "sites", "Site"))
+
+    assert [it.name for it in layout.columns] == ["Name", "Age"]
+    body = {"metadata": {"name": "docs", "creationTimestamp": ago(hours=2)}}
+    assert layout.cells(body, NOW) == ["docs", "120m"]
 
 
 JSON = st.recursive(
@@ -156,7 +210,7 @@ JSON = st.recursive(
 def test_a_metric_of_a_type_that_is_not_known_is_told_as_such() -> None:
     body = {"spec": {"metrics": [{"type": "Weather"}]}}
 
-    told = layout_of(KINDS[resources.HORIZONTAL_POD_AUTOSCALERS]).cells(body, NOW)
+    told = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
 
     assert told[2] == "<unknown type>"
 
@@ -166,9 +220,9 @@ BODIES = st.dictionaries(
 )
 
 
-@given(kind=st.sampled_from(list(KINDS.values())), body=BODIES)
+@given(kind=st.sampled_from(resources.built_in_resources()), body=BODIES)
 def test_whatever_a_test_has_arranged_can_be_shown(
-    kind: Kind, body: dict[str, Any]
+    kind: Resource, body: dict[str, Any]
 ) -> None:
     shown = layout_of(kind)
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.tables.cells import moment, name, number, since, text
-from aioinformer.tables.columns import NAME, Column, Layout
-from aioinformer.tables.jsonpath import JSONPathError, json_path
+from aioinformer.tables.layout import NAME, Column, Layout
+from aioinformer_apiserver.serialization.jsonpath import JSONPathError, json_path
 from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
