@@ -14,7 +14,7 @@ from aioinformer_apiserver.patches.strategic_merge_patch import strategic_merge_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer.client import PatchType
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model import resources
-from aioinformer.model.moments import kube_time
+from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.registry.strategy import (

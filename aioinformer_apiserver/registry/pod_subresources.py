@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.model import LabelSelector
 from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
-from aioinformer.model.selectors import LabelSelector
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer.errors import ApiError
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.go_words import (
@@ -34,7 +34,7 @@ from aioinformer_apiserver.schema.openapi_schema import schema_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer.client import PatchType
     from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 

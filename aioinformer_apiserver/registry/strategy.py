@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError
-from aioinformer.model import resources
-from aioinformer.model.moments import kube_time
+from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, SERVICES
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.patches.managed_fields import (
@@ -32,7 +31,7 @@ from aioinformer_apiserver.storage.encoding import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer.tables import cells
 from aioinformer_apiserver.crds.validation import definition_problems
 from aioinformer_apiserver.errors import names
 from aioinformer_apiserver.errors.go_words import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
+from aioinformer_apiserver.registry.scale import value_at
 from aioinformer_apiserver.schema import builtin_validation
 from aioinformer_apiserver.schema.core_validation import events_v1_problems
 from aioinformer_apiserver.schema.schema_validation import schema_problems
@@ -302,7 +302,7 @@ def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]
     if kind.scale is None:
         return
 
-    value = cells.at(body, *kind.scale.replicas)
+    value = value_at(body, kind.scale.replicas)
     path = "." + ".".join(kind.scale.replicas)
     if value is None:
         return

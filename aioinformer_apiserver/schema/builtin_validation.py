@@ -32,7 +32,7 @@ from aioinformer_apiserver.schema.pod_validation import pod_problems, token_prob
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.errors.problems import Problem
 
 __all__ = ["create_problems", "update_problems"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from decimal import Decimal
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = ["preserved_on_update", "qos_class", "with_creation_defaults"]

@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
 
 __all__ = ["Schema", "definition", "definitions", "go_fields", "schema_of"]
 
