@@ -111,9 +111,11 @@ class OwnedLock(Protocol):
     Calling that method directly costs next to nothing, any wrapper much more.
     """
 
-    def acquire(self, blocking: bool) -> bool: ...
+    def acquire(self, blocking: bool) -> bool:
+        """Take the lock, if it is free or held by this thread."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
 
     def _is_owned(self) -> bool: ...
 
