@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioinformer._condition import _NeverOwned
 from aioinformer.errors import WrongLoop
 from aioinformer.workqueue import WorkQueue
-from aioinformer.workqueue.ownership import TAKEN_IN_PER_TURN
+from aioinformer.workqueue.queue import ADDED_PER_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,14 +58,26 @@ async def test_another_thread_gets_wrong_loop_after_shut_down(name: str) -> None
 async def test_the_quick_look_works_from_the_first_use_to_the_shutdown() -> None:
     """Without it everything works as well, at half the speed."""
     queue = WorkQueue[str]()
-    seen = [queue._held._is_owned()]
+    seen = [queue._loop_thread._is_owned()]
 
     queue.add("a")
-    seen.append(queue._held._is_owned())
+    seen.append(queue._loop_thread._is_owned())
     queue.shut_down()
-    seen.append(queue._held._is_owned())
+    seen.append(queue._loop_thread._is_owned())
 
     assert seen == [False, True, False]
+
+
+async def test_a_queue_works_if_locks_cannot_tell_their_owner() -> None:
+    queue = WorkQueue[str]()
+    queue._loop_thread = _NeverOwned()
+
+    queue.add("a")
+    queue.done(await queue.get())
+    queue.shut_down()
+
+    assert error_in_thread(lambda: queue.add("b")) is not None
+    assert len(queue) == 0
 
 
 @pytest.mark.parametrize("name", ["add", "get", "drain"])
@@ -153,7 +166,7 @@ async def test_many_items_of_other_threads_are_added_over_several_turns(
     used: bool,
 ) -> None:
     queue = WorkQueue[int]()
-    number = 2 * TAKEN_IN_PER_TURN + 1
+    number = 2 * ADDED_PER_TURN + 1
     if used:
         queue.done(-1)
 
@@ -169,7 +182,7 @@ async def test_many_items_of_other_threads_are_added_over_several_turns(
         lengths.append(len(queue))
 
     assert error is None
-    assert max(b - a for a, b in pairwise(lengths)) == TAKEN_IN_PER_TURN
+    assert max(b - a for a, b in pairwise(lengths)) == ADDED_PER_TURN
     assert [queue.get_nowait() for _ in range(number)] == list(range(number))
 
 

@@ -11,12 +11,11 @@ from aioinformer.errors import DecodeError, TransportError, WatchClosed
 from aioinformer.model.durations import timeout_of
 from aioinformer.model.functions import check_runs
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.retry_watch import RetryWatch
+from aioinformer.watch.tools.retry_watch import RetryWatch
 
 if TYPE_CHECKING:
     from aioinformer.model.durations import Duration
-    from aioinformer.watch.interface import ListerWatcher
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["Condition", "Conditions", "holds", "until", "until_without_retry"]
 

@@ -18,14 +18,14 @@ import enum
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
-from aioinformer.watch.channel import Channel, ChannelWatch
 from aioinformer.watch.events import EventType, WatchEvent
+from aioinformer.watch.tools.channel import Channel, ChannelWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model.objects import KubeObject
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Broadcaster", "FullChannelBehavior"]
 

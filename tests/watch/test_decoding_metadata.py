@@ -10,8 +10,12 @@ import pytest
 from aioinformer.errors import DecodeError
 from aioinformer.model import Resource
 from aioinformer.model.resources import PODS
-from aioinformer.watch.decoding import ListSplitter, StreamDecoder
-from aioinformer.watch.metadata import MetadataDecoder, MetadataKinds
+from aioinformer.watch.decoding import (
+    ListSplitter,
+    MetadataDecoder,
+    MetadataKinds,
+    StreamDecoder,
+)
 
 PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 METADATA = {

@@ -1,4 +1,4 @@
-"""`Meter`: what a work queue tells its metrics sink, and when."""
+"""`WorkQueueMetrics`: what a work queue tells its metrics sink, and when."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.metrics import NULL_SINK, CollectingSink, forget
-from aioinformer.workqueue.ownership import clock_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
     from aioinformer.metrics import MetricsSink
 
-__all__ = ["Hooks", "Meter"]
+__all__ = ["WorkQueueHooks", "WorkQueueMetrics"]
 
 logger = guarded_logger(__name__)
 
@@ -41,7 +39,7 @@ METRICS = (
 )
 
 
-class Hooks(NamedTuple, Generic[T]):
+class WorkQueueHooks(NamedTuple, Generic[T]):
     """What a queue calls after an item was added in effect, taken, and done."""
 
     added: Callable[[T], None]
@@ -49,7 +47,7 @@ class Hooks(NamedTuple, Generic[T]):
     finished: Callable[[T], None]
 
 
-class Meter(Generic[T]):
+class WorkQueueMetrics(Generic[T]):
     """Measures one queue; a sink that fails ends nothing.
 
     Names and meanings are those of client-go, all with the label `name`:
@@ -106,17 +104,17 @@ class Meter(Generic[T]):
             # The last thing to do: it is called at once.
             self._collecting.register(self.tell)
 
-    def start_clock(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read the time of this loop from now on.
+    def start_clock(self, clock: Callable[[], float]) -> None:
+        """Read the time of this clock from now on.
 
         What was added before waits from now on. Hooks from before are out of date.
         """
-        self._clock = clock_of(loop)
-        now = self._clock()
+        self._clock = clock
+        now = clock()
         for times in (self._since, self._starts):
             times.update(dict.fromkeys(times, now))
 
-    def hooks(self) -> Hooks[T]:
+    def hooks(self) -> WorkQueueHooks[T]:
         """Make what the queue calls.
 
         Plain functions that find everything in their closure: with attributes it would
@@ -139,10 +137,10 @@ class Meter(Generic[T]):
                 tell()
 
         if self._collecting is not None:
-            return Hooks(added, taken, finished)
+            return WorkQueueHooks(added, taken, finished)
 
         counts, depths = self._tell_counts, self._tell_depths
-        return Hooks(
+        return WorkQueueHooks(
             self._telling(added, counts, depths),
             self._telling(taken, self._tell_waits, depths),
             self._telling(finished, self._tell_works, depths, self._tell_ages),

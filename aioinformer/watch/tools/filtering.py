@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aioinformer.budget import LoopBudget
 from aioinformer.model.functions import check_plain
 from aioinformer.watch.events import WatchEvent
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from aioinformer._user_code import user_errors
-from aioinformer.cache.clock import LoopClock
 from aioinformer.cache.deltas import DeletedFinalStateUnknown
 from aioinformer.cache.store import Indexer
+from aioinformer.cache.tools.stores import LoopClock
 from aioinformer.errors import OptionsError
 from aioinformer.model.durations import Duration, seconds_of
 from aioinformer.model.keys import key_of

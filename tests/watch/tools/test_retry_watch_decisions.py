@@ -25,7 +25,7 @@ from aioinformer.errors import (
 from aioinformer.model.resources import NODES
 from aioinformer.watch import EventType, WatchEvent
 from aioinformer.watch.decoding import ObjectDecoder
-from aioinformer.watch.resuming import End, Forward, Ignore, Retry, decide
+from aioinformer.watch.tools.retry_watch import End, Forward, Ignore, Retry, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aioinformer.errors import WrongLoop
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

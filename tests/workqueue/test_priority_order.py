@@ -1,4 +1,4 @@
-"""`Ranked`: the order of ranks, and what it costs to keep."""
+"""`PrioritizedItems`: the order of ranks, and what it costs to keep."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 from queue_helpers import CountedTime
 
-from aioinformer.workqueue.lines import (
+from aioinformer.workqueue.priority import (
     DISTINCT_LABELS,
     EMPTY_PLACES_KEPT,
     OTHER_LABEL,
-    Ranked,
+    PrioritizedItems,
 )
 
 
@@ -25,18 +25,18 @@ class Clock:
         return CountedTime(self.now)
 
 
-def ranked(ageing: float = 0.0) -> tuple[Ranked[str], Clock]:
-    line, clock = Ranked[str](ageing), Clock()
+def ranked(ageing: float = 0.0) -> tuple[PrioritizedItems[str], Clock]:
+    line, clock = PrioritizedItems[str](ageing), Clock()
     line.start_clock(clock)
     return line, clock
 
 
-def put(line: Ranked[str], item: str, priority: int) -> None:
+def put(line: PrioritizedItems[str], item: str, priority: int) -> None:
     line.wanted[item] = priority
     line.append(item)
 
 
-def rest_of(line: Ranked[str]) -> list[str]:
+def rest_of(line: PrioritizedItems[str]) -> list[str]:
     return [line.popleft() for _ in range(len(line))]
 
 
@@ -259,7 +259,7 @@ def test_many_raises_keep_order_and_depths(ageing: float) -> None:
 
 
 def test_what_was_there_before_the_clock_keeps_its_order() -> None:
-    line, clock = Ranked[str](1.0), Clock()
+    line, clock = PrioritizedItems[str](1.0), Clock()
     put(line, "a", 0)
     put(line, "b", 3)
     line.raise_to("a", 3)

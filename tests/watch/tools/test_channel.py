@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aioinformer.errors import WrongLoop
-from aioinformer.watch.channel import Channel
+from aioinformer.watch.tools.channel import Channel
 
 
 async def turns(number: int = 5) -> None:

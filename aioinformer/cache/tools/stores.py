@@ -6,21 +6,36 @@ when a read meets it.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from aioinformer.cache.clock import LoopClock
+from aioinformer._user_code import user_errors
+from aioinformer.cache.store import Store
+from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.model.durations import Duration, seconds_of
+from aioinformer.model.functions import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable
 
-__all__ = ["ExpirationPolicy", "ExpirationStore", "TTLPolicy"]
+    from aioinformer.cache.store import Contents
+
+__all__ = [
+    "ExpirationPolicy",
+    "ExpirationStore",
+    "LoopClock",
+    "TTLPolicy",
+    "UndeltaStore",
+]
+
 
 T = TypeVar("T")
+
+
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
@@ -185,3 +200,84 @@ class ExpirationStore(Generic[T]):
             del self._entries[key]
 
         return True
+
+
+class LoopClock:
+    """`loop.time()` of the loop that runs when it is asked for the first time.
+
+    From then on it may be asked from any thread, and when the loop has ended.
+    """
+
+    def __init__(self) -> None:
+        self._time: Callable[[], float] | None = None
+
+    def __call__(self) -> float:
+        """Seconds since some moment.
+
+        Raises:
+            OptionsError: No loop has been running so far: a `clock=` is needed.
+        """
+        if self._time is None:
+            try:
+                self._time = asyncio.get_running_loop().time
+            except RuntimeError as exc:
+                raise OptionsError("no event loop is running: give a clock=") from exc
+
+        return self._time()
+
+
+class UndeltaStore(Store[T]):
+    """Turns changes back into states: after each write, the whole content is pushed.
+
+    For whoever acts on the state as a whole, and has few objects: each write costs as
+    much as there are. A write that changes nothing is pushed as well; one that is
+    refused is not, and no read is.
+
+    Args:
+        push: Called behind each write, with all objects in a fresh list. It must not
+            wait. What it raises is reported: the write has happened.
+        key_func: As for `Store`.
+        on_error: Told of what `push` raises; logged if left out.
+
+    Raises:
+        OptionsError: `push` or `on_error` is no plain function.
+    """
+
+    def __init__(
+        self,
+        push: Callable[[builtins.list[T]], None],
+        *,
+        key_func: Callable[[T], str] = meta_namespace_key,
+        on_error: Callable[[HandlerError], None] | None = None,
+    ) -> None:
+        super().__init__(key_func=key_func, on_error=on_error)
+        check_plain(push, "the push function")
+        self._push = push
+
+    def add(self, obj: T) -> None:
+        """As `Store.add`, and push."""
+        super().add(obj)
+        self._hand_on()
+
+    update = add
+
+    def delete(self, obj: T) -> None:
+        """As `Store.delete`, and push, whether there was such an object or not."""
+        super().delete(obj)
+        self._hand_on()
+
+    def swap(self, replacement: Contents[T], resource_version: str = "") -> Contents[T]:
+        """As `Store.swap`, and push; `replace` ends in this, and so pushes once."""
+        old = super().swap(replacement, resource_version)
+        self._hand_on()
+        return old
+
+    def _hand_on(self) -> None:
+        objects = self.list()
+        try:
+            self._push(objects)
+        except user_errors() as exc:  # reported
+            name = getattr(self._push, "__qualname__", repr(self._push))
+            failure = HandlerError("push function", name, objects)
+            failure.__cause__ = exc
+            self._report(failure)

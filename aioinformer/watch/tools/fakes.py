@@ -10,9 +10,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer.errors import OptionsError, QueueShutDown
-from aioinformer.watch.channel import Channel, ChannelWatch
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
+from aioinformer.watch.tools.channel import Channel, ChannelWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
