@@ -51,7 +51,7 @@ async def cluster() -> AsyncIterator[tuple[APIServer, Client]]:
         yield server, client
 
 
-async def test_elector_takes_over_lease_released_by_client_go() -> None:
+async def test_elector_takes_over_expired_lease_of_client_go() -> None:
     async with cluster() as (server, client):
         server.create(LEASES, THEIRS)
         start, told = now(), list[str]()
