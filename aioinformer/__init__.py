@@ -82,8 +82,7 @@ if TYPE_CHECKING:
         Resource,
         strip_managed_fields,
     )
-    from aioinformer.watch import EventType, WatchEvent
-    from aioinformer.watch.tools import until
+    from aioinformer.watch import EventType, WatchEvent, until
     from aioinformer.workqueue import (
         DelayingQueue,
         PriorityQueue,

@@ -24,8 +24,7 @@ from task_helpers import cancelled_after
 
 from aioinformer.errors import ServerError, TransportError
 from aioinformer.informer import InformerWatch, until_with_sync
-from aioinformer.watch import RetryWatch, Watch
-from aioinformer.watch.tools import until
+from aioinformer.watch import RetryWatch, Watch, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
