@@ -226,9 +226,9 @@ async def is_cancelled() -> None:
     ("act", "text"),
     [
         (raises, "ValueError: boom"),
-        (hangs, "TimeoutError: not done within 5 s"),
-        (is_cancelled, "CancelledError: it has cancelled itself"),
-        (nonsense, "TypeError: a reconcile answers a Result or None, not a str"),
+        (hangs, "TimeoutError: timed out after 5 s"),
+        (is_cancelled, "CancelledError: reconcile cancelled itself"),
+        (nonsense, "TypeError: a reconcile must return a Result or None, not str"),
     ],
 )
 async def test_a_bad_reconcile_is_told_and_the_others_go_on(
@@ -245,7 +245,7 @@ async def test_a_bad_reconcile_is_told_and_the_others_go_on(
     assert sorted(notes.names) == ["bad", "bad", "good"]
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"controller pods: default/bad failed (attempt 1, to be retried): {text}"
+        f"controller pods: reconcile failed (key=default/bad attempt=1, will be retried): {text}"
     )
     assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
     assert sink.counts["controller_runtime_reconcile_total", ("pods", "success")] == 2
