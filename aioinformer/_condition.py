@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from threading import RLock
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from aioinformer.errors import WrongLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LoopCondition", "LoopLock"]
+__all__ = ["LoopCondition", "LoopLock", "OwnedLock", "owned_lock"]
 
 
 class LoopLock(asyncio.Lock):
@@ -101,3 +102,40 @@ class LoopCondition:
         finally:
             if condition is self._condition:  # not one of a closed loop
                 self._waiters -= 1
+
+
+class OwnedLock(Protocol):
+    """A reentrant lock that tells whether the calling thread holds it.
+
+    Python's locks tell that by a private method, which `threading.Condition` needs, too.
+    Calling that method directly costs next to nothing, any wrapper much more.
+    """
+
+    def acquire(self, blocking: bool) -> bool:
+        """Take the lock, if it is free or held by this thread."""
+
+    def release(self) -> None:
+        """Release the lock."""
+
+    def _is_owned(self) -> bool: ...
+
+
+def owned_lock() -> OwnedLock:
+    """Return a lock whose `_is_owned()` may be used to skip a slower check.
+
+    If Python's locks cannot tell, the lock says that it is not held: the slower check works
+    without it.
+    """
+    lock = RLock()
+    return cast("OwnedLock", lock if hasattr(lock, "_is_owned") else _NeverOwned())
+
+
+class _NeverOwned:
+    def acquire(self, blocking: bool) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def _is_owned(self) -> bool:
+        return False

@@ -6,6 +6,7 @@ One format serves one request: a watch's may remember what it has shown.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +23,7 @@ from aioinformer_apiserver.serialization.negotiation import (
     chosen,
     chosen_plainly,
 )
+from aioinformer_apiserver.serialization.printer_columns import custom_layout
 from aioinformer_apiserver.serialization.writers import indented, writer_of
 from aioinformer_apiserver.storage.encoding import (
     bookmark,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aioinformer.errors import ApiError
+    from aioinformer.tables import Layout
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Change, Stored
 
@@ -207,7 +210,7 @@ class Table:
         self._include = include or "Metadata"
         self._partial = _Partial(kind, choice.version)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
-        self._layout = layout_of(kind)
+        self._layout = _layout_of(kind)
         # A watch tells the columns once, with its first event.
         self._told = False
         self.content_type = self._writer.media
@@ -371,6 +374,19 @@ class _Partial:
             metadata = plain(order_of(_METADATA)(orjson.loads(metadata)))
 
         return self._head + metadata + b"}"
+
+
+def _layout_of(kind: Kind) -> Layout:
+    """Return the table layout of a kind. Other versions are converted to be printed."""
+    if not kind.typed:
+        return custom_layout(kind.columns)
+
+    layout = layout_of(kind.stored)
+    if kind.stored_as is None:
+        return layout
+
+    to_storage, cells = kind.to_storage, layout.cells
+    return replace(layout, cells=lambda body, now: cells(to_storage(dict(body)), now))
 
 
 def _with_row(frame: bytes, row: bytes) -> bytes:
