@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.pending_writes import PendingWrites
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["ElectionClient", "Elector", "ReconcileClient"]
 

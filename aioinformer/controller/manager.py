@@ -15,10 +15,9 @@ from aioinformer.client.sharing import entered_together
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
 from aioinformer.controller.crew import Crew, Part
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
-from aioinformer.informer.hosting import Hosted
-from aioinformer.informer.liveness import running_loop
+from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.status import not_ready
 from aioinformer.model.durations import seconds_of
 from aioinformer.model.functions import check_runs, check_takes, is_coroutine_function
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
-    from aioinformer.informer.asking import InformerOptions
+    from aioinformer.informer.informer_spec import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.durations import Duration
     from aioinformer.model.resource import Resource
@@ -51,7 +50,7 @@ class Runs(Protocol):
         """Run until cancelled."""
 
 
-class Manager(Hosted):
+class Manager(HostedLifecycle):
     """Owner of controllers, informers and a client, which run as one unit.
 
     ::

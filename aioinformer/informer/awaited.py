@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
 from aioinformer.informer.live_copy import LiveCopy
-from aioinformer.informer.parts import trouble_with
+from aioinformer.informer.namespace_sources import describe_sources
 from aioinformer.model.durations import timeout_of
 from aioinformer.model.functions import check_plain
 from aioinformer.model.versions import version_number
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aioinformer.cache.store import Indexer
-    from aioinformer.informer.parts import Part
+    from aioinformer.informer.namespace_sources import NamespaceSource
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
 
@@ -219,7 +219,9 @@ class AwaitedCopy(LiveCopy):
 
     # ------------------------------------------------------------ inside
 
-    async def _listed(self, parts: Sequence[Part], *, fail_fast: bool = True) -> None:
+    async def _listed(
+        self, parts: Sequence[NamespaceSource], *, fail_fast: bool = True
+    ) -> None:
         """Wait until these have listed, or one that has not was refused too often."""
         while True:
             missing = [part for part in parts if not part.synced]
@@ -231,7 +233,7 @@ class AwaitedCopy(LiveCopy):
             self._live.check_not_stopping()
 
     async def _reached(
-        self, wanted: int, scope: str | None, parts: Sequence[Part]
+        self, wanted: int, scope: str | None, parts: Sequence[NamespaceSource]
     ) -> None:
         resets = _resets_of(parts)
         while _decimal(self._version(scope) or "0") < wanted:
@@ -261,7 +263,7 @@ class AwaitedCopy(LiveCopy):
 
                 state = waiter.states.popleft()
 
-    def _seen(self, parts: Sequence[Part], key: str | None) -> str:
+    def _seen(self, parts: Sequence[NamespaceSource], key: str | None) -> str:
         """What a waiter has seen last."""
         if not all(part.synced for part in parts):
             return f"{self.name} has not been listed"
@@ -276,10 +278,10 @@ class AwaitedCopy(LiveCopy):
 
         return f"{self.name} has {key} at version {obj.resource_version}"
 
-    def _state_of(self, parts: Sequence[Part]) -> str:
+    def _state_of(self, parts: Sequence[NamespaceSource]) -> str:
         """What these are at, and what is wrong with them."""
         if any(part.reflector.failures for part in parts) or not self.has_synced:
-            return trouble_with(parts, self._life)
+            return describe_sources(parts, self._life)
 
         return self.status.phase
 
@@ -301,7 +303,7 @@ def _namespace_of(key: str) -> str | None:
     return namespace if slash else None
 
 
-def _resets_of(parts: Sequence[Part]) -> int:
+def _resets_of(parts: Sequence[NamespaceSource]) -> int:
     return sum(part.reflector.history_resets for part in parts)
 
 

@@ -7,17 +7,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from aioinformer.informer.awaited import AwaitedCopy
-from aioinformer.informer.handler_options import HandlerKeywords, HandlerOptions
-from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.inbox import Snapshot
-from aioinformer.informer.listener import Listener
-from aioinformer.informer.registration import Registration
-from aioinformer.informer.resync import ListedOnce, Resync
+from aioinformer.informer.handlers.event_handlers import (
+    EventHandlers,
+    HandlerKeywords,
+    HandlerOptions,
+)
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.handlers.listener import Listener
+from aioinformer.informer.handlers.registration import Registration
+from aioinformer.informer.handlers.resync import ListOncePerTurn, Resync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer.informer.handlers import Outcome
+    from aioinformer.informer.handlers.event_handlers import Outcome
     from aioinformer.informer.notifications import Notification
     from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
@@ -88,7 +91,7 @@ class HandledCopy(AwaitedCopy):
             InformerStopped: The informer has ended.
             WrongLoop: Called from another event loop or thread.
         """
-        handlers = Handlers(
+        handlers = EventHandlers(
             on_add=on_add, on_update=on_update, on_delete=on_delete, on_event=on_event
         )
         options = HandlerOptions(
@@ -101,10 +104,10 @@ class HandledCopy(AwaitedCopy):
         return self._add(handlers, options)
 
     @cached_property
-    def _reminded_of(self) -> ListedOnce:
-        return ListedOnce(self._indexer)
+    def _reminded_of(self) -> ListOncePerTurn:
+        return ListOncePerTurn(self._indexer)
 
-    def _add(self, handlers: Handlers, options: HandlerOptions) -> Registration:
+    def _add(self, handlers: EventHandlers, options: HandlerOptions) -> Registration:
         self._check_open()
         options.check(handlers)
         seconds = options.seconds_of_resync(self._resync_seconds)

@@ -10,20 +10,23 @@ from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import NotSynced, OptionsError, Stale
-from aioinformer.informer.body_check import BodyCheck
-from aioinformer.informer.compressing import Compressing
-from aioinformer.informer.lister import Lister
-from aioinformer.informer.liveness import Liveness
-from aioinformer.informer.partial import PartialPipeline, Whole
-from aioinformer.informer.parts import Part, sources_of, trouble_with
-from aioinformer.informer.pipeline import Pipeline
-from aioinformer.informer.processor import Processor
-from aioinformer.informer.reflector import Reflector, ReflectorOptions
-from aioinformer.informer.reporting import Reporter
-from aioinformer.informer.resync import resync_seconds
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.handlers.processor import Processor
+from aioinformer.informer.handlers.resync import resync_seconds
+from aioinformer.informer.lifecycle import RunState
+from aioinformer.informer.lister import BodyJoiner, Lister
+from aioinformer.informer.listwatch.reflector import Reflector, ReflectorOptions
+from aioinformer.informer.namespace_sources import (
+    NamespaceSource,
+    describe_sources,
+    sources_of,
+)
 from aioinformer.informer.status import combined
-from aioinformer.informer.transforming import Transforming
-from aioinformer.informer.waiting import Waiting
+from aioinformer.informer.store.compressor import BodyCompressor
+from aioinformer.informer.store.partial import PartialPipeline, Whole
+from aioinformer.informer.store.pipeline import Pipeline
+from aioinformer.informer.store.transformer import Transformer
+from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
 from aioinformer.model.durations import seconds_of
 from aioinformer.watch.interface import Selection
@@ -72,19 +75,19 @@ class LiveCopy:
         self._resync_seconds = resync_seconds(resync_period)
         self.options = options or ReflectorOptions()
         self._metrics = ScopedSink(metrics, name)
-        self._reporter = Reporter(name, on_error, self._metrics)
+        self._reporter = ErrorReporter(name, on_error, self._metrics)
         self._indexer: Indexer[KubeObject] = Indexer(
             {NAMESPACE_INDEX: by_namespace},
             key_func=attrgetter("key"),
             on_error=self._reporter.report,
         )
         self._indexer.add_indexers(indexers or {})
-        self._live = Liveness(name)
-        self._waiting = Waiting()
+        self._live = RunState(name)
+        self._waiting = StoreWaiters()
         self._live.followers.append(self._waiting.wake_all)
-        self._transforming = Transforming(self._reporter)
+        self._transforming = Transformer(self._reporter)
         self._transforming.function = transform
-        self._compressing = Compressing(compression, name)
+        self._compressing = BodyCompressor(compression, name)
         self._processor = Processor()
         sources = sources_of(source)
         self._selections = tuple(
@@ -97,12 +100,12 @@ class LiveCopy:
 
         self._told_synced = False
         self._whole = Whole()
-        self._parts: tuple[Part, ...] = tuple(
+        self._parts: tuple[NamespaceSource, ...] = tuple(
             self._part(namespace, it, len(sources) == 1, queue, rng)
             for namespace, it in sources.items()
         )
         self._named = None not in sources
-        self._bodies = BodyCheck(name)
+        self._bodies = BodyJoiner(name)
         self._lister = Lister(
             self._indexer, self._check_live, self._check_age, bodies=self._bodies
         )
@@ -114,7 +117,7 @@ class LiveCopy:
         alone: bool,
         queue: Queue[KubeObject] | None,
         rng: random.Random | None,
-    ) -> Part:
+    ) -> NamespaceSource:
         """Make what lists and watches one source, or one of several namespaces."""
         name = self.name if alone or namespace is None else f"{self.name}/{namespace}"
         if queue is None:
@@ -146,7 +149,7 @@ class LiveCopy:
             metrics=self._metrics,
             rng=rng,
         )
-        return Part(namespace, reflector, pipeline)
+        return NamespaceSource(namespace, reflector, pipeline)
 
     def __repr__(self) -> str:
         return (
@@ -291,9 +294,9 @@ class LiveCopy:
     @property
     def _trouble(self) -> str:
         """The phase, and what went wrong: what a person wants to know."""
-        return trouble_with(self._parts, self._life)
+        return describe_sources(self._parts, self._life)
 
-    def _of(self, namespace: str | None) -> Sequence[Part]:
+    def _of(self, namespace: str | None) -> Sequence[NamespaceSource]:
         """Those of the parts that bring what is in a namespace; all for None.
 
         Raises:
@@ -333,8 +336,8 @@ class LiveCopy:
         (part,) = self._of(namespace)
         return part.pipeline.version
 
-    def _not_synced(self, parts: Sequence[Part]) -> NotSynced:
-        reason = trouble_with(parts, self._life)
+    def _not_synced(self, parts: Sequence[NamespaceSource]) -> NotSynced:
+        reason = describe_sources(parts, self._life)
         error = NotSynced(
             f"{self.name} is not synced: {reason}", results={self.name: reason}
         )
@@ -359,13 +362,13 @@ class LiveCopy:
             if age is None:
                 raise Stale(
                     f"{self.name} has no state of the server yet: "
-                    f"{trouble_with([part], self._life)}"
+                    f"{describe_sources([part], self._life)}"
                 )
 
             if age > limit:
                 raise Stale(
                     f"{self.name} is {age:.1f} s old, and at most {limit:g} s are "
-                    f"accepted: {trouble_with([part], self._life)}"
+                    f"accepted: {describe_sources([part], self._life)}"
                 )
 
     def _check_open(self) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from aioinformer._tasks import leaf_of, watch_over
 from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handled import HandledCopy
-from aioinformer.informer.handler_options import HandlerOptions
-from aioinformer.informer.handlers import Handlers
+from aioinformer.informer.handlers.event_handlers import EventHandlers, HandlerOptions
 from aioinformer.model.functions import check_plain
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class SharedInformer(HandledCopy):
         compression: `"zstd"` to keep bodies compressed, which takes the extra `zstd`:
             pods of 7 KB take 0.9. What is kept is read and told as ever, and each
             reading of a body takes 10 microseconds more; key, uid, version, labels and
-            index values are kept as they are. Handlers are given the stored objects
+            index values are kept as they are. EventHandlers are given the stored objects
             themselves, compressed, but for the final state of a deletion. The
             dictionary for it is made of the first 500 objects, in a thread; what comes
             in then waits for some 40 milliseconds, and nothing else does. Under 100
@@ -150,7 +149,7 @@ class SharedInformer(HandledCopy):
             resync_period=resync_period, filter=filter, coalesce=coalesce, name=name
         )
         return Events(
-            lambda handler: self._add(Handlers(on_event=handler), options),
+            lambda handler: self._add(EventHandlers(on_event=handler), options),
             self._live,
             # What was handed over cannot be merged any more.
             ahead=1 if coalesce else AHEAD,

@@ -29,8 +29,8 @@ from aioinformer.web.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.durations import Duration
     from aioinformer.web.journal import Reader

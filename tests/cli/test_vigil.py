@@ -12,7 +12,7 @@ from aioinformer.cli.running import reason_of
 from aioinformer.cli.target import Target
 from aioinformer.cli.watch import WatchOptions, watch
 from aioinformer.errors import InformerStopped, InternalError
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 

@@ -10,10 +10,7 @@ from factory_helpers import FakeClient
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import SharedInformer, SharedInformerFactory
-from aioinformer.informer.variants import (
-    DynamicInformerFactory,
-    MetadataInformerFactory,
-)
+from aioinformer.informer.factory import DynamicInformerFactory, MetadataInformerFactory
 
 
 @pytest.fixture
