@@ -22,12 +22,16 @@ from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
 from aioinformer_apiserver.patches.field_sets import EMPTY
 from aioinformer_apiserver.patches.managed_fields import (
+    SCALE_VERSION,
+    from_scale,
     keep_unchanged_times,
     manager_of,
     reset_fields,
+    to_scale,
     update_managed_fields,
 )
 from aioinformer_apiserver.schema import Schema
+from aioinformer_apiserver.schema.openapi_schema import definition
 from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
@@ -327,3 +331,263 @@ def test_other_changes_bring_their_time(new: dict[str, Any]) -> None:
     old = written(None, config_map(x="1"))
 
     assert keep_unchanged_times(old, new) is new
+
+
+# -------------------------------------------------------------------- what is sent
+
+
+@pytest.mark.parametrize("sent", [[], [{}]], ids=["no entry", "an empty entry"])
+def test_managed_fields_are_reset(sent: list[Any]) -> None:
+    old = written(None, config_map(x="1"))
+    new = config_map(x="2")
+    new["metadata"]["managedFields"] = sent
+
+    assert written(old, new)["metadata"]["managedFields"] == []
+
+
+def test_an_object_without_managed_fields_stays_without() -> None:
+    assert (
+        written(config_map(x="1"), config_map(x="2"))["metadata"]["managedFields"] == []
+    )
+
+
+def test_managed_fields_that_are_sent_count() -> None:
+    old = written(None, config_map(x="1"))
+    new = config_map(x="1", y="1")
+    hour = "2020-01-01T00:00:00+01:00"
+    new["metadata"]["managedFields"] = [
+        entry("q", {"f:data": {"f:z": {}}}, operation="Apply", time=hour)
+    ]
+
+    found = written(old, new)
+
+    assert owned_by(found) == {
+        "q!": {"f:data": {"f:z": {}}},
+        "me": {"f:data": {"f:y": {}}},
+    }
+    assert found["metadata"]["managedFields"][0]["time"] == "2019-12-31T23:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(None, id="null"),
+        pytest.param("x", id="text"),
+        pytest.param(["x"], id="no entry"),
+        pytest.param([entry("q", {"data": {}})], id="a malformed path"),
+        pytest.param([entry("q", {}, operation="Foo")], id="an unknown operation"),
+        pytest.param([entry("q", {}, version="")], id="no version"),
+        pytest.param([{**entry("q", {}), "fieldsType": "X"}], id="an unknown type"),
+        pytest.param([entry("q", {}, time="now")], id="a malformed time"),
+    ],
+)
+def test_unreadable_managed_fields_count_as_not_sent(sent: object) -> None:
+    old = written(None, config_map(x="1"))
+    new = config_map(x="1")
+    new["metadata"]["managedFields"] = sent
+
+    assert written(old, new) == old
+
+
+def test_managed_fields_sent_through_a_subresource_do_not_count() -> None:
+    old = written(None, config_map(x="1"))
+    new = config_map(x="1")
+    new["metadata"]["managedFields"] = []
+
+    assert written(old, new, subresource="status") == old
+
+
+def test_entries_without_fields_go() -> None:
+    old = written(None, config_map(x="1"))
+    new = config_map(x="1")
+    new["metadata"]["managedFields"] = [{**entry("q", {}), "fieldsV1": None}]
+
+    assert written(old, new)["metadata"]["managedFields"] == []
+
+
+def test_entries_of_unknown_versions_go() -> None:
+    old = config_map(x="1")
+    owned: dict[str, Any] = {"f:data": {"f:x": {}}}
+    old["metadata"]["managedFields"] = [
+        entry("new", owned),
+        entry("other", owned, version="v2"),
+        entry("gone", owned, version="v0"),
+    ]
+
+    found = written(old, old, versions=["v1", "v2"])
+
+    assert owned_by(found) == {"new": owned, "other": owned}
+
+
+# -------------------------------------------------------------------- the list
+
+
+def test_entries_come_with_appliers_first_then_by_time_and_name() -> None:
+    old = config_map(x="1")
+    owned: dict[str, Any] = {"f:data": {"f:x": {}}}
+    ordered = [
+        entry("z", owned, operation="Apply", time=""),
+        entry("b", owned, operation="Apply"),
+        entry("a", owned, operation="Apply", time=LATER),
+        entry("a", owned),
+        entry("a", owned, subresource="status"),
+        entry("b", owned),
+        entry("a", owned, time=LATER, version="v2"),
+    ]
+    old["metadata"]["managedFields"] = ordered[::-1]
+
+    found = written(old, old, versions=["v2"])
+
+    assert found["metadata"]["managedFields"] == ordered
+
+
+def test_the_oldest_of_more_than_ten_updates_are_thrown_together() -> None:
+    body = written(None, config_map(a="1"), "first", now="2025-01-01T00:00:00Z")
+    data = {"a": "1"}
+    for day in range(1, 13):
+        data[f"k{day}"] = "1"
+        now = f"2026-01-{day:02}T00:00:00Z"
+        body = written(body, config_map(**data), f"m{day}", now=now)
+
+    entries = body["metadata"]["managedFields"]
+    assert [it["manager"] for it in entries] == [
+        "ancient-changes",
+        *[f"m{day}" for day in range(4, 13)],
+    ]
+    assert entries[0]["fieldsV1"] == {
+        "f:data": {".": {}, "f:a": {}, "f:k1": {}, "f:k2": {}, "f:k3": {}}
+    }
+    assert entries[0]["time"] == "2026-01-03T00:00:00Z"
+
+
+def test_updates_of_different_versions_are_not_thrown_together() -> None:
+    old = config_map(**{f"k{place}": "1" for place in range(11)})
+    old["metadata"]["managedFields"] = [
+        entry(f"m{place:02}", {"f:data": {f"f:k{place}": {}}}, version=f"v{place}")
+        for place in range(11)
+    ]
+    versions = [f"v{place}" for place in range(11)]
+
+    found = written(old, old, versions=versions)
+
+    assert found["metadata"]["managedFields"] == old["metadata"]["managedFields"]
+
+
+def test_appliers_are_not_counted_among_the_ten() -> None:
+    old = config_map(x="1")
+    owned: dict[str, Any] = {"f:data": {"f:x": {}}}
+    old["metadata"]["managedFields"] = [
+        entry(f"m{place:02}", owned, operation="Apply") for place in range(12)
+    ]
+
+    assert len(written(old, old)["metadata"]["managedFields"]) == 12
+
+
+SCALE = definition("io.k8s.api.autoscaling.v1.Scale")
+
+
+REPLICAS = ("spec", "replicas")
+
+
+OWNED: dict[str, Any] = {"f:spec": {"f:paused": {}, "f:replicas": {}}}
+
+
+ONLY: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+
+
+def owner(name: str, owned: dict[str, Any], **options: Any) -> dict[str, Any]:
+    return entry(name, owned, version="apps/v1", **options)
+
+
+def scaled(
+    managed: list[dict[str, Any]], manager: str, *, old: int = 1, new: int = 2
+) -> list[dict[str, Any]]:
+    """Write another number through the scale; returns what its owner has then."""
+    shown = to_scale(managed, REPLICAS, {"apps/v1"})
+    before = {"metadata": {"managedFields": shown}, "spec": {"replicas": old}}
+    after = update_managed_fields(
+        SCALE,
+        before,
+        {"metadata": {}, "spec": {"replicas": new}},
+        manager=manager,
+        api_version=SCALE_VERSION,
+        now=NOW,
+        subresource="scale",
+    )
+    return from_scale(managed, after, REPLICAS, api_version="apps/v1")
+
+
+def test_a_scale_has_the_entries_of_those_who_own_the_number() -> None:
+    managed = [owner("a", OWNED), owner("b", {"f:spec": {"f:paused": {}}})]
+
+    assert to_scale(managed, REPLICAS, {"apps/v1"}) == [
+        entry("a", ONLY, version=SCALE_VERSION)
+    ]
+    assert to_scale(managed, REPLICAS, {"apps/v2"}) == []
+
+
+def test_the_number_is_shown_wherever_its_owner_keeps_it() -> None:
+    managed = [owner("a", {"f:spec": {"f:size": {}}})]
+
+    found = to_scale(managed, ("spec", "size"), {"apps/v1"})
+
+    assert found == [entry("a", ONLY, version=SCALE_VERSION)]
+    assert from_scale(managed, [], ("spec", "size"), api_version="apps/v1") == []
+
+
+def test_who_scales_owns_the_number_without_a_time() -> None:
+    found = scaled([owner("a", OWNED)], "sc")
+
+    assert found == [
+        owner("sc", ONLY, time="", subresource="scale"),
+        owner("a", {"f:spec": {"f:paused": {}}}),
+    ]
+
+
+def test_nobody_owns_the_number_that_nobody_owned_before() -> None:
+    managed = [owner("a", {"f:spec": {"f:paused": {}}})]
+
+    assert scaled(managed, "sc") == managed
+
+
+def test_an_applier_keeps_its_entry_if_the_number_stays() -> None:
+    managed = [owner("a", OWNED, operation="Apply")]
+
+    assert scaled(managed, "sc", new=1) == managed
+
+
+def test_an_update_is_split_even_if_the_number_stays() -> None:
+    found = scaled([owner("a", OWNED)], "sc", new=1)
+
+    assert found == [
+        owner("a", ONLY, time=""),
+        owner("a", {"f:spec": {"f:paused": {}}}),
+    ]
+
+
+def test_who_owned_nothing_else_is_gone() -> None:
+    found = scaled([owner("a", ONLY, operation="Apply")], "sc")
+
+    assert [it["manager"] for it in found] == ["sc"]
+
+
+def test_scale_fields_drop_entries_of_unknown_versions() -> None:
+    managed = [owner("a", OWNED), entry("b", OWNED, version="apps/v0")]
+    kept = [owner("a", OWNED, operation="Apply"), entry("b", OWNED, version="apps/v2")]
+    options: dict[str, Any] = {"api_version": "apps/v1", "versions": ["apps/v2"]}
+
+    found = from_scale(managed, to_scale(managed, REPLICAS, {"x"}), REPLICAS, **options)
+
+    assert found == [owner("a", {"f:spec": {"f:paused": {}}})]
+    assert len(from_scale(kept, [], REPLICAS, **options)) == 2
+
+
+def test_a_scale_entry_without_the_number_says_nothing() -> None:
+    shown = [entry("a", {"f:metadata": {"f:labels": {}}}, version=SCALE_VERSION)]
+
+    assert from_scale([], shown, REPLICAS, api_version="apps/v1") == []
+
+
+def test_malformed_entries_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected an entry"):
+        to_scale(["x"], REPLICAS, {"apps/v1"})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from api_calls import ask, patch
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS
@@ -90,8 +91,8 @@ async def test_who_has_no_token_is_anonymous(target: ServerUnderTest) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "message", "details"),
+@each_case(
+    "method, path, message, details",
     [
         pytest.param(
             "GET",
@@ -317,8 +318,8 @@ async def test_impersonation_takes_the_rights_of_somebody_else(
     assert 'User "bob" cannot list' in status["message"]
 
 
-@pytest.mark.parametrize(
-    ("header", "wanted"),
+@each_case(
+    "header, wanted",
     [
         ("bearer {}", 200),
         ("Bearer {} and more", 200),

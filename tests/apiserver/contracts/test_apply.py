@@ -18,6 +18,7 @@ from apply_calls import (
     owned,
     same_time,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -361,8 +362,8 @@ async def test_kubectl_takes_over_from_client_side_apply(
 # -------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "message"),
+@each_case(
+    "change, code, message",
     [
         pytest.param(
             {"kind": "Secret"}, 400, "invalid object type: /v1, Kind=Secret", id="kind"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import a_pod, ask, make, named
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -73,8 +74,8 @@ async def test_a_pod_with_gates_is_not_bound(
     assert answer["message"].endswith("pod web has non-empty .spec.schedulingGates")
 
 
-@pytest.mark.parametrize(
-    ("code", "body", "message"),
+@each_case(
+    "code, body, message",
     [
         (400, to_node("other"), "name in URL does not match name in Binding object"),
         (400, TO_NODE, "name in URL does not match name in Binding object"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, named
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -63,7 +64,7 @@ async def test_of_several_documents_the_first_counts(
     assert (code, made["metadata"]["name"]) == (201, "a")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("{", id="malformed"),
@@ -124,8 +125,8 @@ async def test_many_fields_of_which_one_stands_twice_are_read(
 # -------------------------------------------------------------------- options
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
+@each_case(
+    "options, why",
     [
         ({"gracePeriodSeconds": True}, "bool"),
         ({"gracePeriodSeconds": 1.5}, "number 1.5"),

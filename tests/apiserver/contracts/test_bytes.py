@@ -15,6 +15,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -219,8 +220,8 @@ BLANKS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("group_version", "plural", "blank"),
+@each_case(
+    "group_version, plural, blank",
     [
         pytest.param(group_version, plural, blank, id=plural)
         for group_version, blanks in BLANKS.items()

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from recorded_writes import (
     THINGS,
     Write,
@@ -85,7 +86,7 @@ async def things(
     await remove(http, f"{DEFINITIONS}/{definition['metadata']['name']}")
 
 
-@pytest.mark.parametrize("writes", by_kind("creations"))
+@each_case("writes", by_kind("creations"))
 async def test_creates_as_recorded(
     target: ServerUnderTest, http: aiohttp.ClientSession, writes: list[Write]
 ) -> None:
@@ -99,7 +100,7 @@ async def test_creates_as_recorded(
         assert told == write.answer, write.body
 
 
-@pytest.mark.parametrize("writes", by_kind("updates"))
+@each_case("writes", by_kind("updates"))
 async def test_updates_as_recorded(
     target: ServerUnderTest, http: aiohttp.ClientSession, writes: list[Write]
 ) -> None:

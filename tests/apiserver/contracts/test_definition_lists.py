@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from custom_definitions import array_of, of_field, refusal_of
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -129,7 +130,7 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "problems"), LISTS)
+@each_case("text, problems", LISTS)
 async def test_a_definition_with_a_bad_list_is_refused(
     http: aiohttp.ClientSession, text: dict[str, Any], problems: list[str]
 ) -> None:

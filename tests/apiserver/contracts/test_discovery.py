@@ -11,6 +11,7 @@ import pytest
 import yaml
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -164,7 +165,7 @@ async def aggregated(http: aiohttp.ClientSession, path: str) -> list[dict[str, A
 # -------------------------------------------------------------------- built-in kinds
 
 
-@pytest.mark.parametrize("api_version", list(served()))
+@each_case("api_version", list(served()))
 async def test_a_version_lists_its_resources(
     http: aiohttp.ClientSession, api_version: str
 ) -> None:
@@ -224,7 +225,7 @@ async def test_the_core_group_says_where_the_server_is(
     assert target.real or addresses[0]["serverAddress"] in target.url
 
 
-@pytest.mark.parametrize("api_version", list(served()))
+@each_case("api_version", list(served()))
 async def test_the_aggregated_document_says_the_same(
     http: aiohttp.ClientSession, api_version: str
 ) -> None:
@@ -292,8 +293,8 @@ async def test_the_plain_document_is_for_those_who_know_no_better(
         )
 
 
-@pytest.mark.parametrize(
-    ("accept", "media"),
+@each_case(
+    "accept, media",
     [
         (f"application/json,{AGGREGATED};q=0.1", AGGREGATED),
         (AGGREGATED.replace("json", "yaml"), AGGREGATED.replace("json", "yaml")),
@@ -368,9 +369,8 @@ async def test_custom_resources_are_discovered(
 # -------------------------------------------------------------------- the server itself
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/nope", "/apis/nope", "/apis/nope/v1", "/apis/nope/v1/x", "/healthz/nope"],
+@each_case(
+    "path", ["/nope", "/apis/nope", "/apis/nope/v1", "/apis/nope/v1/x", "/healthz/nope"]
 )
 async def test_a_path_of_no_group_is_a_page_that_is_not_found(
     http: aiohttp.ClientSession, path: str
@@ -398,7 +398,7 @@ async def test_discovery_is_read_only(http: aiohttp.ClientSession, path: str) ->
     assert (code, answer["reason"]) == (405, "MethodNotAllowed")
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/apps", "/version"])
+@each_case("path", ["/api", "/api/v1", "/apis", "/apis/apps", "/version"])
 async def test_a_slash_at_the_end_changes_nothing(
     http: aiohttp.ClientSession, path: str
 ) -> None:

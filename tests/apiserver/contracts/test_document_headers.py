@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -83,9 +84,8 @@ async def test_the_version_is_told_in_json_alone(http: aiohttp.ClientSession) ->
         assert (answer.status, answer.content_type) == (200, "application/json")
 
 
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [*((path, 405) for path in ROUTED), *((path, 200) for path in OPEN)],
+@each_case(
+    "path, code", [*((path, 405) for path in ROUTED), *((path, 200) for path in OPEN)]
 )
 async def test_the_head_alone_is_told_of_groups_only(
     http: aiohttp.ClientSession, path: str, code: int

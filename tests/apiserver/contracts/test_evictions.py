@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import a_pod, ask, make, named, patch
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -177,8 +178,8 @@ async def test_a_budget_without_a_selector_is_about_no_pod(
     assert (await evict(http, pod))[0] == 201
 
 
-@pytest.mark.parametrize(
-    ("code", "body"),
+@each_case(
+    "code, body",
     [
         pytest.param(400, named("other"), id="other name"),
         pytest.param(400, {}, id="no name"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from api_calls import change, make, named, next_events, remove, watching
+from each_case import each_case
 from format_calls import AS, JSON, PARTIAL, PARTIALS, TABLE, YAML, get, send
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ async def test_json_is_indented_for_people(
 # -------------------------------------------------------------------- statuses
 
 
-@pytest.mark.parametrize(
-    ("accept", "media", "indented"),
+@each_case(
+    "accept, media, indented",
     [
         (JSON, JSON, False),
         (f"{TABLE},application/json", JSON, False),

@@ -21,6 +21,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -181,8 +182,8 @@ REQUIRES = (
 MATCH, INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
-@pytest.mark.parametrize(
-    ("params", "problems"),
+@each_case(
+    "params, problems",
     [
         ({MATCH: "Exact"}, {UNLESS_GIVEN: MATCH}),
         ({MATCH: "NotOlderThan"}, {UNLESS_GIVEN: MATCH}),
@@ -230,7 +231,6 @@ MATCH, INITIAL = "resourceVersionMatch", "sendInitialEvents"
         ({"watch": "1", "continue": "x"}, {WITH_CONTINUE: MATCH}),
         ({"watch": "1", "continue": "x", **STREAMING}, {WITH_CONTINUE: MATCH}),
     ],
-    ids=str,
 )
 async def test_contradictions_are_422(
     target: ServerUnderTest,

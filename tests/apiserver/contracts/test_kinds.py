@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask, make, patch
+from each_case import each_case
 from kind_samples import SAMPLES, Sample
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def kept(
     await patch(http, one, {"metadata": {"finalizers": None}})
 
 
-@pytest.mark.parametrize("sample", ALL)
+@each_case("sample", ALL)
 async def test_an_update_creates_only_some_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -93,7 +94,7 @@ async def test_an_update_creates_only_some_kinds(
             assert answer["message"] == wanted
 
 
-@pytest.mark.parametrize("sample", ALL)
+@each_case("sample", ALL)
 async def test_an_update_without_a_version_is_refused_by_some_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -113,7 +114,7 @@ async def test_an_update_without_a_version_is_refused_by_some_kinds(
             assert answer["details"]["kind"] == plural
 
 
-@pytest.mark.parametrize("sample", QUIET)
+@each_case("sample", QUIET)
 async def test_an_update_of_what_was_read_changes_nothing(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -129,7 +130,7 @@ async def test_an_update_of_what_was_read_changes_nothing(
         assert patched == found
 
 
-@pytest.mark.parametrize("sample", ALL)
+@each_case("sample", ALL)
 async def test_each_kind_counts_its_generation_in_its_own_way(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -148,7 +149,7 @@ async def test_each_kind_counts_its_generation_in_its_own_way(
         assert counted == wanted
 
 
-@pytest.mark.parametrize("sample", QUIET)
+@each_case("sample", QUIET)
 async def test_a_deletion_is_answered_with_a_status_or_with_the_object(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -169,7 +170,7 @@ async def test_a_deletion_is_answered_with_a_status_or_with_the_object(
         assert (await ask(http, "GET", one))[0] == 404
 
 
-@pytest.mark.parametrize("sample", ALL)
+@each_case("sample", ALL)
 async def test_dependents_of_jobs_and_controllers_stay_unless_asked_otherwise(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -187,7 +188,7 @@ async def test_dependents_of_jobs_and_controllers_stay_unless_asked_otherwise(
         )
 
 
-@pytest.mark.parametrize("sample", ALL)
+@each_case("sample", ALL)
 async def test_an_update_of_another_uid_is_409(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
@@ -238,7 +239,7 @@ def success(
     }
 
 
-@pytest.mark.parametrize("sample", QUIET)
+@each_case("sample", QUIET)
 async def test_what_was_created_can_be_put_once_more(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:

@@ -21,6 +21,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ EVERYTHING = {
 # -------------------------------------------------------------------- status
 
 
-@pytest.mark.parametrize(
-    ("plural", "status", "first"),
+@each_case(
+    "plural, status, first",
     [
         (
             "pods",
@@ -193,8 +194,8 @@ async def test_kinds_without_the_subresource_have_no_status(
 # -------------------------------------------------------------------- generation
 
 
-@pytest.mark.parametrize(
-    ("plural", "content", "counts"),
+@each_case(
+    "plural, content, counts",
     [
         ("deployments", {"spec": {"replicas": 3}}, True),
         ("deployments", {"metadata": {"labels": {"a": "b"}}}, False),

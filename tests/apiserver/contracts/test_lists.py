@@ -21,6 +21,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -360,8 +361,8 @@ async def test_an_expired_token_is_410_and_offers_another(
     assert version_of(rest) > version_of(first)
 
 
-@pytest.mark.parametrize(
-    ("token", "why"),
+@each_case(
+    "token, why",
     [
         ("!", "illegal base64 data at input byte 0"),
         ("x", "illegal base64 data at input byte 0"),

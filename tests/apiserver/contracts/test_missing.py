@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
 
-@pytest.mark.parametrize(
-    ("method", "subresource"),
+@each_case(
+    "method, subresource",
     [
         ("GET", "pods/nope/log"),
         ("POST", "pods/nope/exec"),
@@ -46,8 +47,8 @@ async def test_a_missing_custom_object_is_named_whatever_is_asked_of_it(
     assert (code, answer["message"]) == (404, 'widgets.example.com "nope" not found')
 
 
-@pytest.mark.parametrize(
-    ("method", "subresource", "code"),
+@each_case(
+    "method, subresource, code",
     [
         ("GET", "pods/nope/anything", 404),
         ("GET", "pods/nope/log/more", 404),

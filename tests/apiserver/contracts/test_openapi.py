@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,8 +118,8 @@ async def test_the_index_leads_to_documents_that_may_be_kept(
         assert (answer.status, await answer.read()) == (304, b"")
 
 
-@pytest.mark.parametrize(
-    ("path", "accept", "told"),
+@each_case(
+    "path, accept, told",
     [
         ("v3/apis/apps/v1", "application/yaml", (406, "")),
         ("v3/apis/apps/v1", "application/yaml, */*;q=0.1", (200, "application/json")),

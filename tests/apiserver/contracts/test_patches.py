@@ -16,6 +16,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -94,8 +95,8 @@ async def test_a_patch_with_a_version_is_an_optimistic_lock(
     assert status["reason"] == "Conflict"
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "text"),
+@each_case(
+    "content, code, text",
     [
         pytest.param(
             [1],
@@ -332,7 +333,7 @@ async def test_operations_are_read_more_liberally_than_the_rfc_has_it(
     assert new["metadata"]["finalizers"] == ["example.com/a", "example.com/c"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "operation",
     [
         pytest.param(op("test", "/data/x", "2"), id="test"),
@@ -365,8 +366,8 @@ async def test_an_operation_that_does_not_apply_is_422(
     assert (await ask(http, "GET", one))[1] == before
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "text"),
+@each_case(
+    "content, code, text",
     [
         pytest.param(
             {"data": {}},
@@ -426,8 +427,8 @@ async def test_numbers_are_tested_as_they_are_written(
     assert found == [200, 422, 422, 422]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
+@each_case(
+    "content, why",
     [
         ({"data": [1]}, "cannot restore map from slice"),
         ({"data": "x"}, "cannot restore map from string"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, make, named, names, widget
+from each_case import each_case
 from yarl import URL
 
 from aioinformer.model.resources import (
@@ -41,7 +42,7 @@ NO_SUCH_PATH = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "/api/v1/unheard-of",
@@ -67,7 +68,7 @@ async def test_serves_nothing_in_the_wrong_place(
     assert (answer.status, found) == (404, NO_SUCH_PATH)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "/unheard-of",
@@ -87,8 +88,8 @@ async def test_what_is_no_built_in_api_is_a_missing_page(
         assert await answer.text() == "404 page not found\n"
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
+@each_case(
+    "method, path",
     [
         ("POST", "/api/v1/configmaps"),
         ("DELETE", "/api/v1/configmaps"),
@@ -256,7 +257,7 @@ async def test_the_same_name_may_be_of_several_kinds(
     assert kinds == ["ConfigMap", "Secret", "Widget"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "resource",
     [
         PODS,
@@ -272,7 +273,6 @@ async def test_the_same_name_may_be_of_several_kinds(
         JOBS,
         LEASES,
     ],
-    ids=str,
 )
 async def test_serves_the_built_in_kinds(
     http: aiohttp.ClientSession, resource: Resource

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask, change, make, named, patch, version_of
+from each_case import each_case
 from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -137,8 +138,8 @@ async def test_a_dry_run_scales_nothing(http: aiohttp.ClientSession, one: str) -
     assert (await ask(http, "GET", one))[1]["spec"]["replicas"] == 1
 
 
-@pytest.mark.parametrize(
-    ("metadata", "spec", "code", "text"),
+@each_case(
+    "metadata, spec, code, text",
     [
         pytest.param({}, {"replicas": 2}, 200, "", id="unconditional"),
         pytest.param(

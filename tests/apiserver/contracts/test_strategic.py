@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, change, make, named, patch, widget
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -258,8 +259,8 @@ async def test_a_union_changes_sides(http: aiohttp.ClientSession, one: str) -> N
 ORDERED = "doesn't match $setElementOrder list:\n[map[name:y] map[name:x]]\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "text"),
+@each_case(
+    "content, code, text",
     [
         pytest.param(
             containers({"image": "w"}),

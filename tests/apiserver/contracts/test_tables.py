@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from api_calls import next_events, watching
 from contract_servers import WIDGETS
+from each_case import each_case
 from table_rows_apps import APPS_ROWS
 from table_rows_core import CORE_ROWS, event_rows
 from table_rows_more import MORE_ROWS
@@ -180,7 +180,7 @@ async def table(http: aiohttp.ClientSession, path: str) -> dict[str, Any]:
         return found
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda it: it.plural)
+@each_case("resource", RESOURCES)
 async def test_each_kind_is_told_in_cells_of_its_own(
     resource: Resource, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
@@ -205,7 +205,7 @@ async def test_each_kind_is_told_in_cells_of_its_own(
         assert [it["reason"] for it in conditions] == row.conditions
 
 
-@pytest.mark.parametrize("resource", BLANK, ids=lambda it: it.plural)
+@each_case("resource", BLANK)
 async def test_a_bookmark_is_a_row_about_nothing(
     resource: Resource, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:

@@ -17,6 +17,7 @@ from api_calls import (
     version_of,
     watching,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -143,8 +144,8 @@ async def test_who_managed_an_event_in_the_other_group_is_forgotten(
     assert [*entry["fieldsV1"]] == ["f:metadata"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "problems"),
+@each_case(
+    "fields, problems",
     [
         ({"eventTime": None}, ["eventTime: Required value"]),
         ({"type": "x"}, ['type: Invalid value: "": has invalid value: x']),

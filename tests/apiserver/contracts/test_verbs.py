@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from api_calls import ask
+from each_case import each_case
 
 from aioinformer_apiserver.storage.kinds import built_in_kinds
 
@@ -24,9 +24,7 @@ CALLS: dict[str, tuple[str, str, dict[str, Any] | None]] = {
 NOWHERE = {"labelSelector": "nothing-has-this", "dryRun": "All"}
 
 
-@pytest.mark.parametrize(
-    "api_version", sorted({it.resource.api_version for it in built_in_kinds()})
-)
+@each_case("api_version", sorted({it.resource.api_version for it in built_in_kinds()}))
 async def test_paths_take_the_verbs_of_discovery(
     target: ServerUnderTest, http: aiohttp.ClientSession, api_version: str
 ) -> None:

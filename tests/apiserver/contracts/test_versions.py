@@ -17,6 +17,7 @@ from api_calls import (
     remove,
     version_of,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -239,9 +240,7 @@ async def test_a_get_shows_the_newest_state(
         assert found == changed or version == "1"
 
 
-@pytest.mark.parametrize(
-    "text", ["abc", "-1", "1.5", " 1", "0x5", "9" * 24, "9" * 5000]
-)
+@each_case("text", ["abc", "-1", "1.5", " 1", "0x5", "9" * 24, "9" * 5000])
 async def test_a_version_that_is_no_number_is_refused(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:

@@ -16,6 +16,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -141,8 +142,8 @@ async def test_create_of_a_taken_name_is_409(
     assert status["details"] == {"name": name, "group": "apps", "kind": "deployments"}
 
 
-@pytest.mark.parametrize(
-    ("metadata", "found"),
+@each_case(
+    "metadata, found",
     [
         pytest.param(
             {"name": ""},
@@ -297,8 +298,8 @@ async def test_only_one_owner_is_the_controller(
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "text"),
+@each_case(
+    "body, code, text",
     [
         pytest.param(
             named("a", metadata={"namespace": "b"}),
@@ -416,8 +417,8 @@ async def test_a_custom_resource_should_have_finalizers_with_a_domain(
     assert 'metadata.finalizers: \\"mine\\": prefer a domain-qual' in warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("plural", "name", "why"),
+@each_case(
+    "plural, name, why",
     [
         pytest.param("clusterroles", "system:node:", "", id="colon"),
         pytest.param("clusterroles", "a%b", "may not contain '%'", id="percent"),

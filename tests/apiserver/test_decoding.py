@@ -13,7 +13,7 @@ from aioinformer_apiserver.schema.decoding import (
     decode,
     strict_decoding_error,
 )
-from aioinformer_apiserver.schema.defaults import with_defaults
+from aioinformer_apiserver.schema.defaults import pull_policy, with_defaults
 from aioinformer_apiserver.schema.openapi_schema import schema_of
 
 if TYPE_CHECKING:
@@ -137,3 +137,20 @@ def test_old_and_new_names_of_a_field_agree() -> None:
     )
 
     assert one == many == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("app", "Always"),
+        ("app:latest", "Always"),
+        ("app:1", "IfNotPresent"),
+        ("localhost:5000/app", "Always"),
+        ("localhost:5000/app:1", "IfNotPresent"),
+        (f"app@sha256:{'a' * 64}", "IfNotPresent"),
+        (f"app:latest@sha256:{'a' * 64}", "Always"),
+        ("App", "IfNotPresent"),
+    ],
+)
+def test_the_tag_says_when_an_image_is_pulled(image: str, policy: str) -> None:
+    assert pull_policy(image) == policy
