@@ -14,7 +14,7 @@ def test_times_are_stored_in_utc() -> None:
     assert canonical_time("2020-01-01T00:00:00.9Z") == "2020-01-01T00:00:00Z"
 
 
-def test_times_of_leases_have_microseconds() -> None:
+def test_micro_times_keep_microseconds() -> None:
     given = "2020-01-01T01:00:00.000001+01:00"
 
     assert canonical_time(given, micro=True) == "2020-01-01T00:00:00.000001Z"
@@ -33,19 +33,19 @@ def test_times_of_leases_have_microseconds() -> None:
         ("2020-01-01T00:00:00Zx", 'extra text: "x"'),
     ],
 )
-def test_what_is_no_time_is_told_as_go_does(text: str, told: str) -> None:
+def test_malformed_time_is_reported_like_go(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         canonical_time(text)
 
 
-def test_places_are_written_as_kubernetes_does() -> None:
+def test_paths_are_formatted_like_kubernetes() -> None:
     at = (((None, "spec", "Pod"), "containers", "PodSpec"), 0, "")
 
     assert path_of((at, "name", "Container")) == "spec.containers[0].name"
     assert path_of(None) == ""
 
 
-def test_a_mismatch_names_included_structs() -> None:
+def test_type_mismatch_names_embedded_structs() -> None:
     at = ((None, "volumes", "PodSpec"), "emptyDir", "Volume.VolumeSource")
 
     told = str(type_mismatch(1, at, "v1.EmptyDirVolumeSource"))

@@ -46,13 +46,13 @@ QUANTITIES = [
 
 
 @pytest.mark.parametrize(("text", "stored"), QUANTITIES)
-def test_a_quantity_has_one_form(text: str, stored: str) -> None:
+def test_quantity_has_one_canonical_form(text: str, stored: str) -> None:
     assert canonical_quantity(text) == stored
     assert canonical_quantity(stored) == stored
 
 
 @pytest.mark.parametrize("text", ["", "a", "1..2", "1Q", "Gi", "1 Gi", "--1"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_malformed_quantity_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="quantit"):
         canonical_quantity(text)
 
@@ -69,17 +69,17 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         ("1E19", "10e18"),
     ],
 )
-def test_quantities_may_be_huge(text: str, stored: str) -> None:
+def test_huge_quantity_is_capped(text: str, stored: str) -> None:
     assert canonical_quantity(text) == stored
     assert is_multiple(quantity(text))
 
 
 @pytest.mark.parametrize("text", ["1e1000", "1e-1000", "1e99999999999", "9" * 3000])
-def test_quantities_that_nobody_can_calculate_with_are_refused(text: str) -> None:
+def test_quantity_with_huge_exponent_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="unable to parse quantity's suffix"):
         canonical_quantity(text)
 
 
-def test_quantities_compare_whatever_their_form() -> None:
+def test_quantities_compare_by_value() -> None:
     assert quantity("1Gi") == quantity("1073741824") == quantity("1048576Ki")
     assert quantity("100m") < quantity("1") < quantity("1e1")

@@ -7,7 +7,7 @@ import pytest
 from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
 
-def test_the_end_is_the_end_in_a_pattern_of_go() -> None:
+def test_go_pattern_end_does_not_match_before_newline() -> None:
     pattern = go_pattern("^[a-z$]+$")
 
     assert pattern is not None
@@ -15,7 +15,7 @@ def test_the_end_is_the_end_in_a_pattern_of_go() -> None:
     assert not pattern.search("a\n")
 
 
-def test_named_classes_are_understood() -> None:
+def test_go_pattern_supports_named_classes() -> None:
     pattern = go_pattern(r"^[[:upper:]]\d\z")
 
     assert pattern is not None
@@ -23,7 +23,7 @@ def test_named_classes_are_understood() -> None:
     assert not pattern.search("a1")
 
 
-def test_classes_of_unicode_are_not() -> None:
+def test_go_pattern_rejects_unicode_classes() -> None:
     assert go_pattern(r"\p{Greek}") is None
 
 
@@ -41,10 +41,10 @@ def test_classes_of_unicode_are_not() -> None:
         ("uuid4", "123e4567-e89b-42d3-a456-426614174000", "123e4567"),
     ],
 )
-def test_formats_are_checked(format_: str, good: str, bad: str) -> None:
+def test_known_formats_are_validated(format_: str, good: str, bad: str) -> None:
     assert fits_format(format_, good)
     assert not fits_format(format_, bad)
 
 
-def test_unknown_formats_are_not() -> None:
+def test_unknown_formats_fit_any_text() -> None:
     assert fits_format("telephone", "x")

@@ -146,13 +146,13 @@ def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, set[str]]:
         ),
     ],
 )  # fmt: skip
-def test_tells_what_differs(
+def test_compare_finds_differences(
     old: dict[str, Any], new: dict[str, Any], expected: dict[str, set[str]]
 ) -> None:
     assert differing(old, new) == expected
 
 
-def test_gained_is_what_was_added_or_changed() -> None:
+def test_gained_fields_are_added_or_modified() -> None:
     found = compare(GADGETS, gadget(size=1, on=True), gadget(size=2, list=[]))
 
     assert found.gained == fields("spec/size", "spec/list")
@@ -160,7 +160,7 @@ def test_gained_is_what_was_added_or_changed() -> None:
     assert found.outside(EMPTY) is found
 
 
-def test_a_new_built_in_object_is_compared_with_the_empty_struct() -> None:
+def test_new_builtin_object_is_compared_with_empty_struct() -> None:
     new = deployment({"name": "web"}, strategy={"rollingUpdate": {"maxSurge": 1}})
 
     added = compare(DEPLOYS, empty_object_of(DEPLOYS), new).gained
@@ -172,12 +172,12 @@ def test_a_new_built_in_object_is_compared_with_the_empty_struct() -> None:
     assert fields("spec/selector") & added
 
 
-def test_a_new_custom_object_is_compared_with_nothing() -> None:
+def test_new_custom_object_is_compared_with_nothing() -> None:
     assert empty_object_of(GADGETS) == {}
     assert fields("spec") & compare(GADGETS, {}, gadget(size=1)).added
 
 
-def test_metadata_is_described_even_where_the_schema_says_nothing() -> None:
+def test_metadata_has_schema_without_schema_of_kind() -> None:
     old = {"metadata": {"finalizers": ["a"]}, "spec": {"list": [{"name": "x"}]}}
     new = {"metadata": {"finalizers": ["a", "b"]}, "spec": {"list": [{"name": "y"}]}}
 
@@ -187,7 +187,7 @@ def test_metadata_is_described_even_where_the_schema_says_nothing() -> None:
     assert found.modified == fields("spec/list")
 
 
-def test_metadata_of_embedded_objects_is_described() -> None:
+def test_metadata_of_embedded_object_has_schema() -> None:
     before = gadget(template={"metadata": {"finalizers": ["a"]}})
     after = gadget(template={"metadata": {"finalizers": ["b"]}})
 
@@ -206,7 +206,7 @@ def test_metadata_of_embedded_objects_is_described() -> None:
         pytest.param("tags", None, "an explicit null", id="null in a set"),
     ],
 )
-def test_items_that_cannot_be_told_apart_are_refused(
+def test_list_items_without_identity_are_rejected(
     listed: str, item: object, reason: str
 ) -> None:
     spec = GADGETS.field("spec")
@@ -218,7 +218,7 @@ def test_items_that_cannot_be_told_apart_are_refused(
         list_element_of(schema, item)
 
 
-def test_an_item_without_any_key_is_refused() -> None:
+def test_list_item_without_any_key_is_rejected() -> None:
     schema = Schema(
         {
             "type": "array",
@@ -243,7 +243,9 @@ def test_an_item_without_any_key_is_refused() -> None:
         pytest.param(None, False, False, id="null is not false"),
     ],
 )
-def test_sameness_is_that_of_json(one: object, two: object, expected: bool) -> None:
+def test_json_equality_distinguishes_booleans_from_numbers(
+    one: object, two: object, expected: bool
+) -> None:
     assert is_json_equal(one, two) is expected
     assert is_json_equal(two, one) is expected
 
@@ -251,7 +253,7 @@ def test_sameness_is_that_of_json(one: object, two: object, expected: bool) -> N
 # -------------------------------------------------------------------- contents
 
 
-def test_an_applier_sets_values_but_not_their_described_containers() -> None:
+def test_applier_owns_values_but_not_declared_containers() -> None:
     body = gadget(
         ports=[{"port": 80, "name": "x"}],
         tags=["a"],
@@ -275,7 +277,7 @@ def test_an_applier_sets_values_but_not_their_described_containers() -> None:
     }
 
 
-def test_empty_and_null_values_are_set_but_empty_lists_of_items_are_not() -> None:
+def test_applier_owns_empty_values_and_nulls_but_not_empty_lists() -> None:
     body = gadget(ports=[], tags=[], list=[], labels={}, size=None)
 
     found = field_set_of(GADGETS, body).below("f:spec")
@@ -283,17 +285,17 @@ def test_empty_and_null_values_are_set_but_empty_lists_of_items_are_not() -> Non
     assert found == fields("list", "labels", "size")
 
 
-def test_a_container_of_nothing_but_empty_lists_is_not_set() -> None:
+def test_applier_does_not_own_container_of_empty_lists() -> None:
     assert field_set_of(GADGETS, {"spec": {"tags": []}}) == EMPTY
 
 
-def test_items_of_one_key_are_owned_as_a_whole() -> None:
+def test_items_with_same_key_are_owned_as_a_whole() -> None:
     body = gadget(ports=[{"port": 80, "name": "a"}, {"port": 80, "name": "b"}])
 
     assert field_set_of(GADGETS, body).below("f:spec") == fields(f"ports/{TCP}")
 
 
-def test_removing_fields_takes_along_what_lies_below() -> None:
+def test_remove_items_removes_nested_fields() -> None:
     body = gadget(
         labels={"a": "1", "b": "2"},
         ports=[{"port": 80, "name": "x"}, {"port": 81, "name": "y"}],
@@ -324,7 +326,7 @@ def test_removing_fields_takes_along_what_lies_below() -> None:
     assert len(body["spec"]["ports"]) == 2
 
 
-def test_a_container_that_loses_everything_becomes_null() -> None:
+def test_container_without_remaining_fields_becomes_null() -> None:
     body = gadget(labels={"a": "1"}, tags=["a"], list=["x"], size=1)
     gone = fields("spec/labels/a", 'spec/tags/v:"a"', "spec/list/i:0", "spec/size/x")
 
@@ -334,7 +336,7 @@ def test_a_container_that_loses_everything_becomes_null() -> None:
     assert remove_items(GADGETS, {"spec": {}}, fields("spec")) == {}
 
 
-def test_a_map_of_lists_owns_its_empty_ones() -> None:
+def test_map_of_lists_owns_empty_lists() -> None:
     values = {"type": "array", "x-kubernetes-list-type": "set", "items": {}}
     spec = {"type": "object", "additionalProperties": values}
     schema = Schema({"type": "object", "properties": {"spec": spec}})
@@ -345,7 +347,7 @@ def test_a_map_of_lists_owns_its_empty_ones() -> None:
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.permutations("abcdxyz"))
-def test_a_merged_list_has_every_item_once(live: list[str], order: list[str]) -> None:
+def test_merged_list_has_each_item_once(live: list[str], order: list[str]) -> None:
     body = order[:4]
 
     places = list(merge_order(live, body))
@@ -357,7 +359,7 @@ def test_a_merged_list_has_every_item_once(live: list[str], order: list[str]) ->
     assert [it for it in items if it not in body] == alone
 
 
-def test_finds_nothing_wrong_with_a_sound_body() -> None:
+def test_valid_body_has_no_apply_errors() -> None:
     body = gadget(
         ports=[{"port": 1}, {"port": 1, "protocol": "UDP"}],
         tags=["a"],
@@ -443,11 +445,11 @@ def test_finds_nothing_wrong_with_a_sound_body() -> None:
         ),
     ],
 )
-def test_tells_what_is_wrong(spec: dict[str, Any], mistake: str) -> None:
+def test_invalid_body_has_apply_errors(spec: dict[str, Any], mistake: str) -> None:
     assert apply_errors(GADGETS, gadget(**spec)) == [".spec" + mistake]
 
 
-def test_tells_all_types_that_are_wrong_up_to_an_unknown_field() -> None:
+def test_apply_errors_list_wrong_types_up_to_unknown_field() -> None:
     body = gadget(on="x", list="y", rust=1, size="z")
 
     assert apply_errors(GADGETS, {**body, "status": 5}) == [
@@ -458,7 +460,7 @@ def test_tells_all_types_that_are_wrong_up_to_an_unknown_field() -> None:
     ]
 
 
-def test_duplicates_within_an_item_come_before_that_of_the_item() -> None:
+def test_nested_duplicates_are_reported_before_outer_ones() -> None:
     ports = [{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]
     web = {"name": "web", "ports": ports}
 
@@ -469,7 +471,7 @@ def test_duplicates_within_an_item_come_before_that_of_the_item() -> None:
     ]
 
 
-def test_quantities_and_ports_may_be_numbers_or_texts() -> None:
+def test_quantities_and_ports_accept_numbers_and_strings() -> None:
     web = {
         "name": "web",
         "resources": {"limits": {"cpu": 1, "memory": "1Gi"}},
@@ -480,7 +482,7 @@ def test_quantities_and_ports_may_be_numbers_or_texts() -> None:
     assert apply_errors(DEPLOYS, deployment(web)) == []
 
 
-def test_unknown_fields_may_stand_anywhere_below_where_they_are_preserved() -> None:
+def test_unknown_fields_are_allowed_below_preserving_field() -> None:
     schema = schema_of_object(
         Schema(
             {

@@ -90,7 +90,7 @@ async def make_map(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
     return path
 
 
-async def test_a_config_map(
+async def test_config_map_has_bytes_of_real_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = await make_map(target, http)
@@ -109,7 +109,9 @@ async def test_a_config_map(
     assert event == '{"type":"ADDED","object":' + typed + "}\n"
 
 
-async def test_a_secret(target: ServerUnderTest, http: aiohttp.ClientSession) -> None:
+async def test_secret_has_bytes_of_real_server(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
     path = target.path("secrets")
     data = {"type": "Opaque", "data": {"z": "MQ==", "a": "Mg=="}}
     await make(http, path, {**data, "metadata": METADATA})
@@ -119,7 +121,7 @@ async def test_a_secret(target: ServerUnderTest, http: aiohttp.ClientSession) ->
     )
 
 
-async def test_a_custom_object(
+async def test_custom_resource_has_bytes_of_real_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = await make_widget(target, http)
@@ -138,7 +140,9 @@ async def test_a_custom_object(
     assert event == '{"type":"ADDED","object":' + WIDGET + "}\n"
 
 
-async def test_a_pod(target: ServerUnderTest, http: aiohttp.ClientSession) -> None:
+async def test_pod_has_bytes_of_real_server(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
     path = target.path("pods")
     await make(http, path, a_pod("raw"))
 
@@ -167,7 +171,7 @@ async def test_a_pod(target: ServerUnderTest, http: aiohttp.ClientSession) -> No
     )
 
 
-async def test_the_keys_of_a_body_may_come_in_any_order(
+async def test_key_order_of_body_does_not_affect_bytes(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -228,7 +232,7 @@ BLANKS = {
         for plural, blank in blanks.items()
     ],
 )
-async def test_a_bookmark_of_a_typed_kind_is_a_blank_object(
+async def test_bookmark_of_builtin_kind_is_empty_object(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     group_version: str,
@@ -255,7 +259,7 @@ async def test_a_bookmark_of_a_typed_kind_is_a_blank_object(
     )
 
 
-async def test_a_bookmark_of_a_custom_kind_has_sorted_keys(
+async def test_bookmark_of_custom_kind_has_sorted_keys(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -271,7 +275,7 @@ async def test_a_bookmark_of_a_custom_kind_has_sorted_keys(
     )
 
 
-async def test_a_status_has_its_keys_in_the_order_of_go(
+async def test_status_keys_have_order_of_go_struct(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     found: Any

@@ -416,14 +416,14 @@ VERSIONS = [
 
 
 @each_case("body, problems", NAMES)
-async def test_a_definition_with_bad_names_is_refused(
+async def test_definition_with_invalid_names_is_rejected(
     http: aiohttp.ClientSession, body: dict[str, Any], problems: list[str]
 ) -> None:
     assert await refusal_of(http, body) == problems
 
 
 @each_case("body, problems", VERSIONS)
-async def test_a_definition_with_bad_versions_is_refused(
+async def test_definition_with_invalid_versions_is_rejected(
     http: aiohttp.ClientSession, body: dict[str, Any], problems: list[str]
 ) -> None:
     assert await refusal_of(http, body) == problems

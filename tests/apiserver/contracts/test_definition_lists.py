@@ -131,7 +131,7 @@ LISTS = [
 
 
 @each_case("text, problems", LISTS)
-async def test_a_definition_with_a_bad_list_is_refused(
+async def test_definition_with_invalid_list_schema_is_rejected(
     http: aiohttp.ClientSession, text: dict[str, Any], problems: list[str]
 ) -> None:
     path = "spec.validation.openAPIV3Schema.properties[spec]"

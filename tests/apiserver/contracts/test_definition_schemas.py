@@ -306,7 +306,7 @@ SCHEMAS = [
 
 
 @each_case("body, problems", SCHEMAS)
-async def test_a_definition_without_a_structural_schema_is_refused(
+async def test_definition_without_structural_schema_is_rejected(
     http: aiohttp.ClientSession, body: dict[str, Any], problems: list[str]
 ) -> None:
     expected = [f"spec.validation.openAPIV3Schema{it}" for it in problems]

@@ -81,7 +81,7 @@ async def kept(
 
 
 @each_case("sample", ALL)
-async def test_an_update_creates_only_some_kinds(
+async def test_put_creates_only_some_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     plural = sample.resource.plural
@@ -95,7 +95,7 @@ async def test_an_update_creates_only_some_kinds(
 
 
 @each_case("sample", ALL)
-async def test_an_update_without_a_version_is_refused_by_some_kinds(
+async def test_put_without_version_is_rejected_by_some_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -115,7 +115,7 @@ async def test_an_update_without_a_version_is_refused_by_some_kinds(
 
 
 @each_case("sample", QUIET)
-async def test_an_update_of_what_was_read_changes_nothing(
+async def test_put_of_unchanged_object_keeps_version(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -131,7 +131,7 @@ async def test_an_update_of_what_was_read_changes_nothing(
 
 
 @each_case("sample", ALL)
-async def test_each_kind_counts_its_generation_in_its_own_way(
+async def test_generation_counts_changes_by_kind(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -150,7 +150,7 @@ async def test_each_kind_counts_its_generation_in_its_own_way(
 
 
 @each_case("sample", QUIET)
-async def test_a_deletion_is_answered_with_a_status_or_with_the_object(
+async def test_delete_is_answered_with_status_or_object_by_kind(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     resource = sample.resource
@@ -171,7 +171,7 @@ async def test_a_deletion_is_answered_with_a_status_or_with_the_object(
 
 
 @each_case("sample", ALL)
-async def test_dependents_of_jobs_and_controllers_stay_unless_asked_otherwise(
+async def test_delete_orphans_dependents_of_jobs_and_controllers_by_default(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     plural = sample.resource.plural
@@ -189,7 +189,7 @@ async def test_dependents_of_jobs_and_controllers_stay_unless_asked_otherwise(
 
 
 @each_case("sample", ALL)
-async def test_an_update_of_another_uid_is_409(
+async def test_put_with_other_uid_is_409(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -240,7 +240,7 @@ def success(
 
 
 @each_case("sample", QUIET)
-async def test_what_was_created_can_be_put_once_more(
+async def test_put_of_created_body_changes_nothing(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:

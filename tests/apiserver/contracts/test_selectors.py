@@ -45,7 +45,7 @@ LABEL_SELECTIONS = [
 ]
 
 
-async def test_labels_select(
+async def test_label_selector_selects_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -130,7 +130,7 @@ NAME_RULE = (
         ),
     ],
 )
-async def test_a_malformed_label_selector_is_400(
+async def test_malformed_label_selector_is_400(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     selector: str,
@@ -169,7 +169,7 @@ POD_SELECTIONS = [
 ]
 
 
-async def test_fields_select_pods(
+async def test_field_selector_selects_pods(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -185,7 +185,7 @@ async def test_fields_select_pods(
         assert names(found) == expected, selector
 
 
-async def test_a_namespace_is_a_field(
+async def test_field_selector_matches_namespace(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     await make(http, target.path("configmaps"), named("a"))
@@ -218,7 +218,7 @@ EVENT_SELECTIONS = [
 ]
 
 
-async def test_fields_select_events(
+async def test_field_selector_selects_events(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("events")
@@ -238,7 +238,7 @@ async def test_fields_select_events(
         assert names(found) == expected, selector
 
 
-async def test_fields_select_secrets_by_their_type(
+async def test_field_selector_selects_secrets_by_type(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("secrets")
@@ -272,7 +272,7 @@ ONLY = 'is not a known field selector: only "metadata.name", "metadata.namespace
         ),
     ],
 )
-async def test_only_known_fields_can_select(
+async def test_unsupported_field_selector_is_400(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     plural: str,
@@ -290,7 +290,7 @@ async def test_only_known_fields_can_select(
 
 
 @pytest.mark.parametrize("plural", ["nodes", "namespaces"])
-async def test_what_is_in_no_namespace_may_not_know_the_question(
+async def test_cluster_scoped_kind_rejects_namespace_selector(
     target: ServerUnderTest, http: aiohttp.ClientSession, plural: str
 ) -> None:
     code, status = await ask(
@@ -330,7 +330,7 @@ async def test_what_is_in_no_namespace_may_not_know_the_question(
         ('"a"=a', rf'"\"a\"" {ONLY}'),
     ],
 )
-async def test_a_malformed_field_selector_is_400(
+async def test_malformed_field_selector_is_400(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     selector: str,
@@ -345,7 +345,7 @@ async def test_a_malformed_field_selector_is_400(
         assert status["message"] == message
 
 
-async def test_values_may_be_escaped(
+async def test_field_selector_values_can_be_escaped(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -358,7 +358,7 @@ async def test_values_may_be_escaped(
     assert [names(answer) for _, answer in found] == [[], ["a"], []]
 
 
-async def test_labels_and_fields_select_together(
+async def test_label_and_field_selectors_combine(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)

@@ -181,7 +181,7 @@ async def table(http: aiohttp.ClientSession, path: str) -> dict[str, Any]:
 
 
 @each_case("resource", RESOURCES)
-async def test_each_kind_is_told_in_cells_of_its_own(
+async def test_table_cells_match_real_server_for_each_kind(
     resource: Resource, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     rows = [row for row in ROWS if row.resource == resource]
@@ -206,7 +206,7 @@ async def test_each_kind_is_told_in_cells_of_its_own(
 
 
 @each_case("resource", BLANK)
-async def test_a_bookmark_is_a_row_about_nothing(
+async def test_table_bookmark_is_row_without_object(
     resource: Resource, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     query = {
