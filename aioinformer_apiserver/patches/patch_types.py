@@ -14,12 +14,11 @@ from aioinformer_apiserver.patches.strategic_merge_patch import strategic_merge_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer.client import PatchType
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = ["apply_patch", "decode_applied", "decode_patch", "merge_patch"]
-
 
 _DECODING = "error decoding patch: "
 
@@ -43,7 +42,7 @@ def apply_patch(
         typed: False for custom resources, which do not support strategic patches.
 
     Returns:
-        The new body, not validated: it may not even be an object.
+        Patched body, not validated: it may not even be an object.
 
     Raises:
         ApiError: 400, 413, 422 or 500 if the patch is malformed or does not apply; 415

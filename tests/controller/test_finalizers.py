@@ -65,7 +65,7 @@ async def test_after_five_conflicts_the_last_is_raised_and_retried(
         return
 
     failed = caplog.records[0]
-    assert "default/web failed (attempt 1, to be retried): Conflict" in failed.message
+    assert "(key=default/web attempt=1, will be retried): Conflict" in failed.message
 
 
 async def test_one_that_has_it_already_is_not_given_it_twice() -> None:
@@ -114,7 +114,7 @@ async def test_a_resource_that_is_not_that_of_the_objects_is_told(
             await asyncio.sleep(1)
 
     assert it.reconcile.names == []
-    assert "default/web failed (attempt 1, to be retried): NotFound" in caplog.text
+    assert "(key=default/web attempt=1, will be retried): NotFound" in caplog.text
 
 
 def is_gone(it: Site) -> None:
@@ -261,7 +261,7 @@ async def test_without_a_client_it_says_so(
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("record", "needs a domain: 'example.com/record'"),
+        ("record", "needs a domain, such as 'example.com/record'"),
         (
             "Example.com/record",
             "prefix of a finalizer must be a DNS subdomain, unlike 'Example.com'",
@@ -283,8 +283,8 @@ def test_what_can_be_no_reconcile_and_no_resource_is_refused() -> None:
     with pytest.raises(OptionsError, match="not a Resource: 'pods'"):
         finalizer("pods", OURS, cleanup=Cleanup())  # type: ignore[arg-type]
 
-    with pytest.raises(OptionsError, match="a reconcile is a coroutine function"):
+    with pytest.raises(OptionsError, match="a reconcile must be a coroutine function"):
         finalizer(PODS, OURS, cleanup=plain)
 
-    with pytest.raises(OptionsError, match="a reconcile is a coroutine function"):
+    with pytest.raises(OptionsError, match="a reconcile must be a coroutine function"):
         finalizer(PODS, OURS, cleanup=Cleanup())(plain)

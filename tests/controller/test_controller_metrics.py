@@ -12,6 +12,8 @@ from informer_helpers import keep_busy
 from metrics_helpers import PlainSink
 
 from aioinformer import Result, TerminalError
+from aioinformer.controller.metrics import LeaderMetrics
+from aioinformer.errors import TransportError
 from aioinformer.testing import FakeListerWatcher
 
 if TYPE_CHECKING:
@@ -54,8 +56,8 @@ async def test_a_reconcile_that_holds_the_loop_is_named(
     async with controlled(Acts(blocks), cluster("works", "blocks"), metrics=sink):
         await asyncio.sleep(10)
 
-    (line,) = [it for it in caplog.messages if "the reconcile of default/blocks" in it]
-    assert "kept the event loop from turning for" in line
+    (line,) = [it for it in caplog.messages if "(key=default/blocks)" in it]
+    assert "blocked the event loop for" in line
     assert sink.counts["aioinformer_blocking_reconciles_total", ("pods",)] >= 1
 
 
@@ -103,16 +105,16 @@ async def test_a_failure_is_logged_with_key_and_cause(
 
     first, second, third = (it.getMessage() for it in caplog.records)
     assert first == (
-        "controller pods: default/ends failed (attempt 1, not retried until it "
+        "controller pods: reconcile failed (key=default/ends attempt=1, not retried until the object "
         "changes): TerminalError: no such image"
     )
     assert second == (
-        "controller pods: default/fails failed (attempt 1, to be retried): "
+        "controller pods: reconcile failed (key=default/fails attempt=1, will be retried): "
         "ValueError: boom"
     )
     assert third == (
-        "controller pods: default/nonsense failed (attempt 1, to be retried): "
-        "TypeError: a reconcile answers a Result or None, not a str"
+        "controller pods: reconcile failed (key=default/nonsense attempt=1, will be retried): "
+        "TypeError: a reconcile must return a Result or None, not str"
     )
     assert all(it.levelno == logging.ERROR and it.exc_info for it in caplog.records)
 
@@ -131,9 +133,9 @@ async def test_many_failures_are_summed_up(caplog: pytest.LogCaptureFixture) -> 
     texts = [it.getMessage() for it in caplog.records]
     assert len([it for it in texts if "ValueError: boom" in it]) == 9
     assert (
-        "controller pods: 80 reconciles failed by ValueError within a minute" in texts
+        "controller pods: 80 reconciles failed with ValueError within a minute" in texts
     )
-    assert any("default/rare failed" in it for it in texts)
+    assert any("key=default/rare" in it for it in texts)
 
 
 async def test_on_error_is_told() -> None:
@@ -183,3 +185,61 @@ async def test_a_sink_that_fails_stops_nothing(
     assert sorted(notes.names) == ["later", "works"]
     text = "controller pods: the metrics sink failed"
     assert [it.getMessage() for it in caplog.records].count(text) == 1
+
+
+class BrokenSink(PlainSink):
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        raise ValueError("a broken sink")
+
+
+def test_the_status_follows_and_the_rest_is_counted() -> None:
+    sink = PlainSink()
+    measures = LeaderMetrics("x", "us", sink)
+    status = "leader_election_master_status", ("x",)
+    assert sink.gauges[status] == 0
+
+    measures.began()
+    assert sink.gauges[status] == 1
+
+    measures.lost("why")
+    assert sink.gauges[status] == 0
+
+    measures.began()
+    measures.ended()
+    assert sink.gauges[status] == 0
+
+    measures.slow_path()
+    measures.overran()
+    assert sink.counts == {
+        ("leader_election_slowpath_total", ("x",)): 1,
+        ("aioinformer_leader_overruns_total", ("x",)): 1,
+    }
+
+
+def test_a_sink_that_fails_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    measures = LeaderMetrics("x", "us", BrokenSink())
+    measures.began()
+    measures.ended()
+
+    assert caplog.text.count("the metrics sink failed") == 1
+
+
+def test_failures_in_great_number_are_summed(caplog: pytest.LogCaptureFixture) -> None:
+    measures = LeaderMetrics("x", "us", PlainSink())
+    with caplog.at_level(logging.WARNING):
+        for second in range(40):
+            measures.failed("renew the lease", TransportError("no route"), second)
+
+    assert caplog.text.count("cannot renew the lease: TransportError: no route") == 9
+    assert "40 requests failed with TransportError within a minute" in caplog.text
+
+
+def test_a_callback_that_fails_is_reported() -> None:
+    failures: list[HandlerError] = []
+    measures = LeaderMetrics("x", "us", PlainSink(), failures.append)
+    cause = ValueError("mine")
+    measures.callback_failed("them", cause)
+
+    (failure,) = failures
+    assert (failure.where, failure.subject) == ("on_new_leader", "them")
+    assert failure.__cause__ is cause

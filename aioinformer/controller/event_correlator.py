@@ -1,9 +1,8 @@
-"""What a recorder knows of events: which are the same, what is due. Pure.
+"""Correlation of equal events into series, as in client-go. Pure: times are arguments.
 
-As in client-go's recorder for events.k8s.io, events are the same if all but their note
-is. The first one is created; the second makes a series of it; those that follow are
-counted here, and their number is written from time to time, and when no more come. Times
-are handed in.
+As in client-go's recorder for events.k8s.io, events are equal if all but their notes are.
+The first one is created, and the second makes a series of it. Later ones are counted, and
+the count is written from time to time and at the end of the series.
 """
 
 from __future__ import annotations
@@ -21,16 +20,23 @@ from aioinformer.model.objects import METADATA_KIND, KubeObject
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["BookFull", "EventBook", "Happening", "Reference", "Series", "short_note"]
+__all__ = [
+    "EventCorrelator",
+    "EventKey",
+    "EventSeries",
+    "ObjectReference",
+    "TooManyEvents",
+    "short_note",
+]
 
 REFRESH_SECONDS: Final = 300.0
-"""How often the number of a series that goes on is written. (client-go: 30 minutes.)"""
+"""Interval at which the count of a series is written. (client-go: 30 minutes.)"""
 
 QUIET_SECONDS: Final = 360.0
-"""A series of which nothing came for so long is over, as in client-go."""
+"""Time without an event after which a series ends, as in client-go."""
 
-MOST_KNOWN: Final = 20_000
-"""So many different events of the last minutes are known; no more are taken."""
+MAX_SERIES: Final = 20_000
+"""Maximum number of concurrent series. Further events are refused."""
 
 # The server's limits, in bytes.
 _NOTE_BYTES: Final = 1024
@@ -40,8 +46,8 @@ _ELLIPSIS: Final = b"..."
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """Which object an event is about; versions of one object are the same."""
+class ObjectReference:
+    """Reference to an object. References to versions of one object are equal."""
 
     api_version: str
     kind: str
@@ -52,16 +58,16 @@ class Reference:
     field_path: str = ""
 
     @classmethod
-    def to(cls, obj: KubeObject | Mapping[str, Any]) -> Reference:
-        """Refer to an object.
+    def to(cls, obj: KubeObject | Mapping[str, Any]) -> ObjectReference:
+        """Return the reference to an object.
 
         Args:
-            obj: The object, its body, or a reference: with `apiVersion`, `kind`, `name`,
-                and where there are such, `namespace`, `uid` and `fieldPath`.
+            obj: Object, body, or reference with `apiVersion`, `kind`, `name`, and
+                optionally `namespace`, `uid` and `fieldPath`.
 
         Raises:
-            OptionsError: If it does not say its type and name. A metadata-only object
-                does if the `Resource` of its informer has a kind.
+            OptionsError: If the type or the name is missing. A metadata-only object has a
+                type if the `Resource` of its informer has a kind.
         """
         fields: dict[str, Any]
         if isinstance(obj, KubeObject):
@@ -78,16 +84,17 @@ class Reference:
             fields = {name: identity.get(name) for name in _REFERRED} | types
         else:
             raise OptionsError(
-                f"an event is about a KubeObject or a mapping, not a {type(obj).__name__}"
+                "an event needs a KubeObject or a mapping to refer to, not "
+                f"{type(obj).__name__}"
             )
 
         if fields["kind"] == METADATA_KIND:
             raise OptionsError(
-                "a PartialObjectMetadata does not say what it is the metadata of: pass an "
-                "object of an informer whose Resource has a kind, or a reference"
+                "a PartialObjectMetadata has no kind of its own: pass a reference, or an "
+                "object of an informer whose Resource has a kind"
             )
 
-        # Not the object itself: errors are logged, and it may be a Secret.
+        # Without the object itself: errors are logged, and it may be a Secret.
         wrong = [
             name
             for name, text in fields.items()
@@ -95,19 +102,19 @@ class Reference:
         ]
         if wrong:
             raise OptionsError(
-                f"an event is about an object that says what it is, by texts; this one "
-                f"does not: {', '.join(wrong)}"
+                "an event needs an object with apiVersion, kind and name; missing or "
+                f"invalid: {', '.join(wrong)}"
             )
 
         return cls(**{_REFERRED[name]: text or "" for name, text in fields.items()})
 
     def body(self) -> dict[str, str]:
-        """As Kubernetes writes an ObjectReference."""
+        """Return the ObjectReference as JSON."""
         texts = ((name, getattr(self, ours)) for name, ours in _REFERRED.items())
         return {name: text for name, text in texts if text}
 
 
-# How Kubernetes calls the fields of a reference, and how they are called here.
+# Attributes by the names of the fields in JSON.
 _REFERRED: Final = {
     "apiVersion": "api_version",
     "kind": "kind",
@@ -121,52 +128,52 @@ _NEEDED: Final = {"apiVersion", "kind", "name"}
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """What is told by an event, but for its note; two that are equal are one series."""
+class EventKey:
+    """Content of an event without its note. Equal events form one series."""
 
-    regarding: Reference
+    regarding: ObjectReference
     type: str
     reason: str
     action: str
-    related: Reference | None = None
+    related: ObjectReference | None = None
 
     def __post_init__(self) -> None:
-        """Check what the server would refuse.
+        """Check the content.
 
         Raises:
-            OptionsError: If it would.
+            OptionsError: If the server would refuse it.
         """
         if self.type not in {"Normal", "Warning"}:
             raise OptionsError(
-                f"an event is of type 'Normal' or 'Warning', not {self.type!r}"
+                f"the type of an event must be 'Normal' or 'Warning', not {self.type!r}"
             )
 
         for what, text in {"reason": self.reason, "action": self.action}.items():
             if not 0 < len(text.encode(errors="replace")) <= _WORD_BYTES:
                 raise OptionsError(
-                    f"the {what} of an event has 1 to {_WORD_BYTES} bytes, and is not "
+                    f"the {what} of an event must have 1 to {_WORD_BYTES} bytes, not "
                     f"{text!r}"
                 )
 
 
-class Series:
-    """One event on the server: what happened, and how often.
+class EventSeries:
+    """One Event on the server, and how often it has occurred.
 
     Attributes:
-        happening: What.
-        note: For people to read; that of the first time.
-        name: Of the event.
-        namespace: Where it is: beside its object, or `default`.
-        count: How often it has happened.
-        written: How often by what the server has; 0 before it has the event.
-        dealt: The number that was dealt with last: written, or given up.
+        key: Content of the event.
+        note: Note of the first occurrence.
+        name: Name of the Event.
+        namespace: Namespace of the Event: that of its object, or `default`.
+        count: Number of occurrences.
+        written: Count on the server, 0 before the Event is created.
+        handled: Last count that was written or given up.
     """
 
     __slots__ = (
         "count",
-        "dealt",
         "first",
-        "happening",
+        "handled",
+        "key",
         "last",
         "name",
         "namespace",
@@ -176,32 +183,30 @@ class Series:
         "written",
     )
 
-    def __init__(
-        self, happening: Happening, note: str, moment: datetime, now: float
-    ) -> None:
-        self.happening = happening
+    def __init__(self, key: EventKey, note: str, moment: datetime, now: float) -> None:
+        self.key = key
         self.note = note
-        self.name = _name_for(happening.regarding.name)
-        self.namespace = happening.regarding.namespace or "default"
+        self.name = _name_for(key.regarding.name)
+        self.namespace = key.regarding.namespace or "default"
         self.count = 1
-        self.written = self.dealt = 0
+        self.written = self.handled = 0
         self.first = self.last = moment
-        # When it happened last, and when it was last tried; on the loop's clock.
+        # Loop's times of the last occurrence and of the last attempt to write.
         self.seen = self.tried = now
 
     def __repr__(self) -> str:
-        what, which = self.happening, self.happening.regarding
+        what, which = self.key, self.key.regarding
         where = f"{which.namespace}/{which.name}" if which.namespace else which.name
         return f"{what.type} {what.reason} of {which.kind} {where}"
 
-    def again(self, moment: datetime, now: float) -> None:
-        """It has happened once more."""
+    def add(self, moment: datetime, now: float) -> None:
+        """Count one more occurrence."""
         self.count += 1
         self.last, self.seen = moment, now
 
     def body(self, controller: str, instance: str) -> dict[str, Any]:
-        """The event to be created."""
-        what = self.happening
+        """Return the Event to create."""
+        what = self.key
         related = {"related": what.related.body()} if what.related else {}
         return {
             "metadata": {"name": self.name, "namespace": self.namespace},
@@ -218,71 +223,71 @@ class Series:
         }
 
     def change(self) -> dict[str, Any]:
-        """What a series changes of the event that was created; count is 2 or more."""
+        """Return the merge patch for a count of 2 or more."""
         times = {"count": self.count, "lastObservedTime": micro_time(self.last)}
         return {"series": times}
 
 
-class BookFull(Exception):
-    """There is no place for another event."""
+class TooManyEvents(Exception):
+    """There are too many concurrent series."""
 
 
-class EventBook:
-    """All series that are not over."""
+class EventCorrelator:
+    """All active series."""
 
     def __init__(self) -> None:
-        self._series: dict[Happening, Series] = {}
+        self._series: dict[EventKey, EventSeries] = {}
 
     def __len__(self) -> int:
         return len(self._series)
 
-    def note(
-        self, happening: Happening, note: str, moment: datetime, now: float
-    ) -> Series | None:
-        """It has happened.
+    def add(
+        self, key: EventKey, note: str, moment: datetime, now: float
+    ) -> EventSeries | None:
+        """Add an occurrence of an event.
 
         Args:
-            happening: What.
-            note: For people.
-            moment: When, with a zone.
-            now: The same in seconds of a clock that does not go back.
+            key: Content of the event.
+            note: Note for people.
+            moment: Date and time, with a timezone.
+            now: The same time on a monotonic clock.
 
         Returns:
-            The series if it is to be written now.
+            The series if it should be written now, else None.
 
         Raises:
-            BookFull: It is another one, and there are too many.
+            TooManyEvents: If it is a new event, and there are too many series.
         """
-        series = self._series.get(happening)
+        series = self._series.get(key)
         if series is not None:
-            series.again(moment, now)
+            series.add(moment, now)
             return series if series.count == 2 else None
 
-        if len(self._series) >= MOST_KNOWN:
-            raise BookFull
+        if len(self._series) >= MAX_SERIES:
+            raise TooManyEvents
 
-        series = Series(happening, short_note(note), moment, now)
-        self._series[happening] = series
+        series = EventSeries(key, short_note(note), moment, now)
+        self._series[key] = series
         return series
 
-    def due(self, now: float) -> list[Series]:
-        """What is to be written now. What is over is known no more."""
-        over = [it for it in self._series.values() if now - it.seen >= QUIET_SECONDS]
-        for series in over:
-            del self._series[series.happening]
+    def due(self, now: float) -> list[EventSeries]:
+        """Return the series to write now, and drop those that have ended."""
+        ended = [it for it in self._series.values() if now - it.seen >= QUIET_SECONDS]
+        for series in ended:
+            del self._series[series.key]
 
         refreshed = (
             it for it in self._series.values() if now - it.tried >= REFRESH_SECONDS
         )
-        return [it for it in (*over, *refreshed) if it.count > it.dealt]
+        return [it for it in (*ended, *refreshed) if it.count > it.handled]
 
-    def left(self) -> list[Series]:
-        """All of which the last number was not dealt with."""
-        return [it for it in self._series.values() if it.count > it.dealt]
+    def unwritten(self) -> list[EventSeries]:
+        """Return the series whose current count was neither written nor given up."""
+        return [it for it in self._series.values() if it.count > it.handled]
 
 
 def short_note(note: str) -> str:
-    """Cut a note to what a server takes: 1024 bytes of UTF-8."""
+    """Cut a note to the server's limit of 1024 bytes of UTF-8."""
     text = note.encode(errors="replace")
     if len(text) > _NOTE_BYTES:
         text = text[: _NOTE_BYTES - len(_ELLIPSIS)] + _ELLIPSIS
@@ -291,7 +296,7 @@ def short_note(note: str) -> str:
 
 
 def _name_for(regarding: str) -> str:
-    """A name that no other event has; after the object, where its own is as plain."""
+    """Return a unique name for an Event, with the object's name if that is a subdomain."""
     unique = secrets.token_hex(8)
     name = f"{regarding}.{unique}"
     if is_subdomain(name):

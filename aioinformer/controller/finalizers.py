@@ -1,15 +1,11 @@
-"""`finalizer`: an object that is deleted waits for its controller to clean up.
-
-Which finalizers an object should have is decided by plain functions of it; a write that
-lost a race against another is decided anew, on the object as it is.
-"""
+"""`finalizer`: a decorator that runs a cleanup before an object is deleted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aioinformer.controller.reconcile import check_reconcile
+from aioinformer.controller.context import check_reconcile
 from aioinformer.errors import Conflict, NotFound, OptionsError
 from aioinformer.model.names import qualified_name_problem
 from aioinformer.model.resource import check_resource
@@ -18,23 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.controller.client import ReconcileClient
-    from aioinformer.controller.context import Context
-    from aioinformer.controller.reconcile import Reconcile
-    from aioinformer.controller.request import ReconcileRequest
-    from aioinformer.controller.result import Result
+    from aioinformer.controller.context import Context, Reconcile
+    from aioinformer.controller.reconcile import ReconcileRequest, Result
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
 
 __all__ = ["finalizer"]
 
 ATTEMPTS: Final = 5
-"""How often a list of finalizers is written, if others change the object meanwhile."""
+"""Maximum number of attempts to write finalizers, after conflicts."""
 
 
 def finalizer(
     resource: Resource, name: str, *, cleanup: Reconcile
 ) -> Callable[[Reconcile], Reconcile]:
-    """Decorate a reconcile that makes something which outlives the object.
+    """Decorate a reconcile that creates something outside of the object.
 
     ::
 
@@ -45,52 +39,50 @@ def finalizer(
         @with_object(KubeObject)  # below it
         async def reconcile(site: KubeObject, ctx: Context) -> None: ...
 
-    Before `reconcile` is called for an object, the finalizer is written into it; normally
-    `ctx.lister` shows it then (if not in time, `ctx.stale` says so). From then on a
-    deletion only marks the object: `cleanup` is called in the place of `reconcile`, and
-    when it answers None the finalizer is taken away, and the object goes when nobody
-    else's is left. While an object waits for the finalizers of others, neither is called.
-    For one that is gone, `reconcile` is called as without the decorator. For two things,
-    decorate twice: the outer one is cleaned up first.
+    The finalizer is written into an object before `reconcile` is called for it.
+    `ctx.lister` normally shows it then (otherwise `ctx.stale` is set). A deletion then only
+    marks the object: `cleanup` is called instead of `reconcile`. When that returns None the
+    finalizer is removed, and the server deletes the object once no finalizer is left.
+    Neither function is called while an object waits for other finalizers. For a deleted
+    object, `reconcile` is called as without the decorator. Decorate twice for two
+    finalizers: the outer one is cleaned up first.
 
-    `cleanup` may be called again though it has ended, as any reconcile may: if the
-    process died before the finalizer was taken away, or if that failed. So what is
-    already gone is no failure. It is not called if somebody takes the finalizer away by
-    hand, nor for objects that were deleted before they had it.
+    `cleanup` must be idempotent, like any reconcile: it is called again if the process
+    died, or the request failed, before the finalizer was removed. It is not called if
+    somebody else removes the finalizer, or for objects deleted before they had it.
 
-    The deletion has to reach the controller: `predicates=` must let it pass
-    (`generation_changed` does, `labels_changed` alone does not), the informer's selectors
-    should be such that no object can leave them, and no transform may drop
+    The deletion must reach the controller: `predicates=` must let it pass
+    (`generation_changed` does, `labels_changed` alone does not), objects should not be
+    able to leave the informer's selectors, and transforms must keep
     `metadata.finalizers`.
 
-    Others may change the object at the same time: the finalizers are written with the
-    version that they were read in, and after a `Conflict` decided anew on the object as
-    it is, up to 5 times. Then the conflict is raised, and the request is retried like
-    any other.
+    Finalizers are written with the version of the object that was read. After a
+    `Conflict` the object is read and changed again, up to 5 times. Then the conflict is
+    raised, and the request is retried like any other.
 
-    It takes the verbs `get` and `patch` of the resource, and a controller with a client.
-    The idea is that of kube-rs (`runtime/finalizer.rs`), where a cleanup is done unless
-    it fails, and `reconcile` follows with the next event.
+    It needs the verbs `get` and `patch` of the resource, and a controller with a client.
+    The design is that of kube-rs (`runtime/finalizer.rs`), where a cleanup that does not
+    fail is complete, and `reconcile` follows with the next event.
 
     Args:
-        resource: What the controller's `for_` is about.
-        name: The finalizer: a domain that is yours, a slash and a name. Two controllers
-            of one kind need two of them.
-        cleanup: Undoes what `reconcile` did outside of the object. A `Result` says that
-            it is not done yet: the finalizer stays, and it is called again as that says,
-            or when the controller is told of a change. What it raises is retried with
-            backoff, but for a `TerminalError`, which waits for a change.
+        resource: Resource of the controller's `for_`.
+        name: Finalizer: a domain of yours, a slash and a name. Two controllers of one
+            resource need two of them.
+        cleanup: Reconcile that undoes what `reconcile` did outside of the object. If it
+            returns a `Result`, the finalizer stays, and it is called again after
+            `requeue_after` or with the next change. Exceptions are retried with backoff,
+            except for a `TerminalError`, which waits for a change.
 
     Raises:
-        OptionsError: If the name is no qualified one, the resource is none, or `cleanup`
-            or what is decorated is no reconcile.
+        OptionsError: If the name is not qualified, the resource is not one, or one of the
+            functions is not a reconcile.
     """
     check_resource(resource)
     if problem := qualified_name_problem(name, "a finalizer"):
         raise OptionsError(problem)
 
     if "/" not in name:
-        raise OptionsError(f"a finalizer needs a domain: 'example.com/{name}'")
+        raise OptionsError(f"a finalizer needs a domain, such as 'example.com/{name}'")
 
     check_reconcile(cleanup)
 
@@ -103,7 +95,7 @@ def finalizer(
 
 @dataclass(frozen=True, slots=True)
 class _Finalized:
-    """A reconcile with a finalizer."""
+    """Reconcile with a finalizer."""
 
     resource: Resource
     name: str
@@ -115,12 +107,12 @@ class _Finalized:
         obj = ctx.lister.get(request.key)
         if obj is not None and _with(obj, self.name) is not None:
             if not await self._hold(obj, client):
-                return None  # it is going, of which an event tells
+                return None  # being deleted: an event follows
 
             await ctx.settled()
             held, obj = obj, ctx.lister.get(request.key)
             if obj is not None and obj.uid != held.uid:
-                return None  # another one of that name, of which an event tells
+                return None  # another object of that name: an event follows
 
         if obj is None or obj.deletion_timestamp is None:
             return await self.function(request, ctx)
@@ -138,7 +130,7 @@ class _Finalized:
         return None
 
     async def _hold(self, obj: KubeObject, client: ReconcileClient) -> bool:
-        """Have the object wait for us when it is deleted; False if it is on its way."""
+        """Add the finalizer. Return False if the object is being deleted already."""
         held = await self._change(obj, client, _with)
         return held is not None and held.deletion_timestamp is None
 
@@ -148,10 +140,13 @@ class _Finalized:
         client: ReconcileClient,
         decide: Callable[[KubeObject, str], list[str] | None],
     ) -> KubeObject | None:
-        """Bring the finalizers to what is decided; the object then, None if it is gone.
+        """Write the finalizers that `decide` returns.
+
+        Returns:
+            The changed object, or None if it is deleted.
 
         Raises:
-            Conflict: Somebody else changed it each time.
+            Conflict: Others changed the object before each attempt.
         """
         namespace = obj.namespace or None
         now = obj
@@ -177,18 +172,18 @@ class _Finalized:
                     return None
         except NotFound as exc:
             if exc.details.get("name") != obj.name:
-                raise  # not the object: its kind is not served, or not as this resource
+                raise  # not of the object: its resource is not served
 
             return None
 
         return now
 
 
-# ---------------------------------------------------------------- decisions
+# ---------------------------------------------------------------- finalizer lists
 
 
 def _with(obj: KubeObject, name: str) -> list[str] | None:
-    """The finalizers that it should have; None if nothing is to be changed."""
+    """Return the finalizers of an object with one more, or None for no change."""
     if name in obj.finalizers or obj.deletion_timestamp is not None:
         return None
 
@@ -196,6 +191,6 @@ def _with(obj: KubeObject, name: str) -> list[str] | None:
 
 
 def _without(obj: KubeObject, name: str) -> list[str] | None:
-    """The finalizers that it should keep; None if nothing is to be changed."""
+    """Return the finalizers of an object without one, or None for no change."""
     kept = [it for it in obj.finalizers if it != name]
     return kept if len(kept) < len(obj.finalizers) else None

@@ -14,15 +14,15 @@ from compression_helpers import compressed
 from conftest import pod
 
 from aioinformer import KubeObject, Resource
-from aioinformer.controller.event_book import (
-    MOST_KNOWN,
+from aioinformer.controller.event_correlator import (
+    MAX_SERIES,
     QUIET_SECONDS,
     REFRESH_SECONDS,
-    BookFull,
-    EventBook,
-    Happening,
-    Reference,
-    Series,
+    EventCorrelator,
+    EventKey,
+    EventSeries,
+    ObjectReference,
+    TooManyEvents,
     short_note,
 )
 from aioinformer.errors import OptionsError
@@ -33,7 +33,7 @@ from aioinformer.watch.decoding import MetadataDecoder
 
 PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
-POD = Reference("v1", "Pod", "web-0", "shop", "u-1", "7")
+POD = ObjectReference("v1", "Pod", "web-0", "shop", "u-1", "7")
 REFERENCE = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -44,30 +44,30 @@ REFERENCE = {
 }
 
 
-def failed(**other: Any) -> Happening:
+def failed(**other: Any) -> EventKey:
     fields: dict[str, Any] = {
         "regarding": POD,
         "type": "Warning",
         "reason": "FailedMount",
         "action": "MountVolume",
     }
-    return Happening(**{**fields, **other})
+    return EventKey(**{**fields, **other})
 
 
-def noted(book: EventBook, now: float, **other: Any) -> Series | None:
+def noted(events: EventCorrelator, now: float, **other: Any) -> EventSeries | None:
     moment = NOON + timedelta(seconds=now)
-    return book.note(failed(**other), f"at {now}", moment, now)
+    return events.add(failed(**other), f"at {now}", moment, now)
 
 
-def first(book: EventBook, now: float = 0, **other: Any) -> Series:
-    series = noted(book, now, **other)
+def first(events: EventCorrelator, now: float = 0, **other: Any) -> EventSeries:
+    series = noted(events, now, **other)
     assert series is not None
     assert series.count == 1
     return series
 
 
-def write(series: Series) -> None:
-    series.written = series.dealt = series.count
+def write(series: EventSeries) -> None:
+    series.written = series.handled = series.count
 
 
 # ---------------------------------------------------------------- what it is about
@@ -84,7 +84,7 @@ def write(series: Series) -> None:
 def test_refers_to_an_object(obj: Any) -> None:
     body = pod("web-0", "shop", metadata={"uid": "u-1", "resourceVersion": "7"})
 
-    reference = Reference.to(obj(body))
+    reference = ObjectReference.to(obj(body))
 
     assert reference == POD
     assert reference.body() == REFERENCE
@@ -117,7 +117,9 @@ def test_metadata_of_an_object_refers_to_the_object(change: str) -> None:
     assert obj is not None
     assert obj.kind == "PartialObjectMetadata"
     assert obj.type_meta == {"apiVersion": "apps/v1", "kind": "Deployment"}
-    assert Reference.to(obj) == Reference("apps/v1", "Deployment", "web", "shop", "u")
+    assert ObjectReference.to(obj) == ObjectReference(
+        "apps/v1", "Deployment", "web", "shop", "u"
+    )
 
 
 def test_a_whole_object_names_its_own_type() -> None:
@@ -134,12 +136,16 @@ def test_metadata_of_an_object_of_unknown_kind_is_refused(as_dict: bool) -> None
     body = orjson.dumps({**PARTIAL, "metadata": {"name": "a"}})
     obj = MetadataDecoder(widgets).decode(body)
 
-    with pytest.raises(OptionsError, match="PartialObjectMetadata does not say"):
-        Reference.to(obj.to_dict() if as_dict else obj)
+    with pytest.raises(
+        OptionsError, match="PartialObjectMetadata has no kind of its own"
+    ):
+        ObjectReference.to(obj.to_dict() if as_dict else obj)
 
 
 def test_of_an_object_without_a_namespace_no_namespace_is_named() -> None:
-    reference = Reference.to({"apiVersion": "v1", "kind": "Node", "name": "node-1"})
+    reference = ObjectReference.to(
+        {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+    )
 
     assert reference.body() == {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
 
@@ -150,14 +156,14 @@ def test_what_does_not_say_what_it_is_is_refused(missing: str, null: bool) -> No
     instead = [missing] if null else []
     rest = {key: it for key, it in REFERENCE.items() if key != missing}
 
-    with pytest.raises(OptionsError, match=f"this one does not: {missing}$"):
-        Reference.to(rest | dict.fromkeys(instead, None))
+    with pytest.raises(OptionsError, match=f"missing or invalid: {missing}$"):
+        ObjectReference.to(rest | dict.fromkeys(instead, None))
 
 
 def test_a_part_of_an_object_is_referred_to() -> None:
     part = {**REFERENCE, "fieldPath": "spec.containers{a}"}
 
-    assert Reference.to(part).body() == part
+    assert ObjectReference.to(part).body() == part
 
 
 @pytest.mark.parametrize(
@@ -170,15 +176,15 @@ def test_a_part_of_an_object_is_referred_to() -> None:
     ],
 )
 def test_an_error_shows_nothing_of_the_object(body: dict[str, Any]) -> None:
-    with pytest.raises(OptionsError, match="this one does not: ") as caught:
-        Reference.to(body)
+    with pytest.raises(OptionsError, match="missing or invalid: ") as caught:
+        ObjectReference.to(body)
 
     assert "c2VjcmV0" not in str(caught.value)
 
 
 def test_what_is_no_object_is_refused() -> None:
-    with pytest.raises(OptionsError, match="not a str"):
-        Reference.to("web-0")  # type: ignore[arg-type]
+    with pytest.raises(OptionsError, match="not str"):
+        ObjectReference.to("web-0")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +193,7 @@ def test_what_is_no_object_is_refused() -> None:
         ({"type": "Error"}, "'Normal' or 'Warning', not 'Error'"),
         ({"reason": ""}, "the reason of an event"),
         ({"reason": "x" * 129}, "the reason of an event"),
-        ({"reason": "é" * 65}, "the reason of an event has 1 to 128 bytes"),
+        ({"reason": "é" * 65}, "the reason of an event must have 1 to 128 bytes"),
         ({"action": ""}, "the action of an event"),
     ],
 )
@@ -202,32 +208,32 @@ def test_what_the_server_would_refuse_is_refused(
 
 
 def test_the_first_is_written_the_second_too_and_then_they_are_counted() -> None:
-    book = EventBook()
-    series = first(book)
+    events = EventCorrelator()
+    series = first(events)
     write(series)
 
-    assert noted(book, 1) is series
+    assert noted(events, 1) is series
     write(series)
-    assert [noted(book, now) for now in range(2, 9)] == [None] * 7
+    assert [noted(events, now) for now in range(2, 9)] == [None] * 7
     assert (series.count, series.written) == (9, 2)
-    assert book.left() == [series]
+    assert events.unwritten() == [series]
 
 
 def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
-    book = EventBook()
-    series = first(book)
-    newer = Reference("v1", "Pod", "web-0", "shop", "u-1", "8")
+    events = EventCorrelator()
+    series = first(events)
+    newer = ObjectReference("v1", "Pod", "web-0", "shop", "u-1", "8")
 
-    assert noted(book, 1, regarding=newer) is series
+    assert noted(events, 1, regarding=newer) is series
     assert series.note == "at 0"
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {"regarding": Reference("v1", "Pod", "web-1", "shop", "u-1", "7")},
-        {"regarding": Reference("v1", "Pod", "web-0", "shop", "u-2", "7")},
-        {"regarding": Reference("v1", "Pod", "web-0", "other", "u-1", "7")},
+        {"regarding": ObjectReference("v1", "Pod", "web-1", "shop", "u-1", "7")},
+        {"regarding": ObjectReference("v1", "Pod", "web-0", "shop", "u-2", "7")},
+        {"regarding": ObjectReference("v1", "Pod", "web-0", "other", "u-1", "7")},
         {"regarding": replace(POD, field_path="spec.containers{a}")},
         {"type": "Normal"},
         {"reason": "Unhealthy"},
@@ -237,10 +243,10 @@ def test_versions_of_an_object_are_the_same_and_so_are_notes() -> None:
     ids=lambda other: "-".join(other),
 )
 def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
-    book = EventBook()
-    series = first(book)
+    events = EventCorrelator()
+    series = first(events)
 
-    second = first(book, **other)
+    second = first(events, **other)
 
     assert second is not series
     assert second.name != series.name
@@ -250,14 +256,14 @@ def test_others_are_events_of_their_own(other: dict[str, Any]) -> None:
 
 
 def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
-    book = EventBook()
-    series = first(book)
+    events = EventCorrelator()
+    series = first(events)
     written = []
     for now in range(0, 1800, 10):
         if now:
-            noted(book, now)
+            noted(events, now)
 
-        if book.due(now) or series.count == 2:
+        if events.due(now) or series.count == 2:
             assert series.count > series.written
             written.append(now)
             write(series)
@@ -269,61 +275,61 @@ def test_a_series_that_goes_on_is_written_from_time_to_time() -> None:
 
 
 def test_of_a_series_that_is_over_the_last_number_is_written() -> None:
-    book = EventBook()
-    series = first(book)
-    noted(book, 1)
+    events = EventCorrelator()
+    series = first(events)
+    noted(events, 1)
     write(series)
-    noted(book, 2)
+    noted(events, 2)
 
-    assert book.due(2 + QUIET_SECONDS - 1) == [series]  # it goes on, and is refreshed
-    assert book.due(2 + QUIET_SECONDS) == [series]
-    assert len(book) == 0
-    assert book.due(2 + QUIET_SECONDS) == []
-    assert first(book, 3 + QUIET_SECONDS) is not series
+    assert events.due(2 + QUIET_SECONDS - 1) == [series]  # it goes on, and is refreshed
+    assert events.due(2 + QUIET_SECONDS) == [series]
+    assert len(events) == 0
+    assert events.due(2 + QUIET_SECONDS) == []
+    assert first(events, 3 + QUIET_SECONDS) is not series
 
 
 def test_what_has_happened_once_is_forgotten_when_nothing_follows() -> None:
-    book = EventBook()
-    write(first(book))
+    events = EventCorrelator()
+    write(first(events))
 
-    assert book.due(QUIET_SECONDS) == []
-    assert len(book) == 0
+    assert events.due(QUIET_SECONDS) == []
+    assert len(events) == 0
 
 
 def test_what_was_given_up_is_due_again_only_if_it_comes_again() -> None:
-    book = EventBook()
-    series = first(book)
-    series.dealt = series.count
+    events = EventCorrelator()
+    series = first(events)
+    series.handled = series.count
 
-    assert book.due(REFRESH_SECONDS) == []
-    assert noted(book, REFRESH_SECONDS) is series
-    series.dealt, series.tried = series.count, REFRESH_SECONDS
+    assert events.due(REFRESH_SECONDS) == []
+    assert noted(events, REFRESH_SECONDS) is series
+    series.handled, series.tried = series.count, REFRESH_SECONDS
 
-    noted(book, REFRESH_SECONDS + 1)
-    assert book.due(2 * REFRESH_SECONDS - 1) == []
-    assert book.due(2 * REFRESH_SECONDS) == [series]
+    noted(events, REFRESH_SECONDS + 1)
+    assert events.due(2 * REFRESH_SECONDS - 1) == []
+    assert events.due(2 * REFRESH_SECONDS) == [series]
 
 
 def test_of_too_many_no_more_are_taken_until_some_are_over() -> None:
-    book = EventBook()
-    for number in range(MOST_KNOWN):
-        first(book, reason=f"R{number}")
+    events = EventCorrelator()
+    for number in range(MAX_SERIES):
+        first(events, reason=f"R{number}")
 
-    with pytest.raises(BookFull):
-        noted(book, 1, reason="more")
+    with pytest.raises(TooManyEvents):
+        noted(events, 1, reason="more")
 
-    assert noted(book, 1, reason="R0") is not None
-    assert len(book.due(QUIET_SECONDS)) == MOST_KNOWN
-    first(book, QUIET_SECONDS, reason="more")
-    assert len(book) == 2
+    assert noted(events, 1, reason="R0") is not None
+    assert len(events.due(QUIET_SECONDS)) == MAX_SERIES
+    first(events, QUIET_SECONDS, reason="more")
+    assert len(events) == 2
 
 
 # ---------------------------------------------------------------- what is written
 
 
 def test_an_event_says_what_happened_to_what() -> None:
-    related = Reference("v1", "Secret", "key", "shop", "", "")
-    series = Series(failed(related=related), "no such volume", NOON, 0)
+    related = ObjectReference("v1", "Secret", "key", "shop", "", "")
+    series = EventSeries(failed(related=related), "no such volume", NOON, 0)
 
     body = series.body("example.com/mounter", "mounter-1")
 
@@ -351,8 +357,8 @@ def test_an_event_says_what_happened_to_what() -> None:
 
 
 def test_what_has_happened_before_it_is_created_makes_a_series_at_once() -> None:
-    series = Series(failed(), "", NOON, 0)
-    series.again(NOON + timedelta(seconds=1.5), 1.5)
+    series = EventSeries(failed(), "", NOON, 0)
+    series.add(NOON + timedelta(seconds=1.5), 1.5)
 
     change = {"series": {"count": 2, "lastObservedTime": "2026-08-01T12:00:01.500000Z"}}
     assert series.change() == change
@@ -364,8 +370,8 @@ def test_what_has_happened_before_it_is_created_makes_a_series_at_once() -> None
     "name", ["system:node", "A", "x" * 250, "-a", "a..b", "a.-b", "a-.b"]
 )
 def test_no_name_is_made_of_one_that_an_event_cannot_have(name: str) -> None:
-    regarding = Reference("rbac/v1", "ClusterRole", name, "", "", "")
-    series = Series(failed(regarding=regarding), "", NOON, 0)
+    regarding = ObjectReference("rbac/v1", "ClusterRole", name, "", "", "")
+    series = EventSeries(failed(regarding=regarding), "", NOON, 0)
 
     assert series.name.startswith("event.")
     assert series.namespace == "default"
