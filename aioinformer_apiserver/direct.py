@@ -19,15 +19,15 @@ from aioinformer._tasks import Supervisor
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.failures import api_error, refuse_web_page
 from aioinformer.errors import TransportError
-from aioinformer_apiserver.requests.calls import Call
-from aioinformer_apiserver.serving.outlet import Outlet
-from aioinformer_apiserver.storing.bell import EARLY_SECONDS, Bell
+from aioinformer_apiserver.http.outlet import Outlet
+from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from aioinformer_apiserver.serving.handlers import Handlers
-    from aioinformer_apiserver.showing.answers import Answer
+    from aioinformer_apiserver.http.handlers import Handlers
+    from aioinformer_apiserver.serialization.answers import Answer
 
 __all__ = ["DirectEndpoint", "MemoryOutlet"]
 

@@ -4,7 +4,6 @@ The law of this layer: it holds objects of any type and knows neither servers no
 handlers. State changes are plain methods; only waiting is a coroutine.
 """
 
-from aioinformer.cache.contents import Contents
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import (
     DeletedFinalStateUnknown,
@@ -15,12 +14,6 @@ from aioinformer.cache.deltas import (
     Requeue,
     ResyncAll,
 )
-from aioinformer.cache.expiration import (
-    ExpirationPolicy,
-    ExpirationStore,
-    TTLPolicy,
-)
-from aioinformer.cache.fifo import FIFO
 from aioinformer.cache.index import (
     NAMESPACE_INDEX,
     IndexFunction,
@@ -28,12 +21,17 @@ from aioinformer.cache.index import (
     index_by_label,
     index_by_owner,
 )
-from aioinformer.cache.mutation_cache import MutationCache
-from aioinformer.cache.mutation_detector import Mutation, MutationDetector
-from aioinformer.cache.ordered_fifo import OrderedFIFO
 from aioinformer.cache.queue import KnownObjects, Queue
-from aioinformer.cache.store import Indexer, Store
-from aioinformer.cache.undelta import UndeltaStore
+from aioinformer.cache.store import Contents, Indexer, Store
+from aioinformer.cache.tools.fifo import FIFO, OrderedFIFO
+from aioinformer.cache.tools.mutation_cache import MutationCache
+from aioinformer.cache.tools.mutation_detector import Mutation, MutationDetector
+from aioinformer.cache.tools.stores import (
+    ExpirationPolicy,
+    ExpirationStore,
+    TTLPolicy,
+    UndeltaStore,
+)
 
 __all__ = [
     "FIFO",

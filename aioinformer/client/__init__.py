@@ -13,6 +13,7 @@ from aioinformer.client.discovery_names import ServedResource
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PagedList, Pager
 from aioinformer.client.tls import TLSOptions
+from aioinformer.client.verbs import PatchType
 
 __all__ = [
     "Client",
@@ -22,6 +23,7 @@ __all__ = [
     "ListWatch",
     "PagedList",
     "Pager",
+    "PatchType",
     "ServedResource",
     "TLSOptions",
 ]

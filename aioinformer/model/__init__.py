@@ -5,6 +5,7 @@ or knows that there is a network.
 """
 
 from aioinformer.model.keys import meta_namespace_key, split_key
+from aioinformer.model.moments import kube_time
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
@@ -16,6 +17,7 @@ __all__ = [
     "LabelSelector",
     "Resource",
     "drop",
+    "kube_time",
     "meta_namespace_key",
     "split_key",
     "strip_managed_fields",

@@ -25,15 +25,15 @@ from aioinformer.model.resources import (
     PODS,
     SERVICES,
 )
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.storing.storage import Storage
-from aioinformer_apiserver.writing.registry import Registry
+from aioinformer_apiserver.registry.registry import Registry
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.writes import Deleted, Written
+    from aioinformer_apiserver.requests.options import Deleted, Written
 
 ARRANGED = WriteOptions(part="all")
 ASKED = WriteOptions(manager="me")
@@ -318,7 +318,7 @@ def test_a_generated_name_is_free(
 ) -> None:
     found = iter(["b", "c"])
     monkeypatch.setattr(
-        "aioinformer_apiserver.writing.registry.generated_name",
+        "aioinformer_apiserver.registry.registry.generated_name",
         lambda start: start + next(found),
     )
     cluster.create(CONFIG_MAPS, named("a-b"))

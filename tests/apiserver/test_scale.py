@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aioinformer.model.resources import DEPLOYMENTS
-from aioinformer_apiserver.storing.kinds import Kind, ScalePaths
-from aioinformer_apiserver.writing.scale import scale_of, selector_text
+from aioinformer_apiserver.registry.scale import scale_of, selector_text
+from aioinformer_apiserver.storage.kinds import Kind, ScalePaths
 
 
 @pytest.mark.parametrize(

@@ -226,9 +226,9 @@ async def is_cancelled() -> None:
     ("act", "text"),
     [
         (raises, "ValueError: boom"),
-        (hangs, "TimeoutError: not done within 5 s"),
-        (is_cancelled, "CancelledError: it has cancelled itself"),
-        (nonsense, "TypeError: a reconcile answers a Result or None, not a str"),
+        (hangs, "TimeoutError: timed out after 5 s"),
+        (is_cancelled, "CancelledError: reconcile cancelled itself"),
+        (nonsense, "TypeError: a reconcile must return a Result or None, not str"),
     ],
 )
 async def test_failing_reconcile_is_reported_and_others_continue(
@@ -245,7 +245,7 @@ async def test_failing_reconcile_is_reported_and_others_continue(
     assert sorted(notes.names) == ["bad", "bad", "good"]
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"controller pods: default/bad failed (attempt 1, to be retried): {text}"
+        f"controller pods: reconcile failed (key=default/bad attempt=1, will be retried): {text}"
     )
     assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
     assert sink.counts["controller_runtime_reconcile_total", ("pods", "success")] == 2

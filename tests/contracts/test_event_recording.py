@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioinformer import Client, EventRecorder, Invalid, SharedInformerFactory
-from aioinformer.controller.event_book import Happening, Reference, Series
+from aioinformer.controller.event_correlator import (
+    EventKey,
+    EventSeries,
+    ObjectReference,
+)
 from aioinformer.controller.event_recorder import EVENTS
 from aioinformer.model.resources import CONFIG_MAPS, NODES
 from aioinformer.model.resources import EVENTS as CORE_EVENTS
@@ -127,8 +131,10 @@ async def test_event_is_readable_in_the_core_v1_api(
 async def test_texts_are_truncated_to_the_limits_of_the_server_in_bytes(
     target: ServerUnderTest, field: str, most: int, called: str
 ) -> None:
-    regarding = Reference.to(pod_in(target.namespace))
-    series = Series(Happening(regarding, "Normal", "A", "B"), "", datetime.now(UTC), 0)
+    regarding = ObjectReference.to(pod_in(target.namespace))
+    series = EventSeries(
+        EventKey(regarding, "Normal", "A", "B"), "", datetime.now(UTC), 0
+    )
     body = series.body("mounter", "m-0")
     async with recording(target) as (client, _):
         with pytest.raises(Invalid, match=f"{called}: .* at most {most} characters"):

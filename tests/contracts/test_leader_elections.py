@@ -11,7 +11,7 @@ import pytest
 
 from aioinformer import Client, LeaderElector, LeadershipLost
 from aioinformer.controller import LeaseLock, ReconcileClient
-from aioinformer.controller.writes import Writes
+from aioinformer.controller.pending_writes import PendingWrites
 from aioinformer.model.resources import CONFIG_MAPS, LEASES
 from aioinformer.testing import APIServer, faults
 
@@ -118,7 +118,7 @@ async def test_G11_failed_renewals_end_the_work_and_fence_its_writes(
 ) -> None:
     async with cluster() as (server, client):
         one = elector(client, "a")
-        fenced = ReconcileClient(client, Writes([]), one)
+        fenced = ReconcileClient(client, PendingWrites([]), one)
         written = 0
 
         async def work() -> None:

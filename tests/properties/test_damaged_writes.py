@@ -17,9 +17,9 @@ from recorded_writes import definition_of_things, load, placed
 
 from aioinformer.errors import ApiError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.requests.writes import WriteOptions
-from aioinformer_apiserver.storing.storage import Storage
-from aioinformer_apiserver.writing.registry import Registry
+from aioinformer_apiserver.registry.registry import Registry
+from aioinformer_apiserver.requests.options import WriteOptions
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from recorded_writes import Write
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection
 
 NAMESPACE = "somewhere"
 WRITES = [

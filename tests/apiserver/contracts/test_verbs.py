@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_calls import ask
 
-from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.storage.kinds import built_in_kinds
 
 if TYPE_CHECKING:
     import aiohttp
