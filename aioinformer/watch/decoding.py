@@ -119,7 +119,6 @@ class _Line(msgspec.Struct, gc=False):
 
 _decode_line: Final = msgspec.json.Decoder(_Line).decode
 
-
 _is_blank: Final = re.compile(rb"\s*\Z").match
 
 
@@ -146,7 +145,6 @@ class _Front(NamedTuple):
 # Fronts are found by the first letter of the type.
 _LETTER: Final = len(b'{"type":"')
 
-
 _NO_FRONT: Final = _Front(EventType.ERROR, b"\n", ())  # matches no line
 
 
@@ -171,8 +169,8 @@ class StreamDecoder:
     last line of a stream that ends without a newline is proved, as it may be cut off.
 
     An object that nests too deeply for a decoder is like any other; who looks into its
-    body gets a `DecodeError`. A DELETED event needs no more than a readable key. Without
-    that it ends the watch, so that a list shows what is gone.
+    body gets a `DecodeError`. A DELETED event needs no more than a readable key.
+    Without that it ends the watch, so that a list shows what is gone.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -309,9 +307,7 @@ class _Envelope(msgspec.Struct, gc=False, rename="camel"):
 
 _decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
 
-
 _ITEMS: Final = re.compile(rb'"items"\s*:\s*\[')
-
 
 _TYPED: Final = re.compile(rb'\{\s*"(?:apiVersion|kind)"\s*:')
 
@@ -333,8 +329,9 @@ class ListSplitter:
     front, so that a listed object has the same fields as a watched one.
 
     A body without the kind of a list, or without metadata, is refused: it could be any
-    answer, and an empty one would seem to say that nothing exists. Lists of built-in kinds
-    have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have none.
+    answer, and an empty one would seem to say that nothing exists. Lists of built-in
+    kinds have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have
+    none.
 
     A list that leaves out an object says that it was deleted. So an item that cannot be
     read is named in `unreadable`, and one without a readable name fails the list.
@@ -530,9 +527,7 @@ def _decode_body(body: bytes) -> _Envelope:
 
 _KIND: Final = METADATA_KIND
 
-
 _API_VERSION: Final = "meta.k8s.io/v1"
-
 
 _HEAD: Final = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
     _KIND.encode(),
@@ -542,16 +537,11 @@ _HEAD: Final = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
 
 _AS: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 
-
 LIST_OF_METADATA: Final = _AS.format(f"{_KIND}List")
-
-
 """What to accept in answer to a list. As in client-go, whole objects will do."""
 
 
 WATCH_OF_METADATA: Final = _AS.format(_KIND)
-
-
 """What to accept in answer to a watch."""
 
 

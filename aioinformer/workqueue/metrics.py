@@ -27,7 +27,6 @@ AGES_SECONDS = 0.5
 # 0.1 ms, which nobody notices, and is cheaper for each than telling it alone.
 KEPT = 1000
 
-
 METRICS = (
     "workqueue_adds_total",
     "workqueue_depth",
@@ -81,8 +80,8 @@ class WorkQueueMetrics(Generic[T]):
         self.retries = 0
         self._clock: Callable[[], float] = _no_time
 
-        # Invariant: an effective add is in _since until its item is taken, or for ever if
-        # it never is; then one of _waits until it is told; and counted by _past from
+        # Invariant: an effective add is in _since until its item is taken, or for ever
+        # if it never is; then one of _waits until it is told; and counted by _past from
         # there on.
         self._since: dict[T, float] = {}
         self._waits: list[float] = []

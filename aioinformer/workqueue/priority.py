@@ -56,30 +56,30 @@ class PriorityQueue(RateLimitingQueue[T]):
         before them, unless they have waited for long.
 
         Nothing starves: an item goes before another one of a priority that is higher by
-        `d` if it was added more than `d * ageing` seconds earlier. So what an item waits
-        for is bounded, however much is added: it is what is queued already, and what is
-        added in the next `d * ageing` seconds, where `d` is the distance from its
-        priority to the highest in use.
+        `d` if it was added more than `d * ageing` seconds earlier. So what an item
+        waits for is bounded, however much is added: it is what is queued already, and
+        what is added in the next `d * ageing` seconds, where `d` is the distance from
+        its priority to the highest in use.
 
         A key is in the queue once. Adding it again with a higher priority moves it
-        behind the others of that priority (or leaves it where it is, if it has waited so
-        long that its place is better); with a lower one it changes nothing. Added again
-        while in work, or while its delay runs, the highest priority asked for meanwhile
-        counts.
+        behind the others of that priority (or leaves it where it is, if it has waited
+        so long that its place is better); with a lower one it changes nothing. Added
+        again while in work, or while its delay runs, the highest priority asked for
+        meanwhile counts.
 
     Not guaranteed:
         Priorities among items that are in work: nothing is taken from a worker.
 
-    Adding and taking cost O(log p) with p different priorities, however many items there
-    are. The metric `workqueue_depth` has the priority as a
-    label, of which there are 25 different ones at most; the rest comes under `"other"`.
+    Adding and taking cost O(log p) with p different priorities, however many items
+    there are. The metric `workqueue_depth` has the priority as a label, of which there
+    are 25 different ones at most; the rest comes under `"other"`.
 
     Args:
         name: Names the queue in metrics and in `repr()`.
         ageing: How many seconds of waiting are worth one step of priority. The default
             lets what is added with priority 0 go before what was added with
-            `LOW_PRIORITY` for 5 minutes. None or 0 for strict priorities, where a steady
-            stream of important items keeps others waiting for ever, as in
+            `LOW_PRIORITY` for 5 minutes. None or 0 for strict priorities, where a
+            steady stream of important items keeps others waiting for ever, as in
             controller-runtime.
         rate_limiter: As for `RateLimitingQueue`.
         metrics: As for `WorkQueue`.

@@ -54,9 +54,9 @@ class Broadcaster:
     Not guaranteed:
         Any order between watches.
 
-    Lifetime:
-        Owns no task. It belongs to the event loop in which it is first used. Whoever
-        has a watch must read it or stop it, or it holds up the others, and `shutdown()`.
+    Lifetime: Owns no task. It belongs to the event loop in which it is first used.
+        Whoever has a watch must read it or stop it, or it holds up the others, and
+        `shutdown()`.
 
     Args:
         queue_length: How many events may lie unread in each watch.

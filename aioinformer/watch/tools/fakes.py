@@ -110,7 +110,8 @@ class FakeWatch(_SentByHand):
     async def error(self, error: ApiError | Body) -> None:
         """Send an ERROR event, of an error or of a Status; see `action()`.
 
-        The watch is still open then: a server's ends behind it, so `end()` should follow.
+        The watch is still open then: a server's ends behind it, so `end()` should
+        follow.
         """
         await self.action(WatchEvent.of_error(error))
 
@@ -136,10 +137,10 @@ class FakeWatch(_SentByHand):
 class RaceFreeFakeWatch(_SentByHand):
     """A watch whose events are sent by hand, by plain methods that never wait.
 
-    What is sent after `stop()` is ignored, so that a test need not know who comes first,
-    its events or the reader's leaving. As client-go's `RaceFreeFakeWatcher`, except that
-    `stop()` is the reader's and drops what was not read; how a server ends a watch is
-    `end()`.
+    What is sent after `stop()` is ignored, so that a test need not know who comes
+    first, its events or the reader's leaving. As client-go's `RaceFreeFakeWatcher`,
+    except that `stop()` is the reader's and drops what was not read; how a server ends
+    a watch is `end()`.
 
     Args:
         size: How many events may lie unread.
@@ -173,7 +174,8 @@ class RaceFreeFakeWatch(_SentByHand):
     def error(self, error: ApiError | Body) -> None:
         """Send an ERROR event, of an error or of a Status; see `action()`.
 
-        The watch is still open then: a server's ends behind it, so `end()` should follow.
+        The watch is still open then: a server's ends behind it, so `end()` should
+        follow.
         """
         self.action(WatchEvent.of_error(error))
 

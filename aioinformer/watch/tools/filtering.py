@@ -38,10 +38,9 @@ def filtered(watch: Watch, f: Callable[[WatchEvent], WatchEvent | None]) -> Watc
             its place, or None to leave it out. Plain and quick: it runs in the reader's
             task.
 
-    Returns:
-        A watch whose `skipped` is that of the other: what `f` leaves out, it was told to.
-        Its reader gets a `TypeError` where `f` gives back anything else, such as the
-        True of a predicate.
+    Returns: A watch whose `skipped` is that of the other: what `f` leaves out, it was
+        told to. Its reader gets a `TypeError` where `f` gives back anything else, such
+        as the True of a predicate.
 
     Raises:
         OptionsError: If `f` is no plain function.

@@ -40,19 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Decision", "End", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
 
-
 logger = guarded_logger(__name__)
 
-
 SHORTEST_GAP_SECONDS = 1.0
-
-
 """Watches start at least so far apart, also where all goes well: as in client-go."""
 
 
 WATCH_SECONDS = 300.0
-
-
 """How long a watch lasts: a connection that died in silence is missed after it."""
 
 

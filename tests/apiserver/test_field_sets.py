@@ -34,7 +34,7 @@ def members(found: FieldSet) -> frozenset[tuple[str, ...]]:
 
 
 @given(PATH_SETS, PATH_SETS)
-def test_operations_are_those_of_sets_of_paths(
+def test_field_set_operations_equal_operations_on_path_sets(
     one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]
 ) -> None:
     left, right = FieldSet.of(*one), FieldSet.of(*two)
@@ -50,7 +50,7 @@ def test_operations_are_those_of_sets_of_paths(
 
 
 @given(PATH_SETS, PATH_SETS)
-def test_outside_drops_what_lies_below_as_well(
+def test_outside_drops_nested_fields(
     one: frozenset[tuple[str, ...]], two: frozenset[tuple[str, ...]]
 ) -> None:
     found = FieldSet.of(*one).outside(FieldSet.of(*two))
@@ -61,7 +61,7 @@ def test_outside_drops_what_lies_below_as_well(
 
 
 @given(PATH_SETS)
-def test_leaves_are_the_members_with_nothing_below(
+def test_leaves_have_no_members_below_them(
     paths: frozenset[tuple[str, ...]],
 ) -> None:
     found = FieldSet.of(*paths).leaves()
@@ -71,7 +71,7 @@ def test_leaves_are_the_members_with_nothing_below(
 
 
 @given(PATH_SETS)
-def test_json_comes_back_as_the_same_set(paths: frozenset[tuple[str, ...]]) -> None:
+def test_json_round_trip_keeps_field_set(paths: frozenset[tuple[str, ...]]) -> None:
     found = FieldSet.of(*paths)
 
     again = FieldSet.parse(found.to_json())
@@ -81,7 +81,7 @@ def test_json_comes_back_as_the_same_set(paths: frozenset[tuple[str, ...]]) -> N
     assert again.to_json() == found.to_json()
 
 
-def test_operations_change_nothing_that_they_are_given() -> None:
+def test_operations_do_not_change_operands() -> None:
     one, two = fields("a/b", "a/c", "d"), fields("a", "a/b", "e")
     before = one.to_json(), two.to_json()
 
@@ -90,14 +90,14 @@ def test_operations_change_nothing_that_they_are_given() -> None:
     assert (one.to_json(), two.to_json()) == before
 
 
-def test_paths_come_sorted_with_each_level_before_what_lies_below() -> None:
+def test_paths_are_sorted_by_level() -> None:
     found = fields("b", "a/z", "a/y/x", "c")
 
     assert [path_text(path) for path in found.paths()] == [".b", ".c", ".a.z", ".a.y.x"]
     assert repr(found) == "<FieldSet .b .c .a.z .a.y.x>"
 
 
-def test_what_is_not_described_is_no_member_for_that() -> None:
+def test_undeclared_fields_do_not_become_members() -> None:
     found = fields("metadata/labels/x", "a/b/c")
 
     assert with_named_fields(None, found) == found
@@ -106,12 +106,12 @@ def test_what_is_not_described_is_no_member_for_that() -> None:
     )
 
 
-def test_below_leads_into_the_set() -> None:
+def test_below_returns_relative_paths() -> None:
     assert fields("a", "a/b").below("f:a") == fields("b")
     assert fields("a", "a/b").below("f:b") == EMPTY
 
 
-def test_declared_fields_on_the_way_become_members() -> None:
+def test_declared_parents_become_members() -> None:
     item = 'k:{"port":80,"protocol":"TCP"}'
     found = fields(f"spec/ports/{item}/port", "spec/labels/x", "spec/free/a/b")
 
@@ -120,7 +120,7 @@ def test_declared_fields_on_the_way_become_members() -> None:
     )
 
 
-def test_declared_fields_are_found_through_items_of_lists() -> None:
+def test_declared_parents_are_found_through_list_items() -> None:
     way = 'spec/template/spec/containers/k:{"name":"x"}'
     found = with_named_fields(DEPLOYS, fields(f"{way}/resources/limits/cpu"))
 
@@ -131,7 +131,7 @@ def test_declared_fields_are_found_through_items_of_lists() -> None:
 # -------------------------------------------------------------------- the spelling
 
 
-def test_a_field_that_is_a_member_and_leads_on_has_a_dot() -> None:
+def test_member_with_children_has_dot() -> None:
     found = fields("data", "data/x", "metadata/labels/l")
 
     assert found.to_json() == {
@@ -140,7 +140,7 @@ def test_a_field_that_is_a_member_and_leads_on_has_a_dot() -> None:
     }
 
 
-def test_json_is_ordered_as_go_orders_it() -> None:
+def test_json_keys_are_sorted_like_go() -> None:
     items = [item_element({"port": port, "protocol": "TCP"}) for port in (443, 80)]
     found = FieldSet.of(
         ("v:10",),
@@ -162,7 +162,7 @@ def test_json_is_ordered_as_go_orders_it() -> None:
     assert list(found.to_json()["f:a"]) == [".", "f:c"]
 
 
-def test_values_of_all_types_are_ordered() -> None:
+def test_values_of_all_types_are_sorted() -> None:
     ordered = ["v:1", "v:1.5", "v:2", 'v:"a"', "v:false", "v:true", "v:null", "i:3"]
 
     assert sorted_elements(reversed(ordered)) == ordered
@@ -177,11 +177,11 @@ def test_values_of_all_types_are_ordered() -> None:
         pytest.param("i:3", "[3]", id="place"),
     ],
 )
-def test_paths_are_written_for_people(element: str, text: str) -> None:
+def test_paths_are_formatted_for_messages(element: str, text: str) -> None:
     assert path_text([element]) == text
 
 
-def test_one_item_has_one_spelling() -> None:
+def test_path_element_has_one_canonical_spelling() -> None:
     assert item_element({"b": "x", "a": 1}) == 'k:{"a":1,"b":"x"}'
     assert item_element({"a": 1.0}) == 'k:{"a":1}'
     assert parse_element('k:{"b": "x", "a": 1}') == 'k:{"a":1,"b":"x"}'
@@ -205,7 +205,7 @@ def test_one_item_has_one_spelling() -> None:
         pytest.param({"v:1.0": {}}, {"v:1": {}}, id="another spelling"),
     ],
 )
-def test_what_people_write_is_put_in_order(
+def test_parse_canonicalizes_handwritten_fields(
     given_fields: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert FieldSet.parse(given_fields).to_json() == expected
@@ -222,12 +222,12 @@ def test_what_people_write_is_put_in_order(
         pytest.param({"i:x": {}}, id="no number"),
     ],
 )
-def test_what_is_no_set_is_refused(given_fields: object) -> None:
+def test_malformed_fields_are_rejected(given_fields: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         FieldSet.parse(given_fields)
 
 
-def test_a_set_is_equal_to_nothing_else() -> None:
+def test_field_set_differs_from_other_types() -> None:
     assert EMPTY != {}
     assert () not in fields("a")
     assert ("f:a", "f:b", "f:c") not in fields("a")

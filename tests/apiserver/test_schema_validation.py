@@ -31,7 +31,7 @@ def told(found: list[Any]) -> list[tuple[str, str]]:
     return [(it.field, it.message) for it in found]
 
 
-def test_nothing_given_is_changed() -> None:
+def test_pruning_does_not_change_input() -> None:
     body = thing(unknown=1, inner={"unknown": 2})
     known = schema(inner={"type": "object", "properties": {"a": {"default": [1]}}})
 
@@ -41,7 +41,7 @@ def test_nothing_given_is_changed() -> None:
     assert body == thing(unknown=1, inner={"unknown": 2})
 
 
-def test_defaults_are_not_shared() -> None:
+def test_schema_defaults_are_not_shared() -> None:
     known = schema(a={"type": "array", "default": [1]})
     first, second = (with_defaults(known, thing()) for _ in range(2))
 
@@ -50,7 +50,7 @@ def test_defaults_are_not_shared() -> None:
     assert second["spec"]["a"] == [1]
 
 
-def test_metadata_are_those_of_every_kind() -> None:
+def test_metadata_is_pruned_like_builtin_metadata() -> None:
     body = {**thing(), "metadata": {"name": "a", "colour": "red", "labels": {}}}
 
     found = decode(schema(), body, custom=True)
@@ -59,7 +59,7 @@ def test_metadata_are_those_of_every_kind() -> None:
     assert found.problems == ('unknown field "metadata.colour"',)
 
 
-def test_strict_refuses_what_was_left_out() -> None:
+def test_strict_error_lists_pruned_fields() -> None:
     body = thing(unknown=1)
     found = decode(schema(), body, custom=True)
 
@@ -74,14 +74,14 @@ def test_strict_refuses_what_was_left_out() -> None:
     assert strict_decoding_error(schema(), body, ()) is None
 
 
-def test_a_stricter_schema_lets_through_what_was_there_before() -> None:
+def test_unchanged_invalid_value_is_accepted_on_update() -> None:
     known = schema(a={"type": "integer", "maximum": 3}, b={"type": "integer"})
 
     assert schema_problems(known, thing(a=5, b=2), thing(a=5, b=1)) == []
     assert len(schema_problems(known, thing(a=6, b=2), thing(a=5, b=1))) == 1
 
 
-def test_items_of_maps_are_compared_with_themselves() -> None:
+def test_keyed_list_items_are_compared_by_key_on_update() -> None:
     item = {"properties": {"k": {"type": "string"}, "n": {"maximum": 3}}}
     known = schema(
         a={
@@ -96,7 +96,7 @@ def test_items_of_maps_are_compared_with_themselves() -> None:
     assert schema_problems(known, thing(a=[{"k": "y"}, {"k": "x", "n": 9}]), old) == []
 
 
-def test_items_of_other_lists_are_not() -> None:
+def test_items_of_other_lists_are_not_compared_on_update() -> None:
     known = schema(a={"type": "array", "items": {"maximum": 3}})
 
     found = schema_problems(known, thing(a=[9, 1]), thing(a=[9]))
@@ -104,7 +104,7 @@ def test_items_of_other_lists_are_not() -> None:
     assert [it.field for it in found] == ["spec.a[0]"]
 
 
-def test_a_list_that_had_doubles_may_keep_them() -> None:
+def test_existing_duplicates_are_accepted_on_update() -> None:
     known = schema(a={"type": "array", "x-kubernetes-list-type": "set"})
 
     assert schema_problems(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
@@ -138,13 +138,15 @@ def test_a_list_that_had_doubles_may_keep_them() -> None:
         ),
     ],
 )
-def test_rarer_rules_are_checked(rules: Any, value: Any, message: str) -> None:
+def test_rarely_used_keywords_are_validated(
+    rules: Any, value: Any, message: str
+) -> None:
     found = schema_problems(schema(a=rules), thing(a=value))
 
     assert [it.message for it in found] == [message]
 
 
-def test_rules_in_cel_are_not_evaluated() -> None:
+def test_cel_rules_are_ignored() -> None:
     rule = {"rule": "self > 3"}
 
     assert (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from patching_helpers import DEPLOYS, GADGETS, deployment, fields, gadget
 
 from aioinformer_apiserver.patches.field_sets import EMPTY
@@ -15,13 +17,17 @@ from aioinformer_apiserver.patches.ownership import (
     schema_of_object,
 )
 from aioinformer_apiserver.patches.structured_merge_diff import (
+    apply_errors,
     compare,
     field_set_of,
+    merge_order,
     remove_items,
 )
 from aioinformer_apiserver.schema import Schema
 
 TCP = 'k:{"port":80,"protocol":"TCP"}'
+
+
 UDP = 'k:{"port":80,"protocol":"UDP"}'
 
 
@@ -140,13 +146,13 @@ def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, set[str]]:
         ),
     ],
 )  # fmt: skip
-def test_tells_what_differs(
+def test_compare_finds_differences(
     old: dict[str, Any], new: dict[str, Any], expected: dict[str, set[str]]
 ) -> None:
     assert differing(old, new) == expected
 
 
-def test_gained_is_what_was_added_or_changed() -> None:
+def test_gained_fields_are_added_or_modified() -> None:
     found = compare(GADGETS, gadget(size=1, on=True), gadget(size=2, list=[]))
 
     assert found.gained == fields("spec/size", "spec/list")
@@ -154,7 +160,7 @@ def test_gained_is_what_was_added_or_changed() -> None:
     assert found.outside(EMPTY) is found
 
 
-def test_a_new_built_in_object_is_compared_with_the_empty_struct() -> None:
+def test_new_builtin_object_is_compared_with_empty_struct() -> None:
     new = deployment({"name": "web"}, strategy={"rollingUpdate": {"maxSurge": 1}})
 
     added = compare(DEPLOYS, empty_object_of(DEPLOYS), new).gained
@@ -166,12 +172,12 @@ def test_a_new_built_in_object_is_compared_with_the_empty_struct() -> None:
     assert fields("spec/selector") & added
 
 
-def test_a_new_custom_object_is_compared_with_nothing() -> None:
+def test_new_custom_object_is_compared_with_nothing() -> None:
     assert empty_object_of(GADGETS) == {}
     assert fields("spec") & compare(GADGETS, {}, gadget(size=1)).added
 
 
-def test_metadata_is_described_even_where_the_schema_says_nothing() -> None:
+def test_metadata_has_schema_without_schema_of_kind() -> None:
     old = {"metadata": {"finalizers": ["a"]}, "spec": {"list": [{"name": "x"}]}}
     new = {"metadata": {"finalizers": ["a", "b"]}, "spec": {"list": [{"name": "y"}]}}
 
@@ -181,7 +187,7 @@ def test_metadata_is_described_even_where_the_schema_says_nothing() -> None:
     assert found.modified == fields("spec/list")
 
 
-def test_metadata_of_embedded_objects_is_described() -> None:
+def test_metadata_of_embedded_object_has_schema() -> None:
     before = gadget(template={"metadata": {"finalizers": ["a"]}})
     after = gadget(template={"metadata": {"finalizers": ["b"]}})
 
@@ -200,7 +206,7 @@ def test_metadata_of_embedded_objects_is_described() -> None:
         pytest.param("tags", None, "an explicit null", id="null in a set"),
     ],
 )
-def test_items_that_cannot_be_told_apart_are_refused(
+def test_list_items_without_identity_are_rejected(
     listed: str, item: object, reason: str
 ) -> None:
     spec = GADGETS.field("spec")
@@ -212,7 +218,7 @@ def test_items_that_cannot_be_told_apart_are_refused(
         list_element_of(schema, item)
 
 
-def test_an_item_without_any_key_is_refused() -> None:
+def test_list_item_without_any_key_is_rejected() -> None:
     schema = Schema(
         {
             "type": "array",
@@ -237,7 +243,9 @@ def test_an_item_without_any_key_is_refused() -> None:
         pytest.param(None, False, False, id="null is not false"),
     ],
 )
-def test_sameness_is_that_of_json(one: object, two: object, expected: bool) -> None:
+def test_json_equality_distinguishes_booleans_from_numbers(
+    one: object, two: object, expected: bool
+) -> None:
     assert is_json_equal(one, two) is expected
     assert is_json_equal(two, one) is expected
 
@@ -245,7 +253,7 @@ def test_sameness_is_that_of_json(one: object, two: object, expected: bool) -> N
 # -------------------------------------------------------------------- contents
 
 
-def test_an_applier_sets_values_but_not_their_described_containers() -> None:
+def test_applier_owns_values_but_not_declared_containers() -> None:
     body = gadget(
         ports=[{"port": 80, "name": "x"}],
         tags=["a"],
@@ -269,7 +277,7 @@ def test_an_applier_sets_values_but_not_their_described_containers() -> None:
     }
 
 
-def test_empty_and_null_values_are_set_but_empty_lists_of_items_are_not() -> None:
+def test_applier_owns_empty_values_and_nulls_but_not_empty_lists() -> None:
     body = gadget(ports=[], tags=[], list=[], labels={}, size=None)
 
     found = field_set_of(GADGETS, body).below("f:spec")
@@ -277,17 +285,17 @@ def test_empty_and_null_values_are_set_but_empty_lists_of_items_are_not() -> Non
     assert found == fields("list", "labels", "size")
 
 
-def test_a_container_of_nothing_but_empty_lists_is_not_set() -> None:
+def test_applier_does_not_own_container_of_empty_lists() -> None:
     assert field_set_of(GADGETS, {"spec": {"tags": []}}) == EMPTY
 
 
-def test_items_of_one_key_are_owned_as_a_whole() -> None:
+def test_items_with_same_key_are_owned_as_a_whole() -> None:
     body = gadget(ports=[{"port": 80, "name": "a"}, {"port": 80, "name": "b"}])
 
     assert field_set_of(GADGETS, body).below("f:spec") == fields(f"ports/{TCP}")
 
 
-def test_removing_fields_takes_along_what_lies_below() -> None:
+def test_remove_items_removes_nested_fields() -> None:
     body = gadget(
         labels={"a": "1", "b": "2"},
         ports=[{"port": 80, "name": "x"}, {"port": 81, "name": "y"}],
@@ -318,7 +326,7 @@ def test_removing_fields_takes_along_what_lies_below() -> None:
     assert len(body["spec"]["ports"]) == 2
 
 
-def test_a_container_that_loses_everything_becomes_null() -> None:
+def test_container_without_remaining_fields_becomes_null() -> None:
     body = gadget(labels={"a": "1"}, tags=["a"], list=["x"], size=1)
     gone = fields("spec/labels/a", 'spec/tags/v:"a"', "spec/list/i:0", "spec/size/x")
 
@@ -328,7 +336,7 @@ def test_a_container_that_loses_everything_becomes_null() -> None:
     assert remove_items(GADGETS, {"spec": {}}, fields("spec")) == {}
 
 
-def test_a_map_of_lists_owns_its_empty_ones() -> None:
+def test_map_of_lists_owns_empty_lists() -> None:
     values = {"type": "array", "x-kubernetes-list-type": "set", "items": {}}
     spec = {"type": "object", "additionalProperties": values}
     schema = Schema({"type": "object", "properties": {"spec": spec}})
@@ -336,3 +344,165 @@ def test_a_map_of_lists_owns_its_empty_ones() -> None:
     found = field_set_of(schema, {"spec": {"a": [], "b": ["x"]}})
 
     assert found.to_json() == {"f:spec": {"f:a": {}, "f:b": {".": {}, 'v:"x"': {}}}}
+
+
+@given(st.lists(st.sampled_from("abcdef"), unique=True), st.permutations("abcdxyz"))
+def test_merged_list_has_each_item_once(live: list[str], order: list[str]) -> None:
+    body = order[:4]
+
+    places = list(merge_order(live, body))
+
+    items = [live[at] if origin == "live" else body[at] for origin, at in places]
+    assert sorted(items) == sorted({*live, *body})
+    assert [it for it in items if it in body] == body
+    alone = [it for it in live if it not in body]
+    assert [it for it in items if it not in body] == alone
+
+
+def test_valid_body_has_no_apply_errors() -> None:
+    body = gadget(
+        ports=[{"port": 1}, {"port": 1, "protocol": "UDP"}],
+        tags=["a"],
+        list=["x"],
+        labels={"l": "1"},
+        parts={"p": {"x": 1}},
+        whole=None,
+        size=None,
+        on=True,
+        free={"a": [1, {"b": None}]},
+        any=[1, "x"],
+        template={"kind": "Pod", "metadata": {"name": "x"}, "more": 1},
+    )
+
+    assert apply_errors(GADGETS, body) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "mistake"),
+    [
+        pytest.param({"x": 1}, ".x: field not declared in schema", id="unknown"),
+        pytest.param({"whole": 5}, ".whole: expected map, got &{5}", id="map"),
+        pytest.param(
+            {"labels": ["x"]}, ".labels: expected map, got &{[x]}", id="labels"
+        ),
+        pytest.param(
+            {"tags": {"x": 1}}, ".tags: expected list, got &{map[x:1]}", id="list"
+        ),
+        pytest.param(
+            {"size": "x"},
+            ".size: expected numeric (int or float), got string",
+            id="number",
+        ),
+        pytest.param(
+            {"size": True},
+            ".size: expected numeric (int or float), got bool",
+            id="bool",
+        ),
+        pytest.param({"on": "x"}, ".on: expected boolean, got &{x}", id="truth"),
+        pytest.param(
+            {"labels": {"a": 1}},
+            ".labels.a: expected string, got &value.valueUnstructured{Value:1}",
+            id="text",
+        ),
+        pytest.param(
+            {"labels": {"a": [1, None, {"b": "c"}]}},
+            ".labels.a: expected string, got &value.valueUnstructured{Value:"
+            "[]interface {}{1, interface {}(nil), "
+            'map[string]interface {}{"b":"c"}}}',
+            id="no text at all",
+        ),
+        pytest.param(
+            {"list": ["a", 1]},
+            ".list[1]: expected string, got &value.valueUnstructured{Value:1}",
+            id="text in a list",
+        ),
+        pytest.param(
+            {"tags": ["a", "a"]},
+            '.tags: duplicate entries for key [="a"]',
+            id="value twice",
+        ),
+        pytest.param(
+            {"ports": [{"port": 1}, {"port": 1, "protocol": "TCP"}]},
+            '.ports: duplicate entries for key [port=1,protocol="TCP"]',
+            id="item twice",
+        ),
+        pytest.param(
+            {"ports": [{"port": 1, "name": 5}]},
+            '.ports[port=1,protocol="TCP"].name: '
+            "expected string, got &value.valueUnstructured{Value:5}",
+            id="within an item",
+        ),
+        pytest.param(
+            {"tags": [None]},
+            ".tags: element 0: associative list without keys has an element that's an "
+            "explicit null",
+            id="null in a set",
+        ),
+        pytest.param(
+            {"template": {"metadata": {"finalizers": "x"}}},
+            ".template.metadata.finalizers: expected list, got &{x}",
+            id="metadata of an embedded object",
+        ),
+    ],
+)
+def test_invalid_body_has_apply_errors(spec: dict[str, Any], mistake: str) -> None:
+    assert apply_errors(GADGETS, gadget(**spec)) == [".spec" + mistake]
+
+
+def test_apply_errors_list_wrong_types_up_to_unknown_field() -> None:
+    body = gadget(on="x", list="y", rust=1, size="z")
+
+    assert apply_errors(GADGETS, {**body, "status": 5}) == [
+        ".spec.list: expected list, got &{y}",
+        ".spec.on: expected boolean, got &{x}",
+        ".spec.rust: field not declared in schema",
+        ".status: expected map, got &{5}",
+    ]
+
+
+def test_nested_duplicates_are_reported_before_outer_ones() -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]
+    web = {"name": "web", "ports": ports}
+
+    path, key = ".spec.template.spec.containers", '[containerPort=80,protocol="TCP"]'
+    assert apply_errors(DEPLOYS, deployment(web, web))[:2] == [
+        f'{path}[name="web"].ports: duplicate entries for key {key}',
+        f'{path}: duplicate entries for key [name="web"]',
+    ]
+
+
+def test_quantities_and_ports_accept_numbers_and_strings() -> None:
+    web = {
+        "name": "web",
+        "resources": {"limits": {"cpu": 1, "memory": "1Gi"}},
+        "readinessProbe": {"httpGet": {"port": "http"}},
+        "livenessProbe": {"httpGet": {"port": 80}},
+    }
+
+    assert apply_errors(DEPLOYS, deployment(web)) == []
+
+
+def test_unknown_fields_are_allowed_below_preserving_field() -> None:
+    schema = schema_of_object(
+        Schema(
+            {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": True,
+                "properties": {
+                    "spec": {"type": "object", "properties": {"a": {"type": "string"}}},
+                    "more": {
+                        "type": "object",
+                        "properties": {"a": {"type": "string"}},
+                        "additionalProperties": True,
+                    },
+                    "at": {"type": "string", "format": "date-time"},
+                },
+            }
+        )
+    )
+
+    body = {"spec": {"a": "x", "b": 1}, "more": {"b": 1}, "x": 1, "at": 5}
+    assert apply_errors(schema, body) == []
+    assert apply_errors(schema, {"at": {"b": 1}}) == [
+        ".at: expected any scalar, got &{map[b:1]}"
+    ]

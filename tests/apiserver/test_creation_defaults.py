@@ -25,14 +25,14 @@ def limited(**amounts: str) -> dict[str, Any]:
     return {"resources": {"limits": amounts, "requests": amounts}}
 
 
-def test_a_service_is_given_the_same_address_again() -> None:
+def test_service_gets_same_address_again() -> None:
     first, second = with_addresses(service()), with_addresses(service())
 
     assert first["spec"]["clusterIP"].startswith("10.96.")
     assert first == second
 
 
-def test_addresses_of_others_are_not_given() -> None:
+def test_service_does_not_get_taken_address() -> None:
     address = with_addresses(service())["spec"]["clusterIP"]
 
     other = with_addresses(service(), taken={address})["spec"]["clusterIP"]
@@ -40,7 +40,7 @@ def test_addresses_of_others_are_not_given() -> None:
     assert other != address
 
 
-def test_there_is_an_end_of_addresses() -> None:
+def test_exhausted_addresses_raise() -> None:
     class Everything(frozenset[str]):
         def __contains__(self, item: object) -> bool:
             return True
@@ -49,7 +49,7 @@ def test_there_is_an_end_of_addresses() -> None:
         with_addresses(service(), taken=Everything())
 
 
-def test_node_ports_differ() -> None:
+def test_node_ports_are_distinct() -> None:
     ports = [{"port": 80}, {"port": 81}]
     found = with_addresses(service(type="NodePort", ports=ports))["spec"]["ports"]
     given = {it["nodePort"] for it in found}
@@ -60,24 +60,24 @@ def test_node_ports_differ() -> None:
     assert not given & {it["nodePort"] for it in again["spec"]["ports"]}
 
 
-def test_there_is_an_end_of_node_ports() -> None:
+def test_exhausted_node_ports_raise() -> None:
     with pytest.raises(ValueError, match="ports"):
         with_addresses(service(type="NodePort"), taken_ports=range(30000, 32768))
 
 
-def test_a_balancer_that_stays_local_is_checked_on_a_port() -> None:
+def test_local_load_balancer_gets_health_check_port() -> None:
     local = service(type="LoadBalancer", externalTrafficPolicy="Local")
 
     assert "healthCheckNodePort" in with_addresses(local)["spec"]
 
 
-def test_an_update_keeps_what_it_leaves_out() -> None:
+def test_update_keeps_omitted_addresses() -> None:
     old = with_addresses(service(type="NodePort"))
 
     assert with_addresses(service(type="NodePort"), old=old, taken={"x"}) == old
 
 
-def test_an_update_gives_back_what_its_type_does_not_need() -> None:
+def test_update_drops_values_its_type_does_not_need() -> None:
     old = with_addresses(service(type="NodePort", externalTrafficPolicy="Cluster"))
     given = {**old["spec"], "type": "ClusterIP"}
 
@@ -88,7 +88,7 @@ def test_an_update_gives_back_what_its_type_does_not_need() -> None:
     assert spec["clusterIP"] == old["spec"]["clusterIP"]
 
 
-def test_a_name_elsewhere_needs_no_address() -> None:
+def test_external_name_service_gets_no_address() -> None:
     old = with_addresses(service())
     given = {**old["spec"], "type": "ExternalName"}
 
@@ -109,11 +109,11 @@ def test_a_name_elsewhere_needs_no_address() -> None:
         (None, "BestEffort"),
     ],
 )
-def test_quality_follows_from_resources(containers: Any, expected: str) -> None:
+def test_qos_class_depends_on_resources(containers: Any, expected: str) -> None:
     assert qos_class({"containers": containers}) == expected
 
 
-def test_other_kinds_carry_nothing_over() -> None:
+def test_other_kinds_preserve_nothing_on_update() -> None:
     new: dict[str, Any] = {"metadata": {}, "spec": {}}
 
     assert preserved_on_update(resources.CONFIG_MAPS, {"metadata": {}}, new) is new

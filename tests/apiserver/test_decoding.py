@@ -13,7 +13,7 @@ from aioinformer_apiserver.schema.decoding import (
     decode,
     strict_decoding_error,
 )
-from aioinformer_apiserver.schema.defaults import with_defaults
+from aioinformer_apiserver.schema.defaults import pull_policy, with_defaults
 from aioinformer_apiserver.schema.openapi_schema import schema_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def conformed(resource: Resource, **body: Any) -> DecodedObject:
     return decode(schema, {"metadata": {"name": "a"}, **body})
 
 
-def test_nothing_given_is_changed() -> None:
+def test_decode_and_defaults_do_not_change_input() -> None:
     spec = {"containers": [{"name": "a", "foo": 1, "env": []}], "volumes": []}
     before = {"containers": [{"name": "a", "foo": 1, "env": []}], "volumes": []}
     schema = schema_of(resources.PODS)
@@ -37,7 +37,7 @@ def test_nothing_given_is_changed() -> None:
     assert spec == before
 
 
-def test_defaults_twice_are_defaults_once() -> None:
+def test_defaults_are_idempotent() -> None:
     schema = schema_of(resources.PODS)
     assert schema is not None
     spec = {"containers": [{"name": "a", "livenessProbe": {"httpGet": {"port": 1}}}]}
@@ -46,7 +46,7 @@ def test_defaults_twice_are_defaults_once() -> None:
     assert with_defaults(schema, once) == once
 
 
-def test_defaults_are_not_shared() -> None:
+def test_mutable_defaults_are_not_shared() -> None:
     schema = schema_of(resources.PODS)
     assert schema is not None
     first, second = (
@@ -64,7 +64,7 @@ def test_nulls_count_as_missing() -> None:
     assert found == DecodedObject({"metadata": {"name": "a"}}, ())
 
 
-def test_a_null_in_a_map_is_an_empty_value() -> None:
+def test_null_in_map_is_zero_value() -> None:
     found = conformed(resources.CONFIG_MAPS, data={"a": None})
 
     assert found.body["data"] == {"a": ""}
@@ -77,7 +77,7 @@ def test_pointers_keep_empty_values() -> None:
     assert "paused" not in found.body["spec"]
 
 
-def test_unknown_fields_are_told_in_their_order() -> None:
+def test_unknown_fields_are_reported_in_order() -> None:
     found = conformed(
         resources.PODS, foo=1, spec={"containers": [{"bar": 1}], "baz": 2}
     )
@@ -89,7 +89,7 @@ def test_unknown_fields_are_told_in_their_order() -> None:
     )
 
 
-def test_the_first_mismatch_is_refused() -> None:
+def test_first_type_mismatch_is_reported() -> None:
     with pytest.raises(ApiError) as caught:
         conformed(resources.DEPLOYMENTS, spec={"replicas": "3", "paused": "x"})
 
@@ -101,7 +101,7 @@ def test_the_first_mismatch_is_refused() -> None:
     )
 
 
-def test_strict_refuses_with_the_kind_of_the_schema() -> None:
+def test_strict_error_names_kind_of_schema() -> None:
     schema = schema_of(resources.PODS)
     assert schema is not None
 
@@ -113,7 +113,7 @@ def test_strict_refuses_with_the_kind_of_the_schema() -> None:
     )
 
 
-def test_schemas_within_schemas_are_read_leniently() -> None:
+def test_nested_json_schemas_are_decoded_leniently() -> None:
     inner = {"type": "string", "colour": "red", "nullable": False}
     props = {"type": "array", "items": inner, "additionalProperties": True}
     version = {"name": "v1", "schema": {"openAPIV3Schema": props}}
@@ -128,7 +128,7 @@ def test_schemas_within_schemas_are_read_leniently() -> None:
     assert found.problems == ()
 
 
-def test_old_and_new_names_of_a_field_agree() -> None:
+def test_deprecated_and_new_fields_are_mirrored() -> None:
     schema = schema_of(resources.NODES)
     assert schema is not None
     one, many = (
@@ -137,3 +137,20 @@ def test_old_and_new_names_of_a_field_agree() -> None:
     )
 
     assert one == many == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("app", "Always"),
+        ("app:latest", "Always"),
+        ("app:1", "IfNotPresent"),
+        ("localhost:5000/app", "Always"),
+        ("localhost:5000/app:1", "IfNotPresent"),
+        (f"app@sha256:{'a' * 64}", "IfNotPresent"),
+        (f"app:latest@sha256:{'a' * 64}", "Always"),
+        ("App", "IfNotPresent"),
+    ],
+)
+def test_pull_policy_depends_on_tag(image: str, policy: str) -> None:
+    assert pull_policy(image) == policy

@@ -24,18 +24,18 @@ BUILT_IN = [getattr(resources, it) for it in resources.__all__ if it.isupper()]
 
 
 @pytest.mark.parametrize("resource", BUILT_IN, ids=str)
-def test_every_built_in_kind_has_a_schema(resource: Resource) -> None:
+def test_every_builtin_kind_has_schema(resource: Resource) -> None:
     schema = schema_of(resource)
 
     assert schema is not None
     assert {"apiVersion", "kind", "metadata"} <= {*schema.fields}
 
 
-def test_other_kinds_have_none() -> None:
+def test_custom_kind_has_no_builtin_schema() -> None:
     assert schema_of(Resource("example.com", "v1", "widgets", "Widget")) is None
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     text = msgspec.json.encode(definitions()).decode()
 
     referred = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
@@ -44,13 +44,13 @@ def test_every_reference_leads_somewhere() -> None:
     assert referred <= definitions().keys()
 
 
-def test_no_descriptions_are_carried() -> None:
+def test_definitions_have_no_descriptions() -> None:
     texts = [it for it in definitions().values() if "description" in it]
 
     assert texts == []
 
 
-def test_merge_rules_are_known() -> None:
+def test_schema_has_merge_strategies() -> None:
     spec = definition(POD_SPEC)
     containers = spec.field("containers")
 
@@ -61,7 +61,7 @@ def test_merge_rules_are_known() -> None:
     assert containers.patch_strategies == {"merge"}
 
 
-def test_a_schema_knows_which_definition_it_is() -> None:
+def test_schema_has_name_of_definition() -> None:
     pods = schema_of(resources.PODS)
     assert pods is not None
     spec = pods.field("spec")
@@ -71,7 +71,7 @@ def test_a_schema_knows_which_definition_it_is() -> None:
     assert Schema({"type": "object"}).name == ""
 
 
-def test_go_types_tell_what_openapi_does_not() -> None:
+def test_go_fields_complement_openapi() -> None:
     fields = go_fields(POD_SPEC)
 
     assert fields["containers"] == "[]v1.Container!"
@@ -80,7 +80,7 @@ def test_go_types_tell_what_openapi_does_not() -> None:
     assert go_fields("io.k8s.api.core.v1.Nothing") == {}
 
 
-def test_what_stands_beside_a_reference_is_kept() -> None:
+def test_keywords_beside_reference_are_kept() -> None:
     schema = Schema(
         {"default": "x", "allOf": [{"$ref": "#/a/name"}]}, {"name": {"type": "string"}}
     )
@@ -89,7 +89,7 @@ def test_what_stands_beside_a_reference_is_kept() -> None:
     assert Schema({}).default is msgspec.UNSET
 
 
-def test_a_schema_may_contain_itself() -> None:
+def test_schema_may_contain_itself() -> None:
     text = {"properties": {"inner": {"$ref": "#/a/name"}}}
     schema: Schema | None = Schema({"$ref": "#/a/name"}, {"name": text})
 
@@ -101,7 +101,7 @@ def test_a_schema_may_contain_itself() -> None:
     assert schema.fields == ("inner",)
 
 
-def test_nothing_is_read_before_it_is_needed() -> None:
+def test_schemas_are_read_on_first_use() -> None:
     code = """
 import aioinformer.testing
 from aioinformer_apiserver.schema import openapi_schema as builtin

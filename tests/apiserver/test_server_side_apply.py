@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from patching_helpers import (
 
 from aioinformer.errors import ApiError, Conflict
 from aioinformer_apiserver.patches.field_sets import FieldSet
-from aioinformer_apiserver.patches.server_side_apply import apply
+from aioinformer_apiserver.patches.server_side_apply import LAST_APPLIED, apply
 
 
 def spec_of(*steps: dict[str, Any]) -> Any:
@@ -35,7 +36,7 @@ def spec_of(*steps: dict[str, Any]) -> Any:
 # -------------------------------------------------------------------- merging
 
 
-def test_what_is_applied_wins_and_the_rest_stays() -> None:
+def test_applied_values_win_and_other_values_stay() -> None:
     live = config_map(x="1", y="1")
 
     found = applied(live, config_map(x="2"), force=True)
@@ -43,7 +44,7 @@ def test_what_is_applied_wins_and_the_rest_stays() -> None:
     assert found["data"] == {"x": "2", "y": "1"}
 
 
-def test_a_new_object_is_what_is_applied() -> None:
+def test_new_object_equals_applied_object() -> None:
     found = applied(None, config_map(x="1"))
 
     assert found["metadata"].pop("managedFields") == [
@@ -90,7 +91,7 @@ def test_a_new_object_is_what_is_applied() -> None:
                      id="items that are there twice"),
     ],
 )  # fmt: skip
-def test_merges_by_the_schema(
+def test_apply_merges_by_schema(
     live: dict[str, Any], body: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert applied(gadget(**live), gadget(**body), force=True)["spec"] == expected
@@ -108,7 +109,7 @@ def test_merges_by_the_schema(
         pytest.param("", "abc", "abc", id="nothing live"),
     ],
 )
-def test_a_merged_list_is_in_order(live: str, body: str, expected: str) -> None:
+def test_merged_list_keeps_order(live: str, body: str, expected: str) -> None:
     found = applied(gadget(tags=list(live)), gadget(tags=list(body)), force=True)
 
     assert "".join(found["spec"]["tags"]) == expected
@@ -117,7 +118,7 @@ def test_a_merged_list_is_in_order(live: str, body: str, expected: str) -> None:
 # -------------------------------------------------------------------- dropping
 
 
-def test_what_is_not_applied_any_more_goes() -> None:
+def test_field_no_longer_applied_is_removed() -> None:
     assert spec_of({"size": 1, "on": True}, {"on": True}) == {"on": True}
     assert spec_of({"tags": ["a", "b"]}, {"tags": ["b"]}) == {"tags": ["b"]}
     assert spec_of({"ports": [{"port": 1}, {"port": 2}]}, {"ports": [{"port": 2}]}) == {
@@ -126,7 +127,7 @@ def test_what_is_not_applied_any_more_goes() -> None:
     assert spec_of({"labels": {"a": "1"}}, {"size": 1}) == {"size": 1}
 
 
-def test_what_others_own_stays() -> None:
+def test_field_with_other_owner_stays() -> None:
     live = applied(None, config_map(x="1", y="1"))
     live = applied(live, config_map(x="1"), "two")
 
@@ -136,7 +137,7 @@ def test_what_others_own_stays() -> None:
     assert owned_by(found) == {"one!": {"f:data": {}}, "two!": {"f:data": {"f:x": {}}}}
 
 
-def test_what_nobody_owns_goes_with_the_field_that_it_lies_below() -> None:
+def test_unowned_fields_are_removed_with_parent() -> None:
     live = applied(None, gadget(size=1))
     live["spec"]["on"] = True
 
@@ -146,7 +147,7 @@ def test_what_nobody_owns_goes_with_the_field_that_it_lies_below() -> None:
     assert "spec" not in applied(live, body)
 
 
-def test_an_item_stays_for_what_others_own_in_it() -> None:
+def test_list_item_stays_for_fields_of_other_owners() -> None:
     live = applied(None, gadget(ports=[{"port": 1, "name": "x"}, {"port": 2}]))
     live = applied(live, gadget(ports=[{"port": 1}]), "two")
 
@@ -155,7 +156,7 @@ def test_an_item_stays_for_what_others_own_in_it() -> None:
     assert found["spec"] == {"ports": [{"port": 1}]}
 
 
-def test_a_container_whose_owner_stays_becomes_null() -> None:
+def test_container_with_other_owner_becomes_null() -> None:
     live = gadget(labels={"l": "1"})
     live["metadata"]["managedFields"] = [
         entry(
@@ -172,7 +173,7 @@ def test_a_container_whose_owner_stays_becomes_null() -> None:
     assert found["spec"] == {"labels": None, "size": 1}
 
 
-def test_an_applier_of_nothing_owns_nothing() -> None:
+def test_apply_of_nothing_owns_nothing() -> None:
     live = applied(None, config_map(x="1"))
     body = config_map()
     del body["data"]
@@ -186,7 +187,7 @@ def test_an_applier_of_nothing_owns_nothing() -> None:
 # -------------------------------------------------------------------- owning
 
 
-def test_equal_values_are_owned_together() -> None:
+def test_equal_values_are_owned_by_both_appliers() -> None:
     live = applied(None, config_map(x="1"))
 
     found = applied(live, config_map(x="1"), "two", now=LATER)
@@ -197,7 +198,7 @@ def test_equal_values_are_owned_together() -> None:
     }
 
 
-def test_who_changes_nothing_has_no_time() -> None:
+def test_apply_without_changes_has_no_time() -> None:
     live = applied(None, config_map(x="1"))
 
     found = applied(live, config_map(x="1"), "two", now=LATER)
@@ -206,7 +207,7 @@ def test_who_changes_nothing_has_no_time() -> None:
     assert times == {"one": NOW, "two": None}
 
 
-def test_applying_the_same_again_changes_nothing() -> None:
+def test_repeated_apply_changes_nothing() -> None:
     live = applied(None, deployment({"name": "web", "image": "a"}, replicas=2))
 
     found = applied(
@@ -216,7 +217,7 @@ def test_applying_the_same_again_changes_nothing() -> None:
     assert found == live
 
 
-def test_one_applier_has_one_entry_in_all_versions() -> None:
+def test_applier_has_one_entry_for_all_versions() -> None:
     live = applied(None, gadget(size=1))
     later = {**gadget(on=True), "apiVersion": "example.com/v2"}
 
@@ -228,7 +229,7 @@ def test_one_applier_has_one_entry_in_all_versions() -> None:
     assert found["apiVersion"] == "example.com/v2"
 
 
-def test_applying_owns_values_and_items_as_on_a_real_server() -> None:
+def test_apply_owns_values_and_items_like_real_server() -> None:
     ports = [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]
 
     found = applied(None, deployment({"name": "web", "ports": ports}))
@@ -248,7 +249,7 @@ def test_applying_owns_values_and_items_as_on_a_real_server() -> None:
     }
 
 
-def test_what_is_there_before_the_first_apply_gets_an_owner() -> None:
+def test_first_apply_assigns_existing_fields_to_a_manager() -> None:
     live = config_map(x="1", y="1")
 
     found = applied(live, config_map(x="1"))
@@ -259,7 +260,7 @@ def test_what_is_there_before_the_first_apply_gets_an_owner() -> None:
     }
 
 
-def test_what_a_way_of_writing_resets_is_not_owned() -> None:
+def test_reset_fields_are_not_owned_after_apply() -> None:
     body = {**gadget(size=1), "status": {"phase": "x"}}
     reset = FieldSet.of(("f:status",))
 
@@ -271,7 +272,7 @@ def test_what_a_way_of_writing_resets_is_not_owned() -> None:
 # -------------------------------------------------------------------- conflicts
 
 
-def test_another_value_is_a_conflict() -> None:
+def test_apply_of_other_value_is_conflict() -> None:
     live = config_map(x="1", y="1")
     live["metadata"]["managedFields"] = [entry("kubectl", {"f:data": {"f:x": {}}})]
 
@@ -289,7 +290,7 @@ def test_another_value_is_a_conflict() -> None:
     }
 
 
-def test_conflicts_are_told_by_their_owners() -> None:
+def test_conflicts_are_grouped_by_owner() -> None:
     live = gadget(size=1, list=["a"], labels={"l": "1"})
     live["status"] = {"phase": "x"}
     live["metadata"]["managedFields"] = [
@@ -318,7 +319,7 @@ def test_conflicts_are_told_by_their_owners() -> None:
     assert [it["field"] for it in causes][-1] == ".spec.labels.l"
 
 
-def test_a_conflict_names_items_by_their_keys() -> None:
+def test_conflict_names_list_items_by_keys() -> None:
     live = applied(None, deployment({"name": "web", "image": "a"}))
 
     with pytest.raises(Conflict, match=r"image$") as refused:
@@ -328,7 +329,7 @@ def test_a_conflict_names_items_by_their_keys() -> None:
     assert refused.value.details["causes"][0]["field"] == path
 
 
-def test_force_takes_from_others() -> None:
+def test_forced_apply_takes_fields_from_others() -> None:
     live = applied(None, config_map(x="1", y="1"))
 
     found = applied(live, config_map(x="2"), "two", force=True, now=LATER)
@@ -340,7 +341,7 @@ def test_force_takes_from_others() -> None:
     }
 
 
-def test_who_loses_everything_has_no_entry() -> None:
+def test_manager_without_remaining_fields_loses_entry() -> None:
     live = applied(None, config_map(x="1"))
 
     found = applied(live, config_map(x="2"), "two", force=True)
@@ -374,7 +375,7 @@ def test_who_loses_everything_has_no_entry() -> None:
         ),
     ],
 )
-def test_refuses_what_is_not_to_be_applied(body: dict[str, Any], message: str) -> None:
+def test_unappliable_objects_are_rejected(body: dict[str, Any], message: str) -> None:
     with pytest.raises(ApiError) as refused:
         apply(
             MAPS,
@@ -390,7 +391,7 @@ def test_refuses_what_is_not_to_be_applied(body: dict[str, Any], message: str) -
     assert (refused.value.status, refused.value.message) == (400, message)
 
 
-def test_refuses_what_the_schema_does_not_know() -> None:
+def test_unknown_fields_are_rejected() -> None:
     body = gadget(colour="red")
     body["metadata"]["namespace"] = "n"
 
@@ -404,7 +405,7 @@ def test_refuses_what_the_schema_does_not_know() -> None:
     )
 
 
-def test_tells_all_that_is_wrong_in_one_message() -> None:
+def test_all_apply_errors_are_in_one_message() -> None:
     with pytest.raises(ApiError) as refused:
         applied(None, {**gadget(size="x", on=1), "metadata": 5})
 
@@ -416,6 +417,87 @@ def test_tells_all_that_is_wrong_in_one_message() -> None:
     ]
 
 
-def test_a_list_of_the_live_object_that_cannot_be_merged_is_refused() -> None:
+def test_live_list_that_cannot_be_merged_is_rejected() -> None:
     with pytest.raises(ApiError, match="explicit null"):
         applied(gadget(tags=[None]), gadget(tags=["a"]))
+
+
+def client_side(text: str, **data: str) -> dict[str, Any]:
+    """Make a ConfigMap as client-side apply leaves it."""
+    body = config_map(**data)
+    body["metadata"]["annotations"] = {LAST_APPLIED: text}
+    owned: dict[str, Any] = {"f:data": {f"f:{key}": {} for key in data}}
+    body["metadata"]["managedFields"] = [entry("kubectl-client-side-apply", owned)]
+    return body
+
+
+def test_kubectl_takes_over_from_client_side_apply() -> None:
+    live = client_side(json.dumps(config_map(a="1")), a="1")
+
+    found = applied(live, config_map(a="2"), "kubectl")
+
+    assert found["data"] == {"a": "2"}
+    assert owned_by(found) == {"kubectl!": {"f:data": {"f:a": {}}}}
+    assert found["metadata"]["annotations"][LAST_APPLIED] == (
+        '{"apiVersion":"v1","data":{"a":"2"},"kind":"ConfigMap",'
+        '"metadata":{"name":"a"}}\n'
+    )
+
+
+def test_other_managers_do_not_take_over_from_client_side_apply() -> None:
+    live = client_side(json.dumps(config_map(a="1")), a="1")
+
+    with pytest.raises(Conflict):
+        applied(live, config_map(a="2"), "helm")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(config_map(a="0")), id="another value"),
+        pytest.param(
+            json.dumps({**config_map(a="1"), "apiVersion": "v2"}), id="version"
+        ),
+        pytest.param(json.dumps({**config_map(a="1"), "x": 1}), id="unknown field"),
+        pytest.param("{", id="no JSON"),
+        pytest.param("[]", id="no object"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_kubectl_takes_over_only_unchanged_fields(text: str) -> None:
+    with pytest.raises(Conflict):
+        applied(client_side(text, a="1"), config_map(a="2"), "kubectl")
+
+
+def test_conflicts_taken_over_by_kubectl_are_not_reported() -> None:
+    live = client_side(json.dumps(config_map(a="1")), a="1", b="1")
+
+    with pytest.raises(Conflict, match=r"with 1 conflict: .*\.data\.b"):
+        applied(live, config_map(a="2", b="2"), "kubectl")
+
+
+def test_too_long_annotation_is_dropped() -> None:
+    body = config_map(a="x" * 262_144)
+    body["metadata"]["annotations"] = {"mine": "1"}
+    live = client_side(json.dumps(config_map(a="1")), a="1")
+
+    found = applied(live, body, "kubectl")
+
+    assert found["metadata"]["annotations"] == {"mine": "1"}
+
+
+def test_annotation_does_not_contain_itself() -> None:
+    body = config_map(a="1")
+    body["metadata"]["annotations"] = {LAST_APPLIED: "old", "mine": "<"}
+
+    found = applied(None, body, "kubectl")
+
+    written = json.loads(found["metadata"]["annotations"][LAST_APPLIED])
+    assert written["metadata"]["annotations"] == {"mine": "<"}
+    assert r"\u003c" in found["metadata"]["annotations"][LAST_APPLIED]
+
+
+def test_object_without_annotation_gets_none() -> None:
+    found = applied(None, config_map(a="1"), "kubectl")
+
+    assert "annotations" not in found["metadata"]

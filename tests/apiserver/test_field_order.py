@@ -17,7 +17,7 @@ def written(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def test_fields_stand_in_the_order_of_their_struct() -> None:
+def test_fields_have_order_of_struct() -> None:
     pod = {
         "status": {"phase": "Running", "conditions": [{"status": "True", "type": "A"}]},
         "spec": {
@@ -39,7 +39,7 @@ def test_fields_stand_in_the_order_of_their_struct() -> None:
     )
 
 
-def test_what_nobody_knows_comes_last() -> None:
+def test_unknown_fields_come_last() -> None:
     pod = {"zzz": {"b": 1, "a": 2}, "spec": {"x": 1, "hostNetwork": True}, "aaa": 1}
 
     assert written(order_of(POD)(pod)) == (
@@ -47,13 +47,13 @@ def test_what_nobody_knows_comes_last() -> None:
     )
 
 
-def test_values_of_another_type_stay_as_they_are() -> None:
+def test_values_of_other_types_are_unchanged() -> None:
     pod = {"spec": [1], "metadata": {"labels": "none", "ownerReferences": {"a": 1}}}
 
     assert order_of(POD)(pod) == pod
 
 
-def test_maps_of_structs_are_ordered_throughout() -> None:
+def test_maps_of_structs_are_sorted_at_all_levels() -> None:
     schema = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
     text = {"properties": {"b": {"type": "string", "description": "d"}, "a": {}}}
 
@@ -62,7 +62,7 @@ def test_maps_of_structs_are_ordered_throughout() -> None:
     )
 
 
-def test_ever_new_shapes_do_not_fill_the_memory() -> None:
+def test_cache_of_shapes_is_bounded() -> None:
     order = StructOrder(POD)
 
     for number in range(1000):
@@ -78,7 +78,7 @@ KEYS = ["kind", "apiVersion", "metadata", "spec", "status", "other"]
 
 
 @given(st.permutations(KEYS))
-def test_no_order_of_keys_matters(keys: list[str]) -> None:
+def test_field_order_is_independent_of_key_order(keys: list[str]) -> None:
     body: dict[str, Any] = {key: {} for key in keys}
 
     assert list(order_of(POD)(body)) == KEYS

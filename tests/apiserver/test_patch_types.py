@@ -31,13 +31,11 @@ BODY: dict[str, Any] = {"a": {"b": [1, 2], "c": "x"}, "d~/e": 1}
         ({"a": "b"}, ["c"], ["c"]),
     ],
 )
-def test_a_merge_patch_is_that_of_the_rfc(
-    target: object, patch: object, found: object
-) -> None:
+def test_merge_patch_follows_rfc(target: object, patch: object, found: object) -> None:
     assert merge_patch(target, patch) == found
 
 
-def test_a_json_patch_leaves_what_it_is_given_alone() -> None:
+def test_json_patch_does_not_change_its_input() -> None:
     body = {"a": {"b": [1]}}
     value = {"x": [1]}
 
@@ -69,7 +67,7 @@ def test_a_json_patch_leaves_what_it_is_given_alone() -> None:
         ),
     ],
 )
-def test_a_path_may_count_from_the_end(
+def test_json_patch_path_may_count_from_end(
     operation: dict[str, Any], found: object
 ) -> None:
     assert json_patch(BODY, [operation])["a"] == found
@@ -88,14 +86,14 @@ def test_a_path_may_count_from_the_end(
         {"op": "remove", "path": "/a/c/d/e"},
     ],
 )
-def test_what_is_out_of_reach_is_refused(operation: dict[str, Any]) -> None:
+def test_json_patch_index_out_of_range_is_rejected(operation: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as caught:
         json_patch(BODY, [operation])
 
     assert caught.value.status == 422
 
 
-def test_escaped_keys_are_found() -> None:
+def test_json_patch_unescapes_keys() -> None:
     operation = {"op": "replace", "path": "/d~0~1e", "value": 2}
 
     assert json_patch(BODY, [operation])["d~/e"] == 2
@@ -104,7 +102,7 @@ def test_escaped_keys_are_found() -> None:
 @pytest.mark.parametrize(
     ("value", "equal"), [(1, True), (1.0, False), (True, False), ("1", False)]
 )
-def test_a_test_compares_what_is_written(value: object, equal: bool) -> None:
+def test_json_patch_test_compares_encoded_values(value: object, equal: bool) -> None:
     operation = {"op": "test", "path": "/a/b/0", "value": value}
 
     if equal:
@@ -114,14 +112,16 @@ def test_a_test_compares_what_is_written(value: object, equal: bool) -> None:
             json_patch(BODY, [operation])
 
 
-def test_a_patch_of_nothing_changes_nothing() -> None:
+def test_null_json_patch_changes_nothing() -> None:
     assert json_patch(BODY, None) == BODY
     assert apply_patch(None, BODY, None, "strategic") == BODY
     with pytest.raises(ApiError, match="Invalid JSON Patch"):
         apply_patch(None, BODY, None, "merge")
 
 
-def test_json_patches_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_patch_without_jsonpatch_package_is_501(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(sys.modules, "aioinformer_apiserver.patches.json_patch")
     monkeypatch.setitem(sys.modules, "jsonpatch", None)
 
@@ -131,7 +131,7 @@ def test_json_patches_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.status == 501
 
 
-def test_custom_resources_know_no_strategic_patch() -> None:
+def test_custom_resource_rejects_strategic_patch() -> None:
     with pytest.raises(ApiError) as caught:
         apply_patch(None, BODY, {}, "strategic", typed=False)
 
@@ -150,7 +150,7 @@ def test_custom_resources_know_no_strategic_patch() -> None:
         (None, "<nil>", "%!s(<nil>)", "null"),
     ],
 )
-def test_values_are_written_as_in_go(
+def test_values_are_formatted_like_go(
     value: object, text: str, go: str, json: str
 ) -> None:
     assert (go_text(value), go_type(value), json_type(value)) == (text, go, json)

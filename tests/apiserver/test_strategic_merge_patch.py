@@ -48,7 +48,7 @@ def merged(body: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return strategic_merge_patch(SCHEMA, body, patch)
 
 
-def test_nothing_given_is_changed() -> None:
+def test_strategic_merge_patch_does_not_change_input() -> None:
     body = {"items": [{"name": "a", "value": "1"}], "map": {"x": "y"}}
     patch = {
         "items": [{"name": "a", "value": "2"}],
@@ -64,7 +64,7 @@ def test_nothing_given_is_changed() -> None:
     assert "$setElementOrder/items" in patch
 
 
-def test_without_a_schema_lists_are_replaced() -> None:
+def test_lists_are_replaced_without_schema() -> None:
     new = strategic_merge_patch(
         None, {"items": items("a"), "map": {"x": "y"}}, {"items": items("b"), "map": {}}
     )
@@ -106,13 +106,13 @@ def test_without_a_schema_lists_are_replaced() -> None:
         ),
     ],
 )
-def test_a_patch_merges_as_the_schema_says(
+def test_patch_merges_by_schema(
     body: dict[str, Any], patch: dict[str, Any], found: dict[str, Any]
 ) -> None:
     assert merged(body, patch) == found
 
 
-def test_a_field_that_nobody_knows_cannot_be_ordered() -> None:
+def test_element_order_of_unknown_field_is_rejected() -> None:
     with pytest.raises(ApiError, match="unable to find api field") as caught:
         merged({}, {"$setElementOrder/unknown": []})
 
@@ -132,7 +132,7 @@ def test_a_field_that_nobody_knows_cannot_be_ordered() -> None:
         ("ab", "abx", "x", "xab"),
     ],
 )
-def test_what_only_the_server_has_keeps_its_place(
+def test_server_only_items_keep_their_place(
     old: str, merged_list: str, wanted: str, found: str
 ) -> None:
     plain = order_items(list(merged_list), list(wanted), list(old), "")
