@@ -223,6 +223,11 @@ class RunState:
         if self.loop is not None and self.loop is not running_loop():
             raise WrongLoop(f"{self._name} belongs to another event loop")
 
+    def check_open(self) -> None:
+        """Raise unless it has not ended, and this is its loop, or it has none yet."""
+        self.check_not_stopped()
+        self.check_loop()
+
     def _note(self, failure: BaseException) -> None:
         if self.failure is None:
             self.failure = failure

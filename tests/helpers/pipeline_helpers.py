@@ -46,7 +46,7 @@ class Rig:
             self.processor,
             self._count,
             self.transforming,
-            compressing=self.compressing,
+            compressor=self.compressing,
         )
         self.processor.listen(self.events.append)
 

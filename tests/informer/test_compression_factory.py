@@ -19,7 +19,7 @@ def factory() -> SharedInformerFactory:
 
 
 def compression_of(informer: SharedInformer) -> str | None:
-    return informer._compressing.compression
+    return informer._compressor.compression
 
 
 def test_an_informer_is_compressed_if_asked_for(factory: SharedInformerFactory) -> None:

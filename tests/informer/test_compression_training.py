@@ -115,13 +115,13 @@ async def test_a_few_objects_that_change_for_ever_are_trained_on_once(
 async def test_an_informer_that_is_stopped_while_it_trains_ends_at_once() -> None:
     pods = pods_of(Page(webs(SAMPLES), piece=SAMPLES), compression="zstd")
     async with running(pods.run()) as run:
-        while not pods._compressing._turn.locked():
+        while not pods._compressor._turn.locked():
             await asyncio.sleep(0)
 
     assert run.cancelled()
     assert pods.status.phase == "stopped"
     assert not pods.has_synced
-    assert not pods._compressing._turn.locked()
+    assert not pods._compressor._turn.locked()
     assert len(pods.store) == 0
 
 

@@ -6,7 +6,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from aioinformer._user_code import user_errors
+from aioinformer.cache.deltas import Delta, DeltaType
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.listwatch.watch_events import same_state
 from aioinformer.model.functions import check_plain
 from aioinformer.model.objects import KubeObject
 
@@ -145,3 +147,43 @@ def is_left_out(obj: KubeObject) -> bool:
 
 
 _NO_LABELS: dict[str, str] = {}
+
+
+def transform_state(
+    transformer: Transformer, delta: Delta[KubeObject], before: KubeObject | None
+) -> tuple[KubeObject, Delta[KubeObject] | None]:
+    """What is known then, and the change, if it is one."""
+    obj = delta.object
+    taken = transformer(obj)
+    if taken is not None:
+        return taken, Delta(delta.type, taken)
+
+    identity = identity_of(obj)
+    if before is None or is_left_out(before):
+        return identity, None
+
+    # As if it matched a selector no more: it goes, in the state known last. If it
+    # was another object, that one's end was not seen, which the other uid tells.
+    gone = before if before.uid == obj.uid else identity
+    return identity, Delta(DeltaType.DELETED, gone)
+
+
+def transform_deletion(
+    transformer: Transformer, delta: Delta[KubeObject], before: KubeObject | None
+) -> Delta[KubeObject] | None:
+    """The deletion; None of an object that nobody was told of.
+
+    Its final state passes the transform, too. Left out, the one known last stands
+    in for it: the object is gone, whatever is wanted of its last state.
+    """
+    obj = delta.object
+    if before is None or is_left_out(before):
+        return None
+
+    if before.uid != obj.uid:
+        return delta  # the one known ended unseen; this state is told to nobody
+
+    if same_state(before, obj):
+        return Delta(DeltaType.DELETED, before)
+
+    return Delta(DeltaType.DELETED, transformer(obj) or before)
