@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from aioinformer.cache.clock import LoopClock
-from aioinformer.model.durations import Duration, seconds_of
 from aioinformer.model.keys import key_of, meta_namespace_key
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     import builtins

@@ -13,7 +13,7 @@ from aioinformer.budget import LoopBudget
 from aioinformer.cache.contents import Contents, Growing
 from aioinformer.cache.index import check_index_function
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:

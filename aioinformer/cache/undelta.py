@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aioinformer._user_code import user_errors
 from aioinformer.cache.store import Store
 from aioinformer.errors import HandlerError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import meta_namespace_key
 
 if TYPE_CHECKING:

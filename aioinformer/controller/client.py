@@ -12,7 +12,7 @@ from aioinformer.errors import OptionsError
 if TYPE_CHECKING:
     from aioinformer.client.config import ClientConfig
     from aioinformer.client.discovery import Discovery
-    from aioinformer.client.exchange import Response
+    from aioinformer.client.response import Response
     from aioinformer.client.verbs import Request
     from aioinformer.controller.writes import Writes
 

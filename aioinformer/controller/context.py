@@ -6,9 +6,9 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from aioinformer._tasks import in_thread_to_its_end, outlast
+from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
-from aioinformer.model.functions import check_plain, check_runs
+from aioinformer.model.callables import check_plain, check_runs
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Threads:
         self._calls += 1
         try:
             async with self._slots:
-                return await in_thread_to_its_end(
+                return await in_thread_until_done(
                     function,
                     f"{self._name} {name}",
                     overdue=functools.partial(self._overdue, name),
@@ -82,7 +82,7 @@ class Threads:
         """
         interrupted = None
         while self._calls and self._quiet is not None:
-            interrupted = await outlast(self._quiet) or interrupted
+            interrupted = await wait_through_cancellation(self._quiet) or interrupted
 
         self._over = True
         if interrupted is not None:

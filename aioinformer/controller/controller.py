@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from aioinformer._tasks import Supervisor, leaf_of, together
+from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
 from aioinformer._user_code import guarded_logger
 from aioinformer.controller.measures import Measures
 from aioinformer.controller.reconcile import check_reconcile
@@ -22,7 +22,7 @@ from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.reporting import Reporter
 from aioinformer.metrics import NULL_SINK, ScopedSink
-from aioinformer.model.durations import seconds_of, timeout_of
+from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["Controller"]
 
@@ -231,7 +231,7 @@ class Controller(Entered):
         try:
             await self._run(_nothing, client, elector)
         except BaseExceptionGroup as group:
-            failure = leaf_of(group)
+            failure = unwrap_group(group)
 
         if failure is not None:  # pragma: no branch - `_run()` never ends by itself
             raise failure
@@ -303,7 +303,7 @@ class Controller(Entered):
             try:
                 registrations += map(self._listen, self._sources)
                 ready()
-                await together(
+                await run_concurrently(
                     self._serve(registrations, work),
                     workers.look_after(),
                     *map(self._end_with, registrations),

@@ -9,7 +9,7 @@ from aioinformer.controller.context import Context
 from aioinformer.controller.request import ReconcileRequest
 from aioinformer.controller.result import Result
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_runs, check_takes, is_coroutine_function
+from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 
 __all__ = ["Reconcile", "check_reconcile"]
 

@@ -18,7 +18,7 @@ from aioinformer.controller.predicates import Predicate
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Updated
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.workqueue.priority import LOW_PRIORITY
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from aioinformer.errors import DecodeError, HistoryReset, InformerStopped, OptionsError
+from aioinformer.model.keys import version_number
 from aioinformer.model.objects import KubeObject
-from aioinformer.model.versions import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import Bell, cancelled_alone, wait_for_end
+from aioinformer._tasks import Notifier, unexpected_cancellation, wait_for_end
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import InformerStopped
 
@@ -36,7 +36,7 @@ class Fleet:
         self._dead: set[SharedInformer] = set()
         self._group: asyncio.TaskGroup | None = None
         self._context = contextvars.Context()
-        self._news = Bell()
+        self._news = Notifier()
 
     def __repr__(self) -> str:
         return f"<Fleet of {len(self._tasks)}>"
@@ -124,7 +124,7 @@ class Fleet:
     def end(self) -> None:
         """Start nothing any more; whoever waits for a failure that cannot come knows."""
         self.ended = True
-        self._news.ring()
+        self._news.notify()
 
     async def failed(self) -> BaseException:
         """Wait until an informer dies of a bug of ours; returns its error.
@@ -164,14 +164,14 @@ class Fleet:
         del self._tasks[informer]
         self._ending.discard(informer)
         self._dead.discard(informer)
-        self._news.ring()
+        self._news.notify()
 
     def _why_astray(self, informer: SharedInformer) -> BaseException | None:
         """What an informer that is cancelled dies of; None if it was asked to end."""
         if self.ended or informer in self._ending:
             return None
 
-        return cancelled_alone(repr(self._tasks[informer].get_name()))
+        return unexpected_cancellation(repr(self._tasks[informer].get_name()))
 
     async def _run(self, informer: SharedInformer) -> None:
         try:
@@ -190,7 +190,7 @@ class Fleet:
         self._ending.add(informer)  # by itself, when its handlers have had their time
         if self.failure is None:
             self.failure = failure
-            self._news.ring()
+            self._news.notify()
 
         # Last: a log handler may take long.
         logger.critical("informer %s died", informer.name, exc_info=failure)

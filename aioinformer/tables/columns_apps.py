@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
-from aioinformer.model.durations import human_duration
+from aioinformer.model.times import human_duration
 from aioinformer.tables.cells import (
     NONE,
     UNSET,

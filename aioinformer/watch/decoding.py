@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.head import LabelTable, read_head, read_identity
-from aioinformer.model.nesting import member, shallow
+from aioinformer.model.deep_json import json_field, truncate_nesting
+from aioinformer.model.object_meta import LabelTable, read_identity, read_object_meta
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resources import lookup
 from aioinformer.model.views import ObjectContext
@@ -70,7 +70,7 @@ class ObjectDecoder:
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
         """
-        head = read_head(body, namespaced=self._namespaced)
+        head = read_object_meta(body, namespaced=self._namespaced)
         name, namespace = head.name or "", head.namespace
         return KubeObject(
             body,
@@ -121,8 +121,8 @@ def _decode_any_line(text: bytes | memoryview) -> _Line:
         return _decode_line(text)
     except RecursionError:
         text = bytes(text)
-        line = _decode_line(shallow(text))
-        line.object = msgspec.Raw(member(text, "object"))
+        line = _decode_line(truncate_nesting(text))
+        line.object = msgspec.Raw(json_field(text, "object"))
         return line
 
 

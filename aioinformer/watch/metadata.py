@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.nesting import check_json, member
+from aioinformer.model.deep_json import check_json, json_field
 from aioinformer.model.objects import METADATA_KIND
 from aioinformer.model.resource import Resource
 from aioinformer.model.views import ObjectContext
@@ -102,7 +102,7 @@ def _metadata_of(body: bytes) -> bytes:
         metadata: bytes | msgspec.Raw = _decode(body).metadata
     except RecursionError:
         check_json(body)
-        metadata = member(body, "metadata") or b"{}"
+        metadata = json_field(body, "metadata") or b"{}"
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"an object without readable metadata: {exc}") from exc
 

@@ -17,7 +17,7 @@ from aioinformer.errors import (
     ServerError,
     Unauthorized,
 )
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 from aioinformer.watch.events import EventType, WatchEvent
 
 __all__ = ["Decision", "End", "Forward", "Ignore", "Retry", "decide"]

@@ -21,7 +21,7 @@ from aioinformer.errors import (
     OptionsError,
     WrongLoop,
 )
-from aioinformer.model.durations import Duration, seconds_of
+from aioinformer.model.times import Duration, seconds_of
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.interface import Connected, WatchOptions

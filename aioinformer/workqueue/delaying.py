@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.workqueue.queue import WorkQueue
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.workqueue.lines import Ranked
 from aioinformer.workqueue.ownership import clock_of
 from aioinformer.workqueue.rate_limiting import RateLimitingQueue

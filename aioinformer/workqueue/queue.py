@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from aioinformer.errors import OptionsError, QueueShutDown
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 from aioinformer.workqueue.measures import Meter
 from aioinformer.workqueue.taking import Taking
 from aioinformer.workqueue.waiting import Waiters

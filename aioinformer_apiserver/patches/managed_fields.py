@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from aioinformer.model.moments import kube_time
+from aioinformer.model.times import kube_time
 from aioinformer_apiserver.patches.field_sets import EMPTY, FieldSet, field_element
 from aioinformer_apiserver.patches.ownership import (
     empty_object_of,

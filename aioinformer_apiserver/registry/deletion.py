@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
-from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer.model.times import kube_time
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.registry.strategy import (
     as_terminating_namespace,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError
 from aioinformer.model import resources
-from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, SERVICES
+from aioinformer.model.times import kube_time
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.patches.managed_fields import (
     reset_fields,

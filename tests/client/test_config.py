@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
-from aioinformer.client.environment import load_from_environment
-from aioinformer.client.in_cluster import load_in_cluster
+from aioinformer.client.environment import load_from_environment, load_in_cluster
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
 

@@ -25,7 +25,7 @@ from credential_helpers import (
 )
 
 from aioinformer.client import Credentials
-from aioinformer.client.exec_plugin import ExecPlugin
+from aioinformer.client.auth.exec_plugin import ExecPlugin
 from aioinformer.errors import OptionsError
 
 pytestmark = pytest.mark.realtime
@@ -193,7 +193,7 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
     )
     program = (
         "import asyncio\n"
-        "from aioinformer.client.exec_plugin import ExecPlugin\n"
+        "from aioinformer.client.auth.exec_plugin import ExecPlugin\n"
         f"each = ExecPlugin(command={str(command)!r}, interactive_mode={mode!r})\n"
         "print(asyncio.run(each.proof()).authorization == "
         f"'Bearer {TOKEN}')"
@@ -248,7 +248,7 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         ),
         pytest.param(
             ["echo please log in >&2", "exit 3"],
-            "failed with code 3 (the logger aioinformer.client.exec_plugin shows",
+            "failed with code 3 (the logger aioinformer.client.auth.exec_plugin shows",
             id="fails",
         ),
         pytest.param(["kill -9 $$"], "failed with code -9", id="dies"),
@@ -379,7 +379,7 @@ async def test_plugin_stderr_is_in_no_error_and_redacted_at_debug(
     told = record.getMessage()
     assert record.levelno == logging.DEBUG
     assert said.endswith(
-        "failed with code 1 (the logger aioinformer.client.exec_plugin shows its "
+        "failed with code 1 (the logger aioinformer.client.auth.exec_plugin shows its "
         "stderr at DEBUG)"
     )
     for secret in ("pass", "w0rd", "abc", "xyz", "\x1b", "\x9b", "\u202e", "title"):

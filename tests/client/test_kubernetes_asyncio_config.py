@@ -11,7 +11,7 @@ from credential_helpers import Authority, door
 from kubernetes_asyncio_helpers import LIBRARIES
 
 from aioinformer.client import Client
-from aioinformer.client.kubernetes_asyncio_config import load_kubernetes_asyncio
+from aioinformer.client.kubernetes_asyncio import load_kubernetes_asyncio
 from aioinformer.errors import OptionsError, TransportError, Unauthorized
 from aioinformer.model.resources import PODS
 

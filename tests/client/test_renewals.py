@@ -15,7 +15,7 @@ from credential_helpers import V1, Authority, Door, door, kubeconfig, printing, 
 
 from aioinformer import SharedInformer
 from aioinformer.client import Client, ClientConfig, Credentials, ListWatch, TLSOptions
-from aioinformer.client.proof import Proof
+from aioinformer.client.auth.credentials import AuthInfo
 from aioinformer.errors import OptionsError, TransportError, Unauthorized
 from aioinformer.model.resources import PODS
 
@@ -45,7 +45,7 @@ class Mint:
         self.failure: BaseException | None = None
         self.same = False
 
-    async def proof(self) -> Proof:
+    async def proof(self) -> AuthInfo:
         self.began += 1
         await asyncio.sleep(self.seconds)
         self.ended += 1
@@ -53,7 +53,7 @@ class Mint:
             raise self.failure
 
         number = 1 if self.same else self.began
-        return Proof(
+        return AuthInfo(
             authorization=f"Bearer {number}", fresh_seconds=80, valid_seconds=100
         )
 
@@ -186,8 +186,8 @@ async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
     mint.same = True
     seen.accepts = {"another"}
     async with mint.client(seen) as client:
-        late = client._live()._access
-        ticket = await late.ticket()
+        late = client._endpoint.transport()._authenticator
+        ticket = await late.current()
         with pytest.raises(Unauthorized):
             await asked(client)
 
@@ -195,7 +195,7 @@ async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
         assert mint.began == 2
 
         mint.failure = OptionsError("no network")
-        ticket = await late.ticket()
+        ticket = await late.current()
         assert not await late.renew(ticket)
         assert not await late.renew(ticket)
         assert mint.began == 3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from informer_helpers import settle
-from informers import plain
+from informers import json_default
 from pipeline_helpers import View
 
 from aioinformer import SharedInformerFactory
@@ -28,7 +28,7 @@ NAMESPACES = ["shop", "web", "db"]
 
 
 def body(namespace: str, name: str) -> dict[str, Any]:
-    made = plain(name)
+    made = json_default(name)
     made["metadata"]["namespace"] = namespace
     return made
 
