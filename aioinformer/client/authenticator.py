@@ -1,6 +1,6 @@
-"""`Authenticator`: what lets a request in, which is a proof and an SSL context, kept up to date.
+"""`Authenticator`: current credentials and SSL context for requests.
 
-Neither files nor SSL contexts are touched on the event loop.
+Files are read and SSL contexts built in threads, never on the event loop.
 """
 
 from __future__ import annotations
@@ -25,61 +25,61 @@ __all__ = ["Authenticator", "RequestAuth"]
 
 logger = guarded_logger(__name__)
 
-# How often files of certificates are looked at; whoever replaces them does so long
-# before the old ones expire. client-go looks every five minutes.
-LOOK_SECONDS = 60.0
+# Interval of checking certificate files for changes. They are replaced long before the
+# old certificates expire; client-go checks every five minutes.
+CHECK_SECONDS = 60.0
 
-# How long a look holds up requests while the last context can be used, and while not.
-# It takes milliseconds, unless the disk hangs.
+# Longest delay of requests by a check, with and without a usable context. A check takes
+# milliseconds, unless the disk hangs.
 WAIT_SECONDS = 3.0
-MOST_SECONDS = 30.0
+MAX_WAIT_SECONDS = 30.0
 
 
 class RequestAuth(NamedTuple):
-    """What one request is sent with."""
+    """Credentials and SSL context of one request."""
 
-    proof: AuthInfo
+    info: AuthInfo
     context: ssl.SSLContext | None
-    """What secures its connection; None for a plain one."""
+    """Context of its TLS connection; None for plain HTTP."""
 
 
 class Authenticator:
-    """The way in to one API server, for one event loop.
+    """Credentials and SSL context for one API server and one event loop.
 
-    The SSL context is built once, and again only when the proof brings another client
-    certificate or a file changes. Connections belong to the context that they were
-    opened with: new requests get new ones, watches stay on theirs until they end.
-    Proofs and certificates are each renewed by one task, for all requests; between
-    `open()` and `close()` they may be so in the background.
+    The SSL context is built once, and again only when the credentials have another
+    client certificate or a file has changed. A connection keeps the context that it was
+    opened with: new requests open new connections, watches stay on theirs until they
+    end. Credentials and certificates are each renewed by one task for all requests,
+    between `open()` and `close()` also in the background.
 
     Args:
-        config: Which server, and who we are.
+        config: Server and credentials.
     """
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._context: ssl.SSLContext | None = None
-        # Of what the context was made: the proof's certificate, and the files.
+        # Sources of the context: the client certificate, and the state of the files.
         self._certificate: bytes | None = None
         self._stamp: tuple[object, ...] | None = None
-        self._look_at = -math.inf if config.secure else math.inf
-        self._looking = SharedRun(self._look, "certificates")
-        # What the next look is for, what the last one was for, and its error.
+        self._check_at = -math.inf if config.secure else math.inf
+        self._checking = SharedRun(self._check, "certificates")
+        # Credentials of the next check, those of the last one, and its error.
         self._wanted = AuthInfo()
-        self._looked_for: AuthInfo | None = None
+        self._checked: AuthInfo | None = None
         self._failure: OptionsError | TransportError | None = None
         self._kept: list[SharedRun] = []
         self._closing = asyncio.Lock()
 
     def open(self) -> None:
-        """Let renewals go on in the background, until `close()`."""
-        self._kept = [self._config.credentials.keep(), self._looking]
-        self._looking.keep()
+        """Allow renewals in the background, until `close()`."""
+        self._kept = [self._config.credentials.keep(), self._checking]
+        self._checking.keep()
 
     async def close(self) -> None:
-        """End the renewals under way that nobody else needs. Idempotent.
+        """Cancel renewals in progress that nobody else needs. Idempotent.
 
-        Further callers wait for the same end.
+        Concurrent callers wait for the same end.
 
         Cancellation:
             Ends the wait. Renewals are cancelled nevertheless.
@@ -89,103 +89,103 @@ class Authenticator:
                 await self._kept.pop().release()
 
     async def current(self) -> RequestAuth:
-        """Give what to send a request with.
+        """Return what the next request is sent with.
 
         Raises:
-            OptionsError: If credentials cannot be got, or certificates cannot be used,
-                and there are none from before that still can.
-            TransportError: If that is because this machine ran out of something, or
-                nothing came in time.
+            OptionsError: If there are no usable credentials or certificates, and no
+                earlier ones are still valid.
+            TransportError: If this machine is out of resources, or a renewal did not
+                end in time.
 
         Cancellation:
-            Safe: a renewal that others need goes on.
+            Safe: a renewal that others need continues.
         """
-        proof = await self._config.credentials.proof()
-        if self._is_due(proof):
-            await self._wait_for_look(proof)
+        info = await self._config.credentials.auth_info()
+        if self._is_due(info):
+            await self._wait_for_check(info)
 
-        return RequestAuth(proof, self._context)
+        return RequestAuth(info, self._context)
 
     async def renew(self, refused: RequestAuth) -> bool:
-        """Look for something better after the server answered 401.
+        """Renew the credentials and certificates after the server answered 401.
 
         Returns:
-            True if `current()` gives something else now.
+            True if `current()` now returns something else.
 
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        renewed = await self._config.credentials.invalidate(refused.proof)
+        renewed = await self._config.credentials.invalidate(refused.info)
         if refused.context is None or refused.context is not self._context:
             return renewed or refused.context is not self._context
 
-        self.suspect()
+        self.reload()
         try:
             return await self.current() != refused
         except (OptionsError, TransportError) as exc:
-            logger.warning("no other way in was found: %s", exc)
+            logger.warning("authentication could not be renewed: %s", exc)
             return False
 
-    def suspect(self) -> None:
-        """Look at the files again before the next request: TLS failed, or a 401 came."""
+    def reload(self) -> None:
+        """Recheck the files before the next request: TLS failed, or a 401 came."""
         if self._config.secure:
-            self._look_at = -math.inf
+            self._check_at = -math.inf
 
-    def _is_due(self, proof: AuthInfo) -> bool:
+    def _is_due(self, info: AuthInfo) -> bool:
         if not self._config.secure:
             return False
 
         now = asyncio.get_running_loop().time()
-        return now >= self._look_at or not self._fits(proof)
+        return now >= self._check_at or not self._fits(info)
 
-    def _fits(self, proof: AuthInfo) -> bool:
-        """Return whether the context can be used with a proof."""
-        return self._context is not None and proof.certificate == self._certificate
+    def _fits(self, info: AuthInfo) -> bool:
+        """Return whether the context belongs to these credentials."""
+        return self._context is not None and info.certificate == self._certificate
 
-    def _has_looked_for(self, proof: AuthInfo) -> bool:
-        found = self._looked_for
-        return found is not None and found.certificate == proof.certificate
+    def _has_checked(self, info: AuthInfo) -> bool:
+        found = self._checked
+        return found is not None and found.certificate == info.certificate
 
-    async def _wait_for_look(self, proof: AuthInfo) -> None:
-        """Look at the files, and wait for that only as long as it is needed."""
-        self._wanted, self._looked_for = proof, None
-        # A look under way may be for the certificate before.
-        while not self._has_looked_for(proof):
-            if self._fits(proof):
-                seconds = WAIT_SECONDS - self._looking.start()
+    async def _wait_for_check(self, info: AuthInfo) -> None:
+        """Check the files, and wait for that only as long as necessary."""
+        self._wanted, self._checked = info, None
+        # A check in progress may be for the previous certificate.
+        while not self._has_checked(info):
+            if self._fits(info):
+                seconds = WAIT_SECONDS - self._checking.start()
             else:
-                seconds = MOST_SECONDS
+                seconds = MAX_WAIT_SECONDS
 
-            if seconds <= 0 or not await self._looking.wait(seconds):
+            if seconds <= 0 or not await self._checking.wait(seconds):
                 break
 
-            if not self._is_due(proof):
+            if not self._is_due(info):
                 break
 
-        if not self._fits(proof):
-            raise self._why_none()
+        if not self._fits(info):
+            raise self._unavailable()
 
-    async def _look(self) -> None:
-        proof, self._failure = self._wanted, None
-        again = LOOK_SECONDS if self._config.tls.files else math.inf
-        self._look_at = asyncio.get_running_loop().time() + again
+    async def _check(self) -> None:
+        info, self._failure = self._wanted, None
+        again = CHECK_SECONDS if self._config.tls.files else math.inf
+        self._check_at = asyncio.get_running_loop().time() + again
         try:
-            await in_thread(functools.partial(self._rebuild, proof))
+            await in_thread(functools.partial(self._rebuild, info))
         except (OptionsError, OSError) as exc:
-            self._failed(exc, proof)
+            self._failed(exc, info)
         except BaseException:
-            self.suspect()
+            self.reload()
             raise
 
-        self._looked_for = proof
+        self._checked = info
 
-    def _failed(self, exc: OptionsError | OSError, proof: AuthInfo) -> None:
-        if self._fits(proof):
-            # Perhaps one file of two is written, or both by half.
-            logger.warning("keeping the last certificates: %s", exc)
+    def _failed(self, exc: OptionsError | OSError, info: AuthInfo) -> None:
+        if self._fits(info):
+            # Perhaps only one of two files has been written yet, or both partly.
+            logger.warning("cannot reload certificates, using the old ones: %s", exc)
             return
 
-        self.suspect()
+        self.reload()
         if isinstance(exc, OptionsError):
             self._failure = exc
         else:
@@ -194,34 +194,34 @@ class Authenticator:
                 f"cannot prepare TLS for {server}: {reason}. Trying again may help."
             )
 
-    def _why_none(self) -> OptionsError | TransportError:
+    def _unavailable(self) -> OptionsError | TransportError:
         if self._failure is None:
             return TransportError(
-                f"the certificates for {self._config.server} were not read within "
-                f"{MOST_SECONDS:g} s. Trying again may help."
+                f"reading the certificates for {self._config.server} took more than "
+                f"{MAX_WAIT_SECONDS:g} s. Trying again may help."
             )
 
-        # One for each who asks: an error that is raised collects their tracebacks.
+        # A copy for each caller: raising an error adds traceback entries to it.
         failure = type(self._failure)(str(self._failure))
         failure.__cause__ = self._failure.__cause__
         return failure
 
-    def _rebuild(self, proof: AuthInfo) -> None:
-        """Build the context anew if it would be another one; runs in a thread."""
+    def _rebuild(self, info: AuthInfo) -> None:
+        """Rebuild the context if its sources have changed. Runs in a thread."""
         tls = self._config.tls
-        # Before they are read: what is written meanwhile is seen the next time.
+        # Taken before reading: the next check sees what is written meanwhile.
         stamp = tls.stamp()
-        if stamp == self._stamp and proof.certificate == self._certificate:
+        if stamp == self._stamp and info.certificate == self._certificate:
             return
 
-        if proof.certificate is not None:
+        if info.certificate is not None:
             tls = replace(
                 tls,
-                certificate=proof.certificate,
-                key=proof.key,
+                certificate=info.certificate,
+                key=info.key,
                 certificate_of=repr(self._config.credentials),
             )
 
         context = tls.context()
-        self._context, self._certificate = context, proof.certificate
+        self._context, self._certificate = context, info.certificate
         self._stamp = stamp

@@ -228,7 +228,7 @@ async def _read_in_thread(source: ClientConfig | ConfigSource) -> ClientConfig:
             raise
 
         raise TransportError(
-            f"cannot read the client's configuration: {exc.strerror}. Try again later."
+            f"cannot read the client's configuration: {exc.strerror}. Trying again may help."
         ) from exc
 
 

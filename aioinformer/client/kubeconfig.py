@@ -451,7 +451,7 @@ def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credent
 
         raise OptionsError(f"{user.where}: {exc}") from exc
 
-    return Credentials(source=_plugin(user, plugin, cluster).proof)
+    return Credentials(source=_plugin(user, plugin, cluster).auth_info)
 
 
 def user_headers(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:

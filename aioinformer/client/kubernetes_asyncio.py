@@ -504,7 +504,7 @@ def load_kubernetes_asyncio(client: Any) -> ClientConfig:
     headers: Mapping[str, str] = getattr(client, "default_headers", None) or {}
     return ClientConfig(
         server=host,
-        credentials=Credentials(source=_Settings(configuration, headers).proof),
+        credentials=Credentials(source=_Settings(configuration, headers).auth_info),
         tls=_tls(configuration),
         proxy=configuration.proxy or proxy_of_environment(host),
         headers=tuple(
@@ -523,7 +523,7 @@ class _Settings:
         given = {name.lower(): value for name, value in headers.items()}
         self._given = given.get("authorization", "")
 
-    async def proof(self) -> AuthInfo:
+    async def auth_info(self) -> AuthInfo:
         try:
             settings = self._configuration.auth_settings()
             settings = await settings if inspect.isawaitable(settings) else settings

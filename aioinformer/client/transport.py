@@ -267,7 +267,7 @@ class Transport:
             return await self._request(request, auth, head)
         except TransportError as exc:
             if _is_of_tls(exc):
-                self._authenticator.suspect()
+                self._authenticator.reload()
 
             died = head.reused and isinstance(exc.__cause__, _DEAD)
             if not died or request.method != "GET":
@@ -301,7 +301,7 @@ class Transport:
                 request.method,
                 URL(config.server + request.target, encoded=True),
                 data=None if request.body is None else _Content(request.body),
-                headers=self._headers(request, auth.proof.authorization),
+                headers=self._headers(request, auth.info.authorization),
                 # Connections of another context are not used any more, and go when idle.
                 ssl=True if auth.context is None else auth.context,
                 allow_redirects=False,

@@ -176,7 +176,7 @@ async def test_the_last_certificate_stays_in_use_while_the_files_are_broken(
 
         await asyncio.sleep(61)
         await asked(client)
-        assert "keeping the last certificates" in caplog.text
+        assert "cannot reload certificates, using the old ones" in caplog.text
         assert str(file) in caplog.text
 
         put(tmp_path, signed["second"])
@@ -263,7 +263,7 @@ async def test_a_plain_server_needs_no_context() -> None:
     access = Authenticator(ClientConfig(server="http://127.0.0.1:1"))
     ticket = await access.current()
 
-    access.suspect()
+    access.reload()
 
     assert ticket.context is None
     assert not await access.renew(ticket)
@@ -301,7 +301,7 @@ async def test_a_renewed_token_needs_no_other_context(
 
     assert await access.renew(ticket)
     renewed = await access.current()
-    assert renewed.proof.authorization == "Bearer second"
+    assert renewed.info.authorization == "Bearer second"
     assert renewed.context is ticket.context
 
 

@@ -33,7 +33,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 async def header(credentials: Credentials) -> str:
-    return (await credentials.proof()).authorization
+    return (await credentials.auth_info()).authorization
 
 
 def written(path: Path, content: str) -> Path:
@@ -47,12 +47,12 @@ def written(path: Path, content: str) -> Path:
 async def test_anonymous_credentials_have_no_header() -> None:
     credentials = Credentials()
 
-    assert await credentials.proof() == AuthInfo()
+    assert await credentials.auth_info() == AuthInfo()
     assert not await credentials.invalidate(AuthInfo())
 
 
 async def test_basic_credentials_are_encoded() -> None:
-    proof = await Credentials(username="me", password="pw").proof()
+    proof = await Credentials(username="me", password="pw").auth_info()
 
     assert proof.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
 
@@ -104,7 +104,7 @@ async def test_keeps_the_last_token_while_the_file_is_broken(
 ) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    await credentials.proof()
+    await credentials.auth_info()
 
     file.unlink()
     if broken is not None:
@@ -127,13 +127,13 @@ async def test_a_first_read_without_a_token_is_an_error(
         written(file, content)
 
     with pytest.raises(OptionsError, match=f"cannot read a token from {file}"):
-        await Credentials(token_file=file).proof()
+        await Credentials(token_file=file).auth_info()
 
 
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    refused = await credentials.proof()
+    refused = await credentials.auth_info()
     written(file, "second")
 
     assert await credentials.invalidate(refused)
@@ -143,13 +143,13 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
 async def test_asking_again_is_useless_if_the_file_is_the_same(tmp_path: Path) -> None:
     credentials = Credentials(token_file=written(tmp_path / "token", "first"))
 
-    assert not await credentials.invalidate(await credentials.proof())
+    assert not await credentials.invalidate(await credentials.auth_info())
 
 
 async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    refused = await credentials.proof()
+    refused = await credentials.auth_info()
     written(file, "second")
     first = asyncio.create_task(credentials.invalidate(refused))
     others = [asyncio.create_task(credentials.invalidate(refused)) for _ in range(9)]
@@ -171,7 +171,7 @@ class Mint:
         self.failure = ""
         self._fresh, self._valid = fresh, valid
 
-    async def proof(self) -> AuthInfo:
+    async def auth_info(self) -> AuthInfo:
         await asyncio.sleep(1)
         if self.failure:
             self.given += 1
@@ -199,7 +199,7 @@ async def many(credentials: Credentials) -> set[str]:
 
 async def test_a_source_is_asked_once_for_many_and_before_it_expires() -> None:
     mint = Mint(fresh=80, valid=100)
-    credentials = Credentials(source=mint.proof)
+    credentials = Credentials(source=mint.auth_info)
 
     seen = [await many(credentials)]
     await asyncio.sleep(79)
@@ -214,14 +214,17 @@ async def test_what_is_valid_stays_in_use_while_the_source_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mint = Mint(fresh=80, valid=100)
-    credentials = Credentials(source=mint.proof)
-    await credentials.proof()
+    credentials = Credentials(source=mint.auth_info)
+    await credentials.auth_info()
     mint.failure = "no network"
 
     await asyncio.sleep(81)
     seen = [await many(credentials), await many(credentials)]
     assert mint.given == 2  # the next try is 10 s later
-    assert caplog.text.count("keeping the last credentials: no network") == 1
+    assert (
+        caplog.text.count("credential renewal failed, using the old ones: no network")
+        == 1
+    )
 
     await asyncio.sleep(20)
     seen.append(await many(credentials))
@@ -234,8 +237,8 @@ async def test_what_is_valid_stays_in_use_while_the_source_fails(
 
 async def test_many_refusals_ask_the_source_once() -> None:
     mint = Mint()
-    credentials = Credentials(source=mint.proof)
-    refused = await credentials.proof()
+    credentials = Credentials(source=mint.auth_info)
+    refused = await credentials.auth_info()
 
     asked = (credentials.invalidate(refused) for _ in range(10))
     assert set(await asyncio.gather(*asked)) == {True}
@@ -246,8 +249,8 @@ async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mint = Mint()
-    credentials = Credentials(source=mint.proof)
-    refused = await credentials.proof()
+    credentials = Credentials(source=mint.auth_info)
+    refused = await credentials.auth_info()
     mint.failure = "no network"
 
     asked = (credentials.invalidate(refused) for _ in range(10))
@@ -258,8 +261,8 @@ async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
 
 async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
     mint = Mint()
-    credentials = Credentials(source=mint.proof)
-    first = asyncio.create_task(credentials.proof())
+    credentials = Credentials(source=mint.auth_info)
+    first = asyncio.create_task(credentials.auth_info())
     second = asyncio.create_task(header(credentials))
     await asyncio.sleep(0.5)
     first.cancel()
@@ -360,7 +363,7 @@ class World:
     asked_at: list[float] = field(default_factory=list)
     given_at: list[float] = field(default_factory=list)
 
-    async def proof(self) -> AuthInfo:
+    async def auth_info(self) -> AuthInfo:
         now = asyncio.get_running_loop().time()
         self.asked_at.append(now)
         self.failed = self.broken
@@ -384,7 +387,7 @@ class World:
         tried = self.asked_at[-1] if self.asked_at else -float("inf")
         now = asyncio.get_running_loop().time()
         try:
-            proof = await credentials.proof()
+            proof = await credentials.auth_info()
         except OptionsError:
             assert self.broken
             assert age >= VALID
@@ -425,7 +428,7 @@ async def test_the_newest_valid_proof_is_used_whatever_happens(
     steps: list[float | str],
 ) -> None:
     world = World()
-    credentials = Credentials(source=world.proof)
+    credentials = Credentials(source=world.auth_info)
     seen: list[Refused] = []
     for step in steps:
         match step:

@@ -148,7 +148,7 @@ def test_a_token_goes_before_a_plugin(tmp_path: Path) -> None:
     """As with kubectl: `kubectl config set-credentials --token` is enough."""
     file = kubeconfig(tmp_path / "config", {"exec": EXEC, "token": TOKEN})
 
-    proof = asyncio.run(load_kubeconfig(file).credentials.proof())
+    proof = asyncio.run(load_kubeconfig(file).credentials.auth_info())
 
     assert proof.authorization == f"Bearer {TOKEN}"
 

@@ -141,7 +141,7 @@ async def test_a_hook_that_fails_shows_no_secret(
 
     assert "refresh_api_key_hook" in str(caught.value)
     assert "RuntimeError" in str(caught.value)
-    assert "keeping the last credentials" in caplog.text
+    assert "credential renewal failed, using the old ones" in caplog.text
     assert TOKEN not in f"{caught.value!r} {caplog.text} {client!r} {client.config!r}"
 
 

@@ -45,7 +45,7 @@ class Mint:
         self.failure: BaseException | None = None
         self.same = False
 
-    async def proof(self) -> AuthInfo:
+    async def auth_info(self) -> AuthInfo:
         self.began += 1
         await asyncio.sleep(self.seconds)
         self.ended += 1
@@ -58,7 +58,7 @@ class Mint:
         )
 
     def client(self, seen: Door) -> Client:
-        credentials = Credentials(source=self.proof)
+        credentials = Credentials(source=self.auth_info)
         return Client(ClientConfig(server=seen.url, credentials=credentials))
 
 
@@ -138,7 +138,12 @@ async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
         await asyncio.sleep(1)
         await asked(client)
         assert mint.began == 2
-        assert caplog.text.count("keeping the last credentials: no network") == 1
+        assert (
+            caplog.text.count(
+                "credential renewal failed, using the old ones: no network"
+            )
+            == 1
+        )
 
         mint.failure = None
         await asyncio.sleep(10)
@@ -169,7 +174,10 @@ async def test_any_failure_of_a_source_is_a_failed_renewal(
         await asyncio.sleep(81)
         await asked(client)
         await asyncio.sleep(1)
-        assert "keeping the last credentials: cannot get credentials" in caplog.text
+        assert (
+            "credential renewal failed, using the old ones: cannot get credentials"
+            in caplog.text
+        )
 
         await asyncio.sleep(30)
         with pytest.raises(TransportError, match="cannot get credentials") as caught:
@@ -221,7 +229,9 @@ async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None
 async def test_closing_one_client_leaves_the_renewal_to_the_other(
     seen: Door, mint: Mint
 ) -> None:
-    config = ClientConfig(server=seen.url, credentials=Credentials(source=mint.proof))
+    config = ClientConfig(
+        server=seen.url, credentials=Credentials(source=mint.auth_info)
+    )
     first, second = Client(config), Client(config)
     async with second:
         await first.start()
@@ -291,7 +301,7 @@ async def test_a_client_starts_while_no_thread_can(
         refusing = True
         await asyncio.sleep(61)
         await asked(client)
-        assert "keeping the last credentials" in caplog.text
+        assert "credential renewal failed, using the old ones" in caplog.text
 
     assert seen.seen == ["first", "first"]
 

@@ -119,7 +119,7 @@ class Checkup:
         await client.start()
         # Of its own: the client keeps the one that it has to itself.
         ticket = await Authenticator(client.config).current()
-        _, _, secret = ticket.proof.authorization.partition(" ")
+        _, _, secret = ticket.info.authorization.partition(" ")
         if len(secret) >= _SECRET_CHARACTERS:
             self._examination.secrets.add(secret)
 

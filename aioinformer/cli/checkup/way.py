@@ -135,7 +135,7 @@ async def tls(client: Client, ticket: RequestAuth) -> Answer:
 def has_certificate(config: ClientConfig, ticket: RequestAuth) -> bool:
     """Say whether we show the server a certificate of our own."""
     given = config.tls.certificate is not None
-    return config.secure and (given or ticket.proof.certificate is not None)
+    return config.secure and (given or ticket.info.certificate is not None)
 
 
 async def client_certificate(config: ClientConfig, ticket: RequestAuth) -> Answer:
@@ -145,8 +145,8 @@ async def client_certificate(config: ClientConfig, ticket: RequestAuth) -> Answe
         Safe.
     """
     now = datetime.now(tz=UTC)
-    if ticket.proof.certificate is not None:
-        ends = expiry_of(ticket.proof.certificate)
+    if ticket.info.certificate is not None:
+        ends = expiry_of(ticket.info.certificate)
         answer = judging.certificate("given by the exec plugin", ends, now)
         # Such ones live for hours, and the plugin is asked for others in time.
         return Answer("ok", answer.text.partition(", in ")[0])

@@ -1,4 +1,4 @@
-"""`Credentials`: the proof of who we are, and when it is renewed."""
+"""`Credentials`: what authenticates a client, and when it is renewed."""
 
 from __future__ import annotations
 
@@ -23,49 +23,81 @@ __all__ = ["AuthInfo", "AuthSource", "Credentials", "bearer", "is_transient"]
 logger = guarded_logger(__name__)
 
 
-# Service account tokens live for an hour and the kubelet replaces the file when 80 % of
-# that is over, so a minute is early enough; client-go uses the same.
+# Service account tokens are valid for an hour, and the kubelet replaces the file after
+# 80 % of that. client-go rereads it every minute, too.
 REREAD_SECONDS = 60.0
 
 
-# How soon a renewal that failed is tried again, while the last proof can be used.
+# Delay of the next attempt after a failed renewal, while the old credentials are valid.
 RETRY_SECONDS = 10.0
 
 
-# Local files are read in a fraction of this. One that hangs holds up requests once.
+# Longest wait for a reread file. A hanging disk delays requests once.
 FILE_WAIT_SECONDS = 3.0
 
 
-# How long requests wait while there is no valid proof: for a file, and for a source.
-# Exec plugins have shorter limits of their own, unless somebody types.
+# Longest wait of requests without valid credentials: for a file, and for a source.
+# Exec plugins have shorter limits of their own, unless they are interactive.
 FILE_SECONDS = 30.0
 
 
 SOURCE_SECONDS = 330.0
 
 
-class Credentials:
-    """Who we are: a token, a file or a source that gives one, a name, or nobody.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthInfo:
+    """Header, client certificate, both, or nothing. Secrets are in no `repr`."""
 
-    What comes from a file or a source is renewed before it expires and after the server
-    refused it; a token file is read again after 60 s. One task renews, for all requests:
-    a cancelled request ends no renewal that others need. While a client is entered,
-    requests use the last proof during a renewal, for as long as it is valid. If the
-    renewal fails they use it too, and the next attempt starts 10 s later. Without a
-    valid proof requests wait for the renewal and share its failure. Files are read in
-    threads of their own. Secrets never show in `repr()` or in errors.
+    authorization: str = field(default="", repr=False)
+    """Value of the Authorization header; empty for none."""
+
+    certificate: bytes | None = field(default=None, repr=False)
+    """Client certificate with its chain, PEM; requires `key`."""
+
+    key: bytes | None = field(default=None, repr=False)
+    """Key of `certificate`, PEM."""
+
+    fresh_seconds: float = field(default=math.inf, compare=False)
+    """Seconds until it is due for renewal."""
+
+    valid_seconds: float = field(default=math.inf, compare=False)
+    """Seconds until it must not be used any more."""
+
+    wait_seconds: float = field(default=0.0, compare=False)
+    """Seconds that a renewal may delay requests while this is valid, counted from the
+    start of the renewal. 0 renews in the background only."""
+
+
+AuthSource: TypeAlias = Callable[[], Awaitable[AuthInfo]]
+
+
+"""Coroutine function that returns new credentials. It raises `OptionsError`, or `OSError`
+for temporary problems (see `is_transient`). Its error texts contain no secrets."""
+
+
+class Credentials:
+    """Credentials of a client: a token, a token file, a source, a user name, or none.
+
+    Files and sources are renewed before they expire and after a 401. A token file is
+    reread after 60 s. One task renews for all requests: cancelling a request does not
+    cancel a renewal that others need. While a client is entered, requests use the old
+    credentials during a renewal, as long as these are valid. After a failed renewal they
+    use them too, and the next attempt starts 10 s later. Without valid credentials,
+    requests wait for the renewal and share its failure. Files are read in separate
+    threads. Secrets appear in no `repr()` and no error.
 
     Args:
-        token: A bearer token. White space around it is removed. With `token_file` it is
-            used only for as long as the file could not be read once.
-        token_file: The file that holds the token.
-        username: For basic authentication, which API servers know no more, but proxies
-            in front of them do. No effect with a token.
-        password: Belongs to `username`.
-        source: Gets a proof, such as `ExecPlugin.proof`; alone, without the others.
+        token: Bearer token. White space around it is removed. With `token_file`, it is
+            used until the file was read once.
+        token_file: File with the token.
+        username: User name for basic authentication. API servers do not support it any
+            more, but proxies in front of them do. Ignored with a token.
+        password: Password of `username`.
+        source: Coroutine function that returns credentials, such as
+            `ExecPlugin.auth_info`. Excludes the other arguments.
 
     Raises:
-        OptionsError: If the token has characters that no header can carry.
+        OptionsError: If the token has characters that a header cannot contain.
     """
 
     def __init__(
@@ -77,107 +109,107 @@ class Credentials:
         password: str = "",
         source: AuthSource | None = None,
     ) -> None:
-        self._proof = AuthInfo()
-        self._kind, self._words = "anonymous", "none"
+        self._info = AuthInfo()
+        self._kind, self._description = "anonymous", "none"
         self._source = source
-        self._most_seconds = SOURCE_SECONDS
+        self._max_wait = SOURCE_SECONDS
         if token.strip():
-            self._kind, self._words = "bearer", "a token"
-            self._proof = AuthInfo(authorization=bearer(token, "the token"))
+            self._kind, self._description = "bearer", "a token"
+            self._info = AuthInfo(authorization=bearer(token, "the token"))
         elif username and token_file is None and source is None:
             pair = base64.b64encode(f"{username}:{password}".encode())
-            self._kind, self._words = "basic", "a user name and password"
-            self._proof = AuthInfo(authorization=f"Basic {pair.decode()}")
+            self._kind, self._description = "basic", "a user name and password"
+            self._info = AuthInfo(authorization=f"Basic {pair.decode()}")
 
         if token_file is not None:
             self._kind = f"token_file={str(token_file)!r}"
-            self._words = f"the token in {token_file}"
-            self._source = _TokenFile(Path(token_file)).proof
-            self._most_seconds = FILE_SECONDS
+            self._description = f"the token in {token_file}"
+            self._source = _TokenFile(Path(token_file)).auth_info
+            self._max_wait = FILE_SECONDS
         elif source is not None:
             owner = getattr(source, "__self__", source)
             self._kind = f"source={owner!r}"
-            self._words = str(owner)
+            self._description = str(owner)
 
-        # Of the loop in which they are used; another one, later, begins anew.
+        # Valid for the loop of the last use. Another loop starts over.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renewal = SharedRun(self._renew, "credentials")
         self._due_at = -math.inf if self._source is not None else math.inf
-        self._valid_until = math.inf if self._proof != AuthInfo() else -math.inf
-        # The last renewal's, if it failed.
+        self._valid_until = math.inf if self._info != AuthInfo() else -math.inf
+        # Error of the last renewal, if it failed.
         self._failure: OptionsError | TransportError | None = None
 
     def keep(self) -> SharedRun:
-        """Let renewals go on in the background, for an entered client.
+        """Allow renewals in the background, for an entered client.
 
         Returns:
-            The renewal of this loop, to be released once.
+            The renewal of this loop. The caller releases it once.
         """
         renewal = self._here()
         renewal.keep()
         return renewal
 
-    async def proof(self) -> AuthInfo:
-        """Give what proves who we are, renewed if it is time for that.
+    async def auth_info(self) -> AuthInfo:
+        """Return the current credentials, renewed if they are due.
 
         Raises:
-            OptionsError: If there is none, and none from before that is still valid.
-            TransportError: If there is none because this machine ran out of something,
+            OptionsError: If there are none, and no earlier ones are still valid.
+            TransportError: If there are none because this machine is out of resources,
                 or because the source did not answer in time.
 
         Cancellation:
-            Safe: a renewal that others need goes on.
+            Safe: a renewal that others need continues.
         """
         if self._source is not None and self._is_due():
             ended = await self._wait_for_renewal()
             if not self._is_valid():
-                raise self._why_none(ended=ended)
+                raise self._unavailable(ended=ended)
 
-        return self._proof
+        return self._info
 
     async def invalidate(self, refused: AuthInfo) -> bool:
-        """Look for something better after the server answered 401.
+        """Renew the credentials after the server answered 401.
 
         Args:
-            refused: AuthInfo of the refused request, as `proof()` gave it. If a renewal
-                has ended since, even without success, none is forced.
+            refused: Credentials of the refused request, as returned by `auth_info()`.
+                If a renewal has ended since, even without success, none is forced.
 
         Returns:
-            True if `proof()` gives something else now, so that asking again makes
+            True if `auth_info()` now returns other credentials, so that a retry makes
             sense.
 
         Cancellation:
-            Safe: a renewal that others need goes on.
+            Safe: a renewal that others need continues.
         """
-        # By identity: each renewal gives another object, if only with the same token.
-        if self._source is not None and self._proof is refused:
-            await self._here().wait(self._most_seconds)
+        # By identity: each renewal creates another object, even if the token is the same.
+        if self._source is not None and self._info is refused:
+            await self._here().wait(self._max_wait)
 
-        return self._proof != refused
+        return self._info != refused
 
     async def _wait_for_renewal(self) -> bool:
-        """Start a renewal, wait for it if that is needed, and return if it has ended."""
-        renewal, seconds = self._here(), self._most_seconds
+        """Start a renewal, wait if necessary, and return whether it has ended."""
+        renewal, seconds = self._here(), self._max_wait
         if self._is_valid() and renewal.kept:
-            seconds = self._proof.wait_seconds - renewal.start()
+            seconds = self._info.wait_seconds - renewal.start()
 
         return seconds > 0 and await renewal.wait(seconds)
 
     async def _renew(self) -> None:
         try:
-            proof = await self._ask()
+            info = await self._ask()
         except (OptionsError, TransportError) as exc:
             self._failed(exc)
         else:
             now = asyncio.get_running_loop().time()
-            self._proof, self._failure = proof, None
-            self._due_at = now + proof.fresh_seconds
-            self._valid_until = now + proof.valid_seconds
+            self._info, self._failure = info, None
+            self._due_at = now + info.fresh_seconds
+            self._valid_until = now + info.valid_seconds
 
     async def _ask(self) -> AuthInfo:
         assert self._source is not None
         try:
-            # A copy: the source may give the same object again.
+            # A copy: the source may return the same object again.
             return replace(await self._source())
         except OptionsError:
             raise
@@ -186,7 +218,7 @@ class Credentials:
             if task is None or task.cancelling():
                 raise
 
-            reason = "it cancelled itself"
+            reason = "the source cancelled itself"
         except OSError as exc:
             reason = exc.strerror or type(exc).__name__
             if is_transient(exc):
@@ -196,27 +228,27 @@ class Credentials:
                 ) from exc
 
         except Exception as exc:  # noqa: BLE001 - the user's source
-            # Without its words: they may quote a secret.
-            reason = f"it failed with {type(exc).__name__}"
+            # Without its message, which may quote a secret.
+            reason = f"the source raised {type(exc).__name__}"
 
         raise OptionsError(f"cannot get credentials from {self}: {reason}")
 
     def _failed(self, exc: OptionsError | TransportError) -> None:
         self._failure = exc
-        # Another object: whoever was refused with the one before has had its renewal.
-        self._proof = replace(self._proof)
+        # Another object: requests refused with the old one have had their renewal.
+        self._info = replace(self._info)
         if self._is_valid():
             self._due_at = asyncio.get_running_loop().time() + RETRY_SECONDS
-            logger.warning("keeping the last credentials: %s", exc)
+            logger.warning("credential renewal failed, using the old ones: %s", exc)
 
-    def _why_none(self, *, ended: bool) -> OptionsError | TransportError:
+    def _unavailable(self, *, ended: bool) -> OptionsError | TransportError:
         if self._failure is None or not ended:
             return TransportError(
-                f"no credentials from {self} within {self._most_seconds:g} s. "
+                f"no credentials from {self} within {self._max_wait:g} s. "
                 "Trying again may help."
             )
 
-        # One for each who asks: an error that is raised collects their tracebacks.
+        # A copy for each caller: raising an error adds traceback entries to it.
         return type(self._failure)(str(self._failure))
 
     def _here(self) -> SharedRun:
@@ -224,10 +256,10 @@ class Credentials:
         if loop is not self._loop:
             self._loop = loop
             self._renewal = SharedRun(self._renew, "credentials")
-            # Times of another loop say nothing here: the first renewal is waited for.
-            self._proof = replace(self._proof, wait_seconds=self._most_seconds)
+            # Times of another loop mean nothing here: wait for the first renewal.
+            self._info = replace(self._info, wait_seconds=self._max_wait)
             self._due_at = -math.inf if self._source is not None else math.inf
-            self._valid_until = math.inf if self._proof != AuthInfo() else -math.inf
+            self._valid_until = math.inf if self._info != AuthInfo() else -math.inf
 
         return self._renewal
 
@@ -242,15 +274,15 @@ class Credentials:
         return f"<Credentials {self._kind}>"
 
     def __str__(self) -> str:
-        """Say of what kind they are, in plain words."""
-        return self._words
+        """Describe the kind of credentials in words."""
+        return self._description
 
 
 class _TokenFile:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    async def proof(self) -> AuthInfo:
+    async def auth_info(self) -> AuthInfo:
         try:
             text = await in_thread(self._file.read_text)
             header = bearer(text, "the token")
@@ -258,8 +290,8 @@ class _TokenFile:
             if isinstance(exc, OSError) and is_transient(exc):
                 raise
 
-            # Not all errors are shown: that of decoding holds what was decoded.
-            problem = "it is no text" if isinstance(exc, UnicodeDecodeError) else exc
+            # A decoding error is not shown: it contains the bytes.
+            problem = "it is not text" if isinstance(exc, UnicodeDecodeError) else exc
             raise OptionsError(
                 f"cannot read a token from {self._file}: {problem}. Check that the "
                 "file exists, that this process may read it, and that it holds a token."
@@ -270,37 +302,6 @@ class _TokenFile:
             fresh_seconds=REREAD_SECONDS,
             wait_seconds=FILE_WAIT_SECONDS,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthInfo:
-    """A header, a client certificate, both, or nothing. Secrets are in no `repr`."""
-
-    authorization: str = field(default="", repr=False)
-    """The value of the Authorization header; empty for none."""
-
-    certificate: bytes | None = field(default=None, repr=False)
-    """A client certificate with its chain, PEM; it comes with `key`."""
-
-    key: bytes | None = field(default=None, repr=False)
-    """The key of `certificate`, PEM."""
-
-    fresh_seconds: float = field(default=math.inf, compare=False)
-    """How long to use it before a newer one is asked for."""
-
-    valid_seconds: float = field(default=math.inf, compare=False)
-    """How long it may be used if no newer one can be got."""
-
-    wait_seconds: float = field(default=0.0, compare=False)
-    """How long a renewal may hold up requests while this one is valid, counted from the
-    start of the renewal. Zero renews in the background only."""
-
-
-AuthSource: TypeAlias = Callable[[], Awaitable[AuthInfo]]
-
-
-"""Gets a new proof. Fails with `OptionsError`, or `OSError` for what passes by itself
-(see `is_transient`). The texts hold no secret."""
 
 
 _TRANSIENT = frozenset(
@@ -316,32 +317,32 @@ _TRANSIENT = frozenset(
 
 
 def is_transient(exc: OSError) -> bool:
-    """Return whether a local error passes by itself: this machine ran out of something.
+    """Return whether a local error is temporary: this machine is out of resources.
 
-    Threads, processes, memory, open files or disk space. Nothing is wrong with the
-    configuration then.
+    That is threads, processes, memory, open files or disk space. The configuration is
+    correct then.
     """
-    # Errors of `ssl` and of name look-ups have numbers of their own.
+    # Errors of `ssl` and of name look-ups have their own numbers.
     foreign = isinstance(exc, ssl.SSLError | socket.gaierror)
     return exc.errno in _TRANSIENT and not foreign
 
 
 def bearer(token: str, what: str) -> str:
-    """The header of a bearer token, without the white space around it.
+    """Return the header for a bearer token, without white space around it.
 
     Args:
         token: The token.
-        what: Names it in errors, which never show it.
+        what: Description of the token for errors, which never show it.
 
     Raises:
-        OptionsError: If it is empty, or has characters that no header can carry.
+        OptionsError: If it is empty, or has characters that a header cannot contain.
     """
     token = token.strip()
     if not token:
         raise OptionsError(f"{what} is empty")
 
-    # Anything else would be refused by the HTTP library, with the token in its error.
+    # The HTTP library would reject others with an error that contains the token.
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise OptionsError(f"{what} has characters that no token can have")
+        raise OptionsError(f"{what} has characters that a token cannot contain")
 
     return f"Bearer {token}"

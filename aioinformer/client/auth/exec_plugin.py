@@ -124,7 +124,7 @@ class ExecPlugin:
                 f"one of {', '.join(INTERACTIVE_MODES)}"
             )
 
-    async def proof(self) -> AuthInfo:
+    async def auth_info(self) -> AuthInfo:
         """Run it, in a thread, and read what it prints.
 
         Raises:
