@@ -19,7 +19,7 @@ from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.registry import validation
 from aioinformer_apiserver.registry.intake import received
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
@@ -72,8 +72,8 @@ class ServiceTokens:
         if account is None:
             raise statuses.not_found(SERVICE_ACCOUNTS, name)
 
-        asked = spec.get("expirationSeconds")
-        seconds = _USUAL_SECONDS if asked is None else asked
+        info = spec.get("expirationSeconds")
+        seconds = _USUAL_SECONDS if info is None else info
         _check(name, got["metadata"].get("name") or "", seconds)
         now, audiences = _now(), spec.get("audiences") or [_ISSUER]
         token = self._signed(_claims(account, audiences, now, now + seconds))

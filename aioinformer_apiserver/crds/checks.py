@@ -15,8 +15,8 @@ from aioinformer_apiserver.crds.version_checks import (
     check_parts,
     shared_parts,
 )
+from aioinformer_apiserver.errors.field_errors import Problem
 from aioinformer_apiserver.errors.names import subdomain_problems
-from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema.findings import invalid, not_supported, required
 from aioinformer_apiserver.storage.encoding import plain
 

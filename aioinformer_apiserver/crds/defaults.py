@@ -13,7 +13,7 @@ from aioinformer_apiserver.schema.findings import NOWHERE, invalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["default_problems"]
 

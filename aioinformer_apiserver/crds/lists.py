@@ -9,7 +9,7 @@ from aioinformer_apiserver.schema.findings import invalid, not_supported, requir
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["list_problems"]
 

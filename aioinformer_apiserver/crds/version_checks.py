@@ -19,7 +19,7 @@ from aioinformer_apiserver.schema.findings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["SHARED_FIELDS", "check_parts", "shared_parts"]
 

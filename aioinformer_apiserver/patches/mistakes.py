@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.patches.elements import element_text, field_element
 from aioinformer_apiserver.patches.grains import (
     Grain,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import json_type
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
+from aioinformer_apiserver.errors.go_format import json_type
+from aioinformer_apiserver.errors.json_errors import json_mistake
 from aioinformer_apiserver.patches.merge import merge_patch
 from aioinformer_apiserver.patches.strategic import strategic_merge_patch
 

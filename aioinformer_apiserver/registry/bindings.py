@@ -14,7 +14,7 @@ from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.storage import Collection

@@ -13,8 +13,8 @@ import orjson
 from aioinformer.errors import ApiError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import go_text, restored_wrongly
-from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.go_format import go_text, restored_wrongly
 from aioinformer_apiserver.errors.statuses import quoted
 from aioinformer_apiserver.registry import validation
 from aioinformer_apiserver.schema import Schema

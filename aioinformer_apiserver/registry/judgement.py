@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.tables import cells
 from aioinformer_apiserver.crds.checks import problems_of as definition_problems
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
-from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.registry.validation import (
     creation_problems,
     type_problems,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.tables import cells
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.patches.managed_fields import tracked
 from aioinformer_apiserver.patches.patches import (
     applied_object,

@@ -12,9 +12,9 @@ import orjson
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.errors import names, statuses
-from aioinformer_apiserver.errors.go_words import VERSION_STRUCT, json_type
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
-from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.go_format import VERSION_STRUCT, json_type
+from aioinformer_apiserver.errors.json_errors import json_mistake
 from aioinformer_apiserver.schema.builtin import schema_of
 
 if TYPE_CHECKING:

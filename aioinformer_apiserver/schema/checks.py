@@ -16,7 +16,7 @@ from aioinformer_apiserver.schema.findings import NOWHERE, shown
 from aioinformer_apiserver.schema.list_checks import doubles
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.schema.nodes import Schema
 
 __all__ = ["problems_of"]

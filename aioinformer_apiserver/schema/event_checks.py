@@ -15,7 +15,7 @@ from aioinformer_apiserver.schema.update_checks import immutable_fields
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["event_problems"]
 

@@ -18,7 +18,7 @@ from aioinformer_apiserver.schema.text_formats import fits_format
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.schema.nodes import Schema
 
 __all__ = ["enum", "number", "size", "text", "type_"]

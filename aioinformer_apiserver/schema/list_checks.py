@@ -8,7 +8,7 @@ from aioinformer_apiserver.schema import findings
 from aioinformer_apiserver.schema.findings import shown
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.schema.nodes import Schema
 
 __all__ = ["doubles"]

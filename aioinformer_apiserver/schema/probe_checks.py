@@ -10,7 +10,7 @@ from aioinformer_apiserver.schema import findings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["handler_problems", "probe_problems"]
 

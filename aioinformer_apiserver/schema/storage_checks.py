@@ -13,7 +13,7 @@ from aioinformer_apiserver.schema.volume_checks import host_path_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["claim_problems", "storage_class_problems", "volume_problems"]
 

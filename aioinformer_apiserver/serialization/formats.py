@@ -16,13 +16,13 @@ import orjson
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.ordering import order_of
+from aioinformer_apiserver.serialization.encoders import encoder_of, indented
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
     chosen,
     chosen_plainly,
 )
-from aioinformer_apiserver.serialization.writers import indented, writer_of
 from aioinformer_apiserver.storage.encoding import (
     bookmark,
     event_line,
@@ -88,7 +88,7 @@ class Whole:
 
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
         self._kind = kind
-        self._writer = writer_of(choice or Choice())
+        self._writer = encoder_of(choice or Choice())
         self.content_type = self._writer.media
 
     def object(self, stored: Stored) -> bytes:
@@ -121,7 +121,7 @@ class MetadataOnly:
 
     def __init__(self, kind: Kind, choice: Choice) -> None:
         self._kind = kind
-        self._writer = writer_of(choice)
+        self._writer = encoder_of(choice)
         self._asked = choice.transform
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
@@ -203,7 +203,7 @@ class Table:
 
     def __init__(self, kind: Kind, choice: Choice, include: str = "") -> None:
         self._kind = kind
-        self._writer = writer_of(choice)
+        self._writer = encoder_of(choice)
         self._include = include or "Metadata"
         self._partial = _Partial(kind, choice.version)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
@@ -344,8 +344,8 @@ def shown_plainly(
     if choice is None:
         return "application/json", indented(raw)
 
-    writer = writer_of(choice)
-    return writer.media, writer.document(raw)
+    encoder = encoder_of(choice)
+    return encoder.media, encoder.document(raw)
 
 
 class _Object(msgspec.Struct, gc=False):

@@ -11,7 +11,7 @@ from api_calls import ask, patch
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS
 from aioinformer.testing import APIServer
-from aioinformer_apiserver.server import User
+from aioinformer_apiserver import User
 
 if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
