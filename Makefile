@@ -27,7 +27,7 @@ run: $(READY) ## Run the demo; FOR=5 ends it after 5 seconds
 	@$(BIN)/aioinformer demo $(if $(FOR),--for $(FOR)) $(ARGS)
 
 test: $(READY) ## Run the test suite; ARGS="-k queue" and the like are passed on
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(ARGS)
+	@scripts/test $(ARGS)
 
 check: $(READY) ## Run every check: format, lint, layers, types, tests, coverage
 	@scripts/check

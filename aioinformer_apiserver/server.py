@@ -39,7 +39,7 @@ from aioinformer_apiserver.arguments import (
 )
 from aioinformer_apiserver.auth.access import AccessControl
 from aioinformer_apiserver.auth.rbac import User, first_roles
-from aioinformer_apiserver.crds import versions
+from aioinformer_apiserver.crds import custom_resources
 from aioinformer_apiserver.http.background import BackgroundTask
 from aioinformer_apiserver.http.handler import HandlerOptions, RequestHandler
 from aioinformer_apiserver.http.memory import MemoryResponse, exchange
@@ -47,7 +47,7 @@ from aioinformer_apiserver.http.server import HTTPServer
 from aioinformer_apiserver.registry.registry import Registry
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.request import Request
-from aioinformer_apiserver.schema.conformity import conform_metadata
+from aioinformer_apiserver.schema.decoding import decode_metadata
 from aioinformer_apiserver.storage.storage import SavedState, Storage
 from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
 
@@ -424,21 +424,19 @@ class LocalAPIServer:
         """
         self._check_thread()
         resource_of("what is registered", resource)
-        served = self._storage.find(
-            resource.group, resource.version, resource.plural
-        )
+        served = self._storage.find(resource.group, resource.version, resource.plural)
         if served is not None:
             return
 
         _check_registrable(resource)
         definitions = self._storage.collection(CUSTOM_RESOURCE_DEFINITIONS)
-        stored = definitions.get(versions.name_of(resource))
+        stored = definitions.get(custom_resources.definition_name_of(resource))
         try:
             if stored is None:
-                body = versions.definition_of(resource)
+                body = custom_resources.definition_of(resource)
                 self._registry.create(definitions, "", body, _ARRANGED)
             else:
-                body = versions.with_version(stored.body(), resource)
+                body = custom_resources.with_version(stored.body(), resource)
                 self._registry.update(definitions, "", stored.name, body, _ARRANGED)
         except ApiError as exc:
             raise OptionsError(f"{resource!r} cannot be served: {exc}") from exc
@@ -497,7 +495,7 @@ class LocalAPIServer:
         """
         collection = self._collection(resource)
         full = _typed(collection, body)
-        metadata = conform_metadata(full.get("metadata"))
+        metadata = decode_metadata(full.get("metadata"))
         name = metadata.get("name")
         if not name:
             raise OptionsError("the body of an update needs metadata.name")
@@ -637,7 +635,7 @@ def _namespace_in(
     """
     resource = collection.kind.resource
     given = namespace_of(resource, namespace)
-    metadata = conform_metadata((body or {}).get("metadata"))
+    metadata = decode_metadata((body or {}).get("metadata"))
     if not resource.namespaced:
         return ""
 

@@ -47,17 +47,10 @@ class Delta(msgspec.Struct, Generic[T], gc=False):
         type: What happened.
         object: The object after the change; for DELETED its last state, or the
             `DeletedFinalStateUnknown` that stands for it.
-        older: What waited for the same key before it, oldest first; None if nothing
-            did. The queue sets it: make a new delta for each change.
     """
 
     type: DeltaType
     object: T
-    older: list[Delta[T]] | None = None
-
-    def oldest_first(self) -> list[Delta[T]]:
-        """The older changes, and then this one, in the order they came."""
-        return [*(self.older or ()), self]
 
 
 class Replacement(msgspec.Struct, Generic[T], frozen=True):

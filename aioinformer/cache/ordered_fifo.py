@@ -1,15 +1,16 @@
 """`OrderedFIFO`: all changes in the order in which they came, one entry for each.
 
-client-go calls it RealFIFO. A consumer sees every state of every object, in the one
-order in which the reflector saw them, also across objects.
+client-go calls it RealFIFO. A consumer sees every state of every object, in the order in
+which the reflector saw them, also across objects.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from aioinformer.cache.change_queue import ChangeQueue
+from aioinformer._condition import LoopCondition
 from aioinformer.cache.deltas import (
     DeletedFinalStateUnknown,
     Delta,
@@ -18,52 +19,59 @@ from aioinformer.cache.deltas import (
     Replacement,
     ResyncAll,
 )
+from aioinformer.cache.queue import (
+    BATCH_LIMIT,
+    DeltaReader,
+    ExpectedObjects,
+    Progress,
+    process_entries,
+)
 from aioinformer.cache.store import Store
-from aioinformer.metrics import NULL_SINK
+from aioinformer.errors import OptionsError, QueueShutDown
+from aioinformer.metrics import NULL_SINK, GuardedSink
 from aioinformer.model.keys import meta_namespace_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aioinformer.cache.queue import KnownObjects
+    from aioinformer.cache.store import Contents
     from aioinformer.metrics import MetricsSink
 
 __all__ = ["OrderedFIFO"]
 
 T = TypeVar("T")
-_Taken = Delta[T] | Replacement[T] | ResyncAll
 
 
-class OrderedFIFO(ChangeQueue[T, Deltas[T] | Replacement[T] | ResyncAll]):
+class OrderedFIFO(Generic[T]):
     """Changes of objects in the order they came, waiting for the store.
 
-    Nothing is merged, and each deletion is queued, known or not. A list is one entry
-    and a resync is one entry: the consumer, which has the store, compares and repeats
-    by itself. With `known_objects` both come by objects instead, as if each had been
-    queued alone. (In client-go these are two modes, with options that exclude each
-    other; here there is just the one argument, and nothing that does not fit.)
+    Nothing is merged, and each deletion is queued, known or not. A list is one entry and a
+    resync is one entry: the consumer, which has the store, compares and repeats. With
+    `known_objects`, lists and resyncs are queued by objects instead. (In client-go these
+    are two modes, with options that exclude each other.)
 
-    There is no bound and no back-pressure: a reflector that waited for room would not
-    read its watch, which the server then ends. (client-go's holds its lock while 2000
-    or more wait; here nobody holds one.)
+    The queue is unbounded: a reflector that waited for room would not read its watch,
+    which the server then ends. (client-go's holds its lock while 2000 or more entries
+    wait; here no lock is held.)
 
-    All methods that change it are plain, and wake whoever waits; it belongs to one
-    event loop. They raise `NoKey` for an object without a key, and `WrongLoop` while
-    somebody waits in another loop or thread; then nothing has changed.
+    Waiting and errors are as in `DeltaFIFO`.
 
     Args:
-        key_func: The key of an object; `"namespace/name"` of its metadata if left out.
-        known_objects: What the consumer has, such as its store; only read. None where
-            lists and resyncs are to be one entry.
-        transformer: Called once with each object that gets in, except with tombstones,
-            resyncs and contents of `replace_all`; what it returns is queued. If it
-            fails, nothing is.
-        name: Names it in log, metrics and `repr()`.
-        metrics: Takes `informer_queued_items`, a gauge, and for what `pop` processes
-            `informer_processing_latency_seconds`; both with the label `name`.
+        key_func: Function that returns the key of an object; by default
+            `"namespace/name"` of its metadata.
+        known_objects: Objects that the consumer has, such as its store; only read. None
+            to queue lists and resyncs as one entry.
+        transformer: Function called once with each object that is queued by itself,
+            except for tombstones and resyncs. Its result is queued. If it fails,
+            nothing is.
+        name: Name in log, metrics and `repr()`.
+        metrics: Sink of `informer_queued_items`, a gauge, and of
+            `informer_processing_latency_seconds` for the calls that `pop` makes. Both
+            have the label `name`.
 
     Raises:
-        OptionsError: The transformer is no plain function.
+        OptionsError: If the transformer is not a plain function.
     """
 
     def __init__(
@@ -75,141 +83,368 @@ class OrderedFIFO(ChangeQueue[T, Deltas[T] | Replacement[T] | ResyncAll]):
         name: str = "",
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
-        super().__init__(
-            key_func=key_func,
-            known_objects=known_objects,
-            transformer=transformer,
-            name=name,
-            metrics=metrics,
-        )
+        self.name = name
+        self._metrics = GuardedSink(metrics, name, name=name)
+        self._reader = DeltaReader(key_func, transformer)
+        self._expected = ExpectedObjects(known_objects)
+        self._progress = Progress()
+        self._condition = LoopCondition(f"OrderedFIFO {name}".rstrip())
+        self._closed = False
 
-        # Invariants: an entry without a key is about all objects. In `_newest` are the
-        # keys that wait behind the last list, each with its newest change.
-        self._queue: deque[tuple[str | None, _Taken[T]]] = deque()
+        # Invariants: an entry without a key is a list or a resync. `_newest` has the keys
+        # that were queued after the last list, each with its newest delta.
+        self._queue: deque[tuple[str | None, Delta[Any] | Replacement[T] | ResyncAll]]
+        self._queue = deque()
         self._newest: dict[str, Delta[Any]] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    # ------------------------------------------------------------ state changes
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        name = f"{self.name} " if self.name else ""
+        return f"<OrderedFIFO {name}{state} waiting={len(self)}>"
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`. Queued entries can still be popped."""
+        return self._closed
+
+    @property
+    def has_synced(self) -> bool:
+        """True once the first list was popped, or a change came before any list."""
+        return self._progress.has_synced
+
+    # ------------------------------------------------------------ queueing
+
+    def add(self, obj: T) -> None:
+        """Queue an ADDED delta."""
+        self._change(DeltaType.ADDED, obj)
+
+    def update(self, obj: T) -> None:
+        """Queue an UPDATED delta."""
+        self._change(DeltaType.UPDATED, obj)
 
     def delete(self, obj: T | DeletedFinalStateUnknown[T]) -> None:
-        """Queue that an object is gone, known or not.
+        """Queue a DELETED delta, whether the object is known or not.
 
         Args:
-            obj: Its last state, or what stands for it.
+            obj: Last state of the object, or a tombstone.
         """
         self._change(DeltaType.DELETED, obj)
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
         """Queue a complete list: as one entry, or by objects with known objects.
 
-        By objects, the ends of what is queued or known and not listed come first, then
+        By objects, deletions of what is queued or known but not listed come first, then
         the objects in their order.
 
         Args:
-            objects: All there is. In one entry, of several with one key the last wins.
-            resource_version: The version of the list.
+            objects: All objects that exist. In one entry, of several with one key the
+                last wins.
+            resource_version: Version of the list.
         """
-        self._check_loop()
-        listed = self._listed(objects, DeltaType.REPLACED)
-        if self._known.objects is None:
-            contents = Store[T](key_func=self._key_func).replacement()
+        self._condition.check_loop()
+        listed = self._reader.read_list(objects, DeltaType.REPLACED)
+        if self._expected.known is None:
+            contents = Store[T](key_func=self._reader.key_func).replacement()
             for key, delta in listed:
                 contents.put(key, delta.object)
 
             self.replace_all(contents, resource_version)
             return
 
-        ends = list(self._ends({key for key, _ in listed}, self._waiting()))
-        for key, delta in (*ends, *listed):
+        queued = self._newest_queued()
+        deleted = list(self._expected.deletions({key for key, _ in listed}, queued))
+        for key, delta in (*deleted, *listed):
             self._put(key, delta)
 
         if resource_version:
-            self._mark(resource_version)
+            self._progress.version_queued(resource_version)
 
-        self._list_is_in()
-        self._wake()
+        self._progress.list_queued()
+        self._notify()
+
+    def replace_all(self, contents: Contents[T], resource_version: str) -> None:
+        """Queue a complete list as one entry.
+
+        Args:
+            contents: All objects that exist, ready to be swapped into a store. They must
+                not change any more, and do not pass the transformer.
+            resource_version: Version of the list.
+        """
+        self._condition.check_loop()
+        self._put_whole(Replacement(contents, resource_version))
+        self._newest = {}
+        self._expected.listed = contents
+        self._progress.version_queued(resource_version)
+        self._progress.list_queued()
+        self._notify()
 
     def resync(self) -> None:
-        """Queue one entry that asks for everything to be told again.
+        """Queue one entry that asks the consumer to repeat all its objects.
 
-        With known objects, queue each of those for whose key nothing waits instead:
-        about a microsecond for each, in one go.
+        With known objects, queue a SYNC delta for each that has no queued delta instead.
+        That takes about a microsecond for each object, without a break.
         """
-        if self._known.objects is not None:
-            self._resync_known()
-            return
+        self._condition.check_loop()
+        if self._expected.known is None:
+            self._put_whole(ResyncAll())
+        else:
+            for key, delta in self._expected.syncs(self.newest):
+                self._put(key, delta)
 
-        self._check_loop()
-        self._queue.append((None, ResyncAll()))
-        self._queued += 1
-        self._wake()
+        self._notify()
 
-    def take(self) -> Delta[T] | Replacement[T] | ResyncAll:
-        """As `pop_nowait`, but a change comes by itself, without a list around it.
+    def bookmark(self, resource_version: str) -> None:
+        """Queue the version that all entries queued so far lead up to."""
+        self._condition.check_loop()
+        self._progress.version_queued(resource_version)
+        self._notify()
 
-        For a consumer that feeds batches and whole lists, in which there are no
-        tombstones.
+    async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
+        """Queue a batch of deltas and notify the consumer once; see `DeltaFIFO.feed`.
+
+        Cancellation:
+            Safe: it does not suspend, and batches are queued whole.
+        """
+        self._condition.check_loop()
+        keys, deltas = self._reader.read_batch(batch)
+        put = self._put
+        for key, delta in zip(keys, deltas, strict=True):
+            put(key, delta)
+
+        if keys:
+            self._progress.change_queued()
+
+        if resource_version:
+            self._progress.version_queued(resource_version)
+
+        self._notify()
+
+    async def feed_replacement(
+        self, contents: Contents[T], resource_version: str
+    ) -> None:
+        """Queue a complete list as one entry; see `replace_all`.
+
+        Cancellation:
+            Safe: it does not suspend.
+        """
+        self.replace_all(contents, resource_version)
+
+    async def close(self) -> None:
+        """End all waits; queued entries can still be popped. Idempotent.
+
+        Cancellation:
+            Safe: it does not suspend.
+        """
+        self._condition.check_loop()
+        self._closed = True
+        self._notify()
+
+    # ------------------------------------------------------------ popping
+
+    def pop_nowait(self) -> Deltas[T] | Replacement[T] | ResyncAll:
+        """Pop the next entry.
+
+        Raises:
+            asyncio.QueueEmpty: If there is none.
+            QueueShutDown: If there is none, and the queue is closed.
         """
         if not self._queue:
-            self._check_filled()
+            raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
 
-        self._popped += 1
-        key, entry = self._queue.popleft()
-        if key is not None:
-            if self._newest.get(key) is entry:
-                del self._newest[key]
-
-        elif isinstance(entry, Replacement) and entry.contents is self._known.listed:
-            self._known.listed = None
+        entry = self._take()
+        self._progress.popped += 1
+        if self._metrics.enabled and not self._queue:
+            self._measure_depth()
 
         return entry
 
+    async def pop(
+        self, process: Callable[[Deltas[T] | Replacement[T] | ResyncAll, bool], None]
+    ) -> None:
+        """Wait for the next entry, pop it and call `process`; see `DeltaFIFO.pop`.
+
+        An entry that is queued again goes to the front.
+
+        Cancellation:
+            Safe: nothing was popped, or the entry was processed.
+        """
+        await self._wait_for_entry()
+        initial = not self.has_synced
+        key, entry = self._queue[0][0], self._take()
+        await self._process({key: entry}, lambda: process(entry, initial))
+
+    async def pop_batch(
+        self,
+        process_batch: Callable[[list[Deltas[T]], bool], None],
+        process: Callable[[Deltas[T] | Replacement[T] | ResyncAll, bool], None],
+        *,
+        limit: int = BATCH_LIMIT,
+    ) -> None:
+        """Wait for entries and process up to `limit` of them in one call.
+
+        As `DeltaFIFO.pop_batch`. A batch has each key once, and a resync is always a
+        single entry.
+
+        Cancellation:
+            Safe: nothing was popped, or the batch was processed.
+        """
+        if limit < 1:
+            raise OptionsError(f"a batch has at least one entry, not {limit}")
+
+        await self._wait_for_entry()
+        initial = not self.has_synced
+        # Entries count when they have been processed, so this is still the first list's.
+        limit = min(limit, self._progress.left_to_sync or limit)
+        batch = {self._queue[0][0]: self._take()}
+        while self._queue and len(batch) < limit and None not in batch:
+            key = self._queue[0][0]
+            if key is None or key in batch:
+                break
+
+            batch[key] = self._take()
+
+        entries = list(batch.values())
+        if len(entries) == 1:
+            await self._process(batch, lambda: process(entries[0], initial))
+        else:
+            changes = cast("list[Deltas[T]]", entries)
+            await self._process(batch, lambda: process_batch(changes, initial))
+
+    async def wait_filled(self) -> None:
+        """Wait for an entry, or for a version to apply.
+
+        Raises:
+            QueueShutDown: If the queue is closed and empty.
+
+        Cancellation:
+            Safe: nothing is popped.
+        """
+        if not self._has_news():
+            await self._condition.wait_for(self._has_news)
+
+        if self._closed and not (self._queue or self._progress.has_version):
+            raise QueueShutDown("closed")
+
+    def applied(self) -> str | None:
+        """Return the version that the consumer has after it applied all it popped.
+
+        Returns:
+            Version; None if it is the same as last time.
+        """
+        if self._metrics.enabled and self._queue:
+            self._measure_depth()
+
+        return self._progress.applied()
+
     def newest(self, key: str) -> Delta[T] | None:
-        """The newest change that waits for `key`, if it came behind any whole list."""
+        """Return the newest delta queued for `key` after the last whole list, or None."""
         return self._newest.get(key)
+
+    def key_of(
+        self, obj: T | DeletedFinalStateUnknown[T] | Sequence[Delta[Any]]
+    ) -> str:
+        """Return the key of an object, of a tombstone, or of the newest of some deltas.
+
+        Raises:
+            OptionsError: If the list of deltas is empty.
+            NoKey: If the key function fails, or returns no string.
+        """
+        return self._reader.key_of(obj)
 
     # ------------------------------------------------------------ helpers
 
+    def _change(self, kind: DeltaType, obj: T | DeletedFinalStateUnknown[T]) -> None:
+        self._condition.check_loop()
+        key = self.key_of(obj)
+        self._put(key, self._reader.read(kind, obj))
+        self._progress.change_queued()
+        self._notify()
+
     def _put(self, key: str, delta: Delta[Any]) -> None:
-        delta.older = None
         self._queue.append((key, delta))
         self._newest[key] = delta
-        self._queued += 1
+        self._progress.queued += 1
 
-    def _put_whole(self, entry: Replacement[T]) -> None:
+    def _put_whole(self, entry: Replacement[T] | ResyncAll) -> None:
         self._queue.append((None, entry))
-        self._newest = {}
-        self._queued += 1
+        self._progress.queued += 1
 
-    def _head_key(self) -> str | None:
-        return self._queue[0][0]
+    def _take(self) -> Deltas[T] | Replacement[T] | ResyncAll:
+        """Take the first entry out. It does not count as popped yet."""
+        key, entry = self._queue.popleft()
+        if isinstance(entry, Delta):
+            if key is not None and self._newest.get(key) is entry:
+                del self._newest[key]
 
-    def _take_first(self) -> Deltas[T] | Replacement[T] | ResyncAll:
-        entry: Any = self.take()
-        self._popped -= 1
-        return [entry] if isinstance(entry, Delta) else entry
+            return [entry]
+
+        if isinstance(entry, Replacement) and entry.contents is self._expected.listed:
+            self._expected.listed = None
+
+        return entry
+
+    async def _process(
+        self,
+        entries: Mapping[str | None, Deltas[T] | Replacement[T] | ResyncAll],
+        process: Callable[[], object],
+    ) -> None:
+        await process_entries(
+            entries,
+            process,
+            queue=self,
+            name=self.name or "OrderedFIFO",
+            metrics=self._metrics,
+            done=self._done,
+            put_back=self._put_back,
+        )
+
+    def _done(self, keys: Iterable[str | None]) -> None:
+        self._progress.popped += sum(1 for _ in keys)
 
     def _put_back(
         self, entries: Mapping[str | None, Deltas[T] | Replacement[T] | ResyncAll]
     ) -> None:
-        # In front, for the sake of the order: whatever waits is newer.
+        # In front, to keep the order: everything queued is newer.
         for key, entry in reversed([*entries.items()]):
-            taken: Any = entry[0] if isinstance(entry, list) else entry
-            self._queue.appendleft((key, taken))
-            if isinstance(taken, Replacement):
-                self._known.listed = self._known.listed or taken.contents
-            elif key is not None and self._known.listed is None:
-                self._newest.setdefault(key, taken)
+            if isinstance(entry, list):
+                self._queue.appendleft((key, entry[0]))
+                if key is not None and self._expected.listed is None:
+                    self._newest.setdefault(key, entry[0])
 
-    def _waiting(self) -> dict[str, Delta[Any]]:
-        """The newest change of each key behind the last list, by first appearance."""
-        waiting: dict[str, Any] = {}
+                continue
+
+            self._queue.appendleft((key, entry))
+            if isinstance(entry, Replacement):
+                self._expected.listed = self._expected.listed or entry.contents
+
+    def _newest_queued(self) -> dict[str, Delta[Any]]:
+        """Return the newest delta of each key after the last list, in queue order."""
+        queued: dict[str, Delta[Any]] = {}
         for key, entry in self._queue:
-            if key is None:
-                waiting = {}  # a list: by objects, there is no other entry without one
+            if isinstance(entry, Delta) and key is not None:
+                queued[key] = entry
             else:
-                waiting[key] = entry
+                queued = {}  # a list: a resync is queued by objects here
 
-        return waiting
+        return queued
+
+    def _has_news(self) -> bool:
+        return bool(self._queue or self._progress.has_version or self._closed)
+
+    async def _wait_for_entry(self) -> None:
+        """Wait for an entry. No other task runs before this returns."""
+        if not self._queue:
+            await self._condition.wait_for(lambda: self._queue or self._closed)
+            if not self._queue:
+                raise QueueShutDown("closed")
+
+    def _notify(self) -> None:
+        self._condition.notify_all()
+        if self._metrics.enabled:
+            self._measure_depth()
+
+    def _measure_depth(self) -> None:
+        self._metrics.gauge("informer_queued_items", len(self._queue))

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from aioinformer.cli.fitting import printable
 from aioinformer.tables import layout_of
-from aioinformer.tables.custom import custom_layout
-from aioinformer_apiserver.storage.kinds import built_in_kinds
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,9 +32,7 @@ class Columns:
     """
 
     def __init__(self, resource: Resource, *, wide: bool, namespaces: bool) -> None:
-        kinds = (kind for kind in built_in_kinds() if kind.resource == resource)
-        known = next(kinds, None)
-        layout = custom_layout(()) if known is None else layout_of(known)
+        layout = layout_of(resource)
         self._cells = layout.cells
         self._namespaces = namespaces
         self._shown = [

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from aioinformer.cli.explain import CommandError
 from aioinformer.errors import NotFound
-from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer.model.resources import built_in_resources, short_names
 
 if TYPE_CHECKING:
     from aioinformer.client import Client
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["built_in", "find_resource", "known_names"]
 
@@ -29,7 +28,7 @@ def built_in(word: str) -> Resource | None:
         '/apis/apps/v1/deployments'
     """
     lower = word.lower()
-    return next((it.resource for it in built_in_kinds() if lower in _names(it)), None)
+    return next((it for it in built_in_resources() if lower in _names(it)), None)
 
 
 async def find_resource(word: str, client: Client) -> Resource:
@@ -60,15 +59,12 @@ async def find_resource(word: str, client: Client) -> Resource:
 
 def known_names() -> list[str]:
     """Return the plural and short names of the built-in resources, sorted."""
-    kinds = built_in_kinds()
-    return sorted(
-        {name for it in kinds for name in (it.resource.plural, *it.short_names)}
-    )
+    known = built_in_resources()
+    return sorted({name for it in known for name in (it.plural, *short_names(it))})
 
 
-def _names(kind: Kind) -> set[str]:
-    resource = kind.resource
-    names = {resource.plural, resource.kind.lower(), *kind.short_names}
+def _names(resource: Resource) -> set[str]:
+    names = {resource.plural, resource.kind.lower(), *short_names(resource)}
     full = {f"{name}.{resource.group}" for name in names if resource.group}
     versioned = {f"{name}.{resource.version}" for name in names}
     return names | full | {f"{it}.{resource.group}".rstrip(".") for it in versioned}

@@ -8,7 +8,7 @@ from aioinformer.model.resource import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.field_errors import Problem, refusal
-from aioinformer_apiserver.registry.intake import received
+from aioinformer_apiserver.registry.request_bodies import decode_body
 from aioinformer_apiserver.requests.options import write_options_of
 from aioinformer_apiserver.requests.routes import RequestInfo
 from aioinformer_apiserver.storage.kinds import Kind
@@ -77,7 +77,7 @@ def answer_to(
     if info.verb != "create":
         raise statuses.method_not_allowed()
 
-    body = received(kind, request.content(), write_options_of(request, "main"))
+    body = decode_body(kind, request.content(), write_options_of(request, "main"))
     head = {
         "kind": kind.resource.kind,
         "apiVersion": kind.resource.api_version,
@@ -172,7 +172,7 @@ def _access_status(
 
     if problems:
         # A real server leaves out what kind of review it refuses.
-        raise refusal(_KINDS[_key_of(info)], "", problems, said_kind="")
+        raise refusal(_KINDS[_key_of(info)].stored, "", problems, said_kind="")
 
     if not about_oneself:
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))

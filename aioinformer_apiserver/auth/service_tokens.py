@@ -20,8 +20,7 @@ from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.field_errors import Problem, refusal
-from aioinformer_apiserver.registry import validation
-from aioinformer_apiserver.registry.intake import received
+from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ class ServiceTokens:
         Raises:
             ApiError: 400 or 422 if the body will not do, 404 if there is no such account.
         """
-        got = received(_REQUEST, body, options)
-        validation.check_namespace(namespace, got["metadata"])
+        got = decode_body(_REQUEST, body, options)
+        check_namespace(namespace, got["metadata"])
         spec, account = got.get("spec") or {}, self._account(namespace, name)
         if account is None:
             raise statuses.not_found(SERVICE_ACCOUNTS, name)
@@ -143,7 +142,9 @@ def _check(name: str, given: str, seconds: int) -> None:
     """
     if given not in {"", name}:
         why = "must match the service account name if specified"
-        raise refusal(_REQUEST, name, [Problem.invalid("metadata.name", given, why)])
+        raise refusal(
+            _REQUEST.stored, name, [Problem.invalid("metadata.name", given, why)]
+        )
 
     why = ""
     if seconds < _FEWEST_SECONDS:
@@ -153,7 +154,7 @@ def _check(name: str, given: str, seconds: int) -> None:
 
     if why:
         field = "spec.expirationSeconds"
-        raise refusal(_REQUEST, "", [Problem.invalid(field, seconds, why)])
+        raise refusal(_REQUEST.stored, "", [Problem.invalid(field, seconds, why)])
 
 
 def _claims(

@@ -1,46 +1,59 @@
-"""Custom resources: served as their definitions say, from the moment they are stored.
+"""Custom resources: collections and kinds that follow from definitions.
 
-Synchronous. The registry tells of each write of a definition, and of each object that
-goes; what follows has happened when it is told of.
+Synchronous. The registry reports each write of a definition and each removed object.
+The collections are up to date when these calls return.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.crds.conditions import holds
-from aioinformer_apiserver.crds.states import (
-    emptied,
+from aioinformer_apiserver.crds.status import (
+    is_condition_true,
     is_terminating,
     next_statuses,
-    removing,
+    with_instances_deleted,
+    with_instances_deleting,
 )
-from aioinformer_apiserver.crds.versions import kinds_of
-from aioinformer_apiserver.patches.managed_fields import reset_fields, tracked
+from aioinformer_apiserver.patches.managed_fields import (
+    reset_fields,
+    update_managed_fields,
+)
+from aioinformer_apiserver.schema import Schema
+from aioinformer_apiserver.storage.kinds import ScalePaths, custom_kind, version_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.storage.kinds import FieldRule, Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
 
-__all__ = ["CustomResources"]
+__all__ = [
+    "CustomResources",
+    "definition_name_of",
+    "definition_of",
+    "kinds_of",
+    "with_version",
+]
 
-# In whose name the server itself writes.
+
+# Field manager of the server's own writes.
 _MANAGER = "kube-apiserver"
 
 
 class CustomResources:
-    """Opens and closes collections as definitions come and go.
+    """Collections of custom resources, opened and closed as definitions change.
 
-    A resource has one collection for each of its versions, which hold the same objects.
-    A change of its definition ends the watches of its objects, as on a real server.
+    A resource has one collection for each of its versions; they hold the same objects.
+    A changed definition ends the watches of its objects, as on a real server.
 
     Args:
-        storage: Of the definitions and the objects.
-        delete: Deletes one object, or marks it for deletion while it has finalizers.
-        now: Tells the time, as a timestamp.
+        storage: Storage of the definitions and objects.
+        delete: Function that deletes one object, or marks it if it has finalizers.
+        now: Function that returns the current time as a timestamp.
     """
 
     def __init__(
@@ -56,11 +69,11 @@ class CustomResources:
         self._now = now
 
     def written(self, old: Stored | None, new: Stored | None) -> None:
-        """Do what follows from a write of a definition.
+        """Serve what a definition says after a write.
 
         Args:
-            old: The definition before; None if it is new.
-            new: The definition now; None if it is gone.
+            old: Definition before the write; None if it is new.
+            new: Definition after the write; None if it was removed.
         """
         if new is not None:
             self._settle(new.name)
@@ -69,20 +82,20 @@ class CustomResources:
             self._settle_others(old.body())
 
     def dropped(self, collection: Collection) -> None:
-        """Do what follows from the end of an object: of a definition, if it was the last.
+        """Remove a terminating definition after its last object was removed.
 
         Args:
-            collection: Whose object it was; of custom resources or not.
+            collection: Collection of the removed object, of custom resources or not.
         """
         if collection.kind.terminating and not len(collection):
             resource = collection.kind.resource
             self._finish(f"{resource.plural}.{resource.group}")
 
     def remove(self, resource: Resource) -> None:
-        """Remove a definition with all objects, whatever finalizers they have.
+        """Remove a definition with all of its objects, regardless of finalizers.
 
         Args:
-            resource: Whose definition; any version of it.
+            resource: Resource of the definition, in any of its versions.
         """
         stored = self._definitions.get(f"{resource.plural}.{resource.group}")
         if stored is not None:
@@ -93,7 +106,7 @@ class CustomResources:
     # ---------------------------------------------------------------- definitions
 
     def _settle(self, name: str) -> None:
-        """Bring a definition, and what it defines, to where they stay by themselves."""
+        """Update the status of a definition, and serve its resource."""
         body = self._body(name)
         if body is None:
             return
@@ -111,15 +124,15 @@ class CustomResources:
             self._settle_others(body)
 
     def _settle_others(self, body: dict[str, Any]) -> None:
-        """Look anew at those who may have waited for the names of a definition."""
+        """Update definitions that may have waited for the names of another one."""
         for other in self._bodies():
-            waits = not holds(other, "NamesAccepted")
+            waits = not is_condition_true(other, "NamesAccepted")
             if waits and other["spec"]["group"] == body["spec"]["group"]:
                 self._settle(other["metadata"]["name"])
 
     def _end(self, name: str, body: dict[str, Any]) -> None:
-        """Delete the objects of a definition, and then, if they are gone, itself."""
-        body = self._write(name, removing(body, self._now()))
+        """Delete the objects of a definition, and the definition if none is left."""
+        body = self._write(name, with_instances_deleting(body, self._now()))
         collections = self._collections(body)
         for collection in collections[:1]:
             for stored in list(collection):
@@ -129,18 +142,19 @@ class CustomResources:
             self._finish(name)
 
     def _finish(self, name: str) -> None:
-        """Let go of a definition without objects."""
+        """Remove a definition without objects."""
         stored = self._definitions.get(name)
         if stored is None or not is_terminating(stored.body()):
             return
 
-        body = emptied(stored.body(), self._now())
+        body = with_instances_deleted(stored.body(), self._now())
         if body["metadata"]["finalizers"]:
             self._open(self._write(name, body))
             return
 
         self._close(body)
-        # The last state is never stored, so the DELETED event still shows the finalizer.
+        # The last state is never stored, so the DELETED event still shows the
+        # finalizer.
         self._storage.drop(self._definitions, stored)
         self._settle_others(body)
 
@@ -153,14 +167,14 @@ class CustomResources:
         return None if stored is None else stored.body()
 
     def _write(self, name: str, new: dict[str, Any]) -> dict[str, Any]:
-        """Store the next state of a definition; returns it as it is stored."""
+        """Store the next state of a definition, and return the stored body."""
         stored = self._definitions.get(name)
         assert stored is not None
         kind, old = self._definitions.kind, stored.body()
         if old == new:
             return old
 
-        fields = tracked(
+        fields = update_managed_fields(
             kind.schema,
             old,
             new,
@@ -177,7 +191,7 @@ class CustomResources:
     # ---------------------------------------------------------------- collections
 
     def _open(self, body: dict[str, Any]) -> None:
-        """Serve a resource as its definition says now, and in no other version."""
+        """Serve exactly the versions that a definition lists."""
         wanted = {kind.resource.version: kind for kind in kinds_of(body)}
         if not wanted:
             return
@@ -198,7 +212,7 @@ class CustomResources:
                 self._storage.withdraw(collection)
 
     def _close(self, body: dict[str, Any]) -> None:
-        """Serve a resource no longer, and drop what is left of its objects."""
+        """Stop serving a resource, and remove its remaining objects."""
         for collection in self._collections(body)[:1]:
             self._storage.retire(collection)
 
@@ -215,3 +229,144 @@ class CustomResources:
 
 def _accepted(body: dict[str, Any]) -> object:
     return (body.get("status") or {}).get("acceptedNames")
+
+
+_API_VERSION = "apiextensions.k8s.io/v1"
+
+
+def kinds_of(body: Mapping[str, Any]) -> list[Kind]:
+    """Return the kinds of a definition; none until it is established.
+
+    Returns:
+        One kind for each served version, in the order of the definition, and one for
+        the storage version.
+    """
+    if not is_condition_true(body, "Established"):
+        return []
+
+    versions = body["spec"]["versions"]
+    storage = next(it for it in versions if it.get("storage"))
+    return [
+        _kind(body, version, storage)
+        for version in versions
+        if version.get("served") or version is storage
+    ]
+
+
+def definition_name_of(resource: Resource) -> str:
+    """Return the name of a custom resource's definition."""
+    return f"{resource.plural}.{resource.group}"
+
+
+def definition_of(resource: Resource) -> dict[str, Any]:
+    """Return a schemaless definition of a resource, with a status subresource."""
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": definition_name_of(resource)},
+        "spec": {
+            "group": resource.group,
+            "names": {"plural": resource.plural, "kind": resource.kind},
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [_open_version(resource.version, storage=True)],
+        },
+    }
+
+
+def with_version(body: Mapping[str, Any], resource: Resource) -> dict[str, Any]:
+    """Return a definition with one more version."""
+    spec = body["spec"]
+    versions = [it for it in spec["versions"] if it["name"] != resource.version]
+    new = _open_version(resource.version, storage=not versions)
+    return {**body, "spec": {**spec, "versions": [*versions, new]}}
+
+
+def _open_version(name: str, *, storage: bool) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+
+
+def _kind(
+    body: Mapping[str, Any], version: Mapping[str, Any], storage: Mapping[str, Any]
+) -> Kind:
+    spec, names = body["spec"], body["status"]["acceptedNames"]
+    subresources = version.get("subresources") or {}
+    resource = Resource(
+        spec["group"],
+        version["name"],
+        names["plural"],
+        names["kind"],
+        spec["scope"] == "Namespaced",
+    )
+    return replace(
+        custom_kind(resource),
+        definition=(spec, names),
+        versions=tuple(f"{spec['group']}/{it['name']}" for it in spec["versions"]),
+        served=bool(version.get("served")),
+        has_status=subresources.get("status") is not None,
+        fields=dict(_field(it) for it in version.get("selectableFields") or ()),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        singular=names.get("singular") or "",
+        list_kind=names.get("listKind") or "",
+        scale=_scale(subresources.get("scale")),
+        columns=tuple(version.get("additionalPrinterColumns") or ()),
+        custom_schema=_schema(version),
+        storage_schema=None if version is storage else _schema(storage),
+        warning=_warning(body, version),
+        terminating=is_condition_true(body, "Terminating"),
+    )
+
+
+def _schema(version: Mapping[str, Any]) -> Schema:
+    return Schema((version.get("schema") or {}).get("openAPIV3Schema") or {})
+
+
+def _field(selectable: Mapping[str, Any]) -> tuple[str, FieldRule]:
+    path = _path(selectable["jsonPath"])
+    return ".".join(path), (path, "")
+
+
+def _scale(given: Mapping[str, Any] | None) -> ScalePaths | None:
+    if given is None:
+        return None
+
+    return ScalePaths(
+        replicas=_path(given["specReplicasPath"]),
+        current=_path(given["statusReplicasPath"]),
+        selector=_path(given.get("labelSelectorPath") or ""),
+    )
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(".") if part)
+
+
+def _warning(body: Mapping[str, Any], version: Mapping[str, Any]) -> str:
+    """Return the deprecation warning of a version; empty if it is not deprecated."""
+    if not version.get("deprecated"):
+        return ""
+
+    given = version.get("deprecationWarning")
+    if given is not None:
+        return str(given)
+
+    spec, kind = body["spec"], body["status"]["acceptedNames"]["kind"]
+    told = f"{spec['group']}/{version['name']} {kind} is deprecated"
+    better = _better(spec["versions"], version["name"])
+    return f"{told}; use {spec['group']}/{better} {kind}" if better else told
+
+
+def _better(versions: list[Mapping[str, Any]], name: str) -> str:
+    """Return the best newer version that is not deprecated; empty if there is none."""
+    fine = [
+        it["name"] for it in versions if it.get("served") and not it.get("deprecated")
+    ]
+    newer = [it for it in fine if version_order(it) < version_order(name)]
+    return min(newer, key=version_order, default="")

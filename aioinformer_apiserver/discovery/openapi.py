@@ -18,7 +18,7 @@ from aioinformer_apiserver.discovery.document import (
     no_such_page,
     text_document,
 )
-from aioinformer_apiserver.schema.builtin import definitions, schema_of
+from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
 from aioinformer_apiserver.serialization.negotiation import accepted
 from aioinformer_apiserver.serialization.responses import Response
 from aioinformer_apiserver.storage.encoding import plain

@@ -22,8 +22,7 @@ from aioinformer_apiserver.faults import Faults
 from aioinformer_apiserver.http.watch import WatchServer
 from aioinformer_apiserver.reads.lists import page_of
 from aioinformer_apiserver.reads.watches import wait_until_fresh
-from aioinformer_apiserver.registry.bindings import bind
-from aioinformer_apiserver.registry.evictions import evict, eviction_of
+from aioinformer_apiserver.registry.pod_subresources import bind, evict, eviction_of
 from aioinformer_apiserver.registry.scale import SCALE, Scales
 from aioinformer_apiserver.requests.options import (
     delete_options_from,

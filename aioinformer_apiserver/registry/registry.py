@@ -1,13 +1,13 @@
-"""The registry: what an API server does with a write, from the body to the storage.
+"""Registry: creates, updates, patches and deletions, from the body to the storage.
 
-Synchronous: each method is one step, and either does all of it or raises an `ApiError`
-and does nothing. A write takes the way that it takes in a real server:
+Synchronous: each method either does all of its work, or raises an `ApiError` and
+changes nothing. A write takes the path of a real server:
 
-    understood -> completed with defaults -> managed fields -> completed by the server
-    -> checked -> compared -> stored
+    decode -> default -> track managed fields -> prepare (strategy)
+    -> validate -> compare -> store
 
-What is arranged by a test takes a shorter way: understood loosely, completed with
-defaults, and stored.
+Objects that a test arranges take a shorter path: they are decoded loosely, defaulted,
+and stored.
 """
 
 from __future__ import annotations
@@ -19,27 +19,35 @@ from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.custom_resources import CustomResources
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.names import generated_name
-from aioinformer_apiserver.patches.managed_fields import reset_fields, times_kept
-from aioinformer_apiserver.patches.merge import merge_patch
-from aioinformer_apiserver.patches.patches import (
-    applied_object,
-    decoded_patch,
-    patched,
+from aioinformer_apiserver.patches.managed_fields import (
+    keep_unchanged_times,
+    reset_fields,
 )
-from aioinformer_apiserver.patches.server_side import apply
-from aioinformer_apiserver.registry import intake, preconditions, rules, validation
-from aioinformer_apiserver.registry.completion import (
+from aioinformer_apiserver.patches.patch_types import (
+    apply_patch,
+    decode_applied,
+    decode_patch,
+    merge_patch,
+)
+from aioinformer_apiserver.patches.server_side_apply import apply
+from aioinformer_apiserver.registry import preconditions, request_bodies
+from aioinformer_apiserver.registry.deletion import (
+    Deleter,
+    is_ready_to_go,
+    warn_of_deletion,
+)
+from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
+from aioinformer_apiserver.registry.strategy import (
     SUBRESOURCES,
-    kept,
-    newborn,
-    read,
-    revised,
+    as_decoded,
+    is_unchanged,
+    prepare_for_create,
+    prepare_for_update,
     timestamp,
+    to_storage_version,
+    with_generation,
 )
-from aioinformer_apiserver.registry.deletion import is_released, warn_of_deletion
-from aioinformer_apiserver.registry.judgement import check_created, check_updated
-from aioinformer_apiserver.registry.namespaces import Namespaces
-from aioinformer_apiserver.registry.removal import Removal
+from aioinformer_apiserver.registry.validation import validate_create, validate_update
 from aioinformer_apiserver.requests.options import (
     Deleted,
     DeleteOptions,
@@ -52,7 +60,7 @@ from aioinformer_apiserver.storage.storage import Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 
@@ -63,12 +71,12 @@ _ARRANGED = WriteOptions(part="all")
 
 
 class Registry:
-    """Creates, updates and deletes objects as an API server would.
+    """Creates, updates and deletes objects like an API server.
 
     Args:
-        storage: Where they are kept. The built-in kinds are opened in it.
-        auto_namespaces: Create a missing namespace with its first object, which a
-            real server never does.
+        storage: Storage of the objects; the registry serves the built-in kinds in it.
+        auto_namespaces: Create a missing namespace with its first object. A real server
+            never does.
     """
 
     def __init__(self, storage: Storage, *, auto_namespaces: bool = False) -> None:
@@ -78,8 +86,8 @@ class Registry:
             beside = storage.collection(kind.stored_as) if kind.stored_as else None
             storage.serve(kind, beside=beside)
 
-        self._namespaces = Namespaces(storage)
-        self._removal = Removal(storage, self._namespaces, self._changed)
+        self._namespaces = NamespaceLifecycle(storage)
+        self._removal = Deleter(storage, self._namespaces, self._changed)
         self.custom_resources = CustomResources(
             storage, delete=self._delete_custom, now=timestamp
         )
@@ -89,10 +97,10 @@ class Registry:
     # ---------------------------------------------------------------- for callers
 
     def require(self, collection: Collection, namespace: str, name: str) -> Stored:
-        """Return an object.
+        """Return a stored object.
 
         Raises:
-            ApiError: 404, if it does not exist.
+            ApiError: 404 if the object does not exist.
         """
         stored = collection.get(_key(namespace, name))
         if stored is None:
@@ -110,15 +118,15 @@ class Registry:
         """Create an object.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            body: Bytes of JSON, or decoded.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            body: Object as JSON bytes or decoded.
+            options: Options of the write.
 
         Raises:
-            ApiError: 400 or 422 if the body will not do, 404 if there is no such
-                namespace, 403 if that is being deleted, 409 if the name is taken, 500
-                if the body states a version.
+            ApiError: 400 or 422 if the body is invalid; 403 if the namespace is
+                terminating; 404 if the namespace does not exist; 409 if the name is
+                taken; 500 if the body has a resource version.
         """
         got = _understood(collection.kind, body, options)
         return self._create(collection, namespace, got, options)
@@ -131,25 +139,26 @@ class Registry:
         body: object,
         options: WriteOptions,
     ) -> Written:
-        """Replace an object, or a part of it; one that changes nothing keeps its version.
+        """Replace an object or a part of it.
 
-        Objects of some kinds are created, if there is none of this name.
+        An update without changes keeps the version. Kinds that allow it are created if
+        the object does not exist.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            body: Bytes of JSON, or decoded.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            body: Object as JSON bytes or decoded.
+            options: Options of the write.
 
         Raises:
-            ApiError: 404 if it does not exist, 400 or 422 if the body will not do,
-                409 if it states a uid or version that is not the stored one.
+            ApiError: 400 or 422 if the body is invalid; 404 if the object does not
+                exist; 409 if its uid or version is not the stored one.
         """
         kind = collection.kind
         got = _understood(kind, body, options)
         metadata = got["metadata"]
-        validation.check_name(namespace, name, metadata)
+        request_bodies.check_name(namespace, name, metadata)
         stored = collection.get(_key(namespace, name))
         if stored is None and kind.created_by_update and options.part == "main":
             fresh = {**got, "metadata": {**metadata, "resourceVersion": ""}}
@@ -170,22 +179,22 @@ class Registry:
         *,
         patch_type: PatchType = "merge",
     ) -> Written:
-        """Change an object, or a part of it, as a patch says; as `update()` otherwise.
+        """Patch an object or a part of it.
 
-        A patch with a `metadata.resourceVersion` applies to that version only. One to
-        be applied (in the sense of server-side apply) may also create the object.
+        A patch with a `metadata.resourceVersion` applies to that version only. A
+        server-side apply may also create the object.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            patch: Bytes of JSON, or decoded.
-            options: How.
-            patch_type: How the patch says its change.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            patch: Patch as JSON bytes or decoded.
+            options: Options of the write.
+            patch_type: Type of the patch.
 
         Raises:
-            ApiError: As from `update()`; 415 if the kind takes no such patch; 409 if
-                an apply meets what others own.
+            ApiError: 409 if an apply conflicts with other managers; 415 if the kind
+                does not support this type of patch; the errors of `update()`.
         """
         kind = collection.kind
         if patch_type == "apply":
@@ -194,19 +203,19 @@ class Registry:
         stored = self.require(collection, namespace, name)
         old = stored.body()
         if isinstance(patch, bytes):
-            patch = decoded_patch(patch, patch_type)
+            patch = decode_patch(patch, patch_type)
 
         if options.part == "all":
-            got = intake.received_arranged(kind, merge_patch(old, patch))
+            got = request_bodies.decode_arranged(kind, merge_patch(old, patch))
         else:
-            new = patched(kind.schema, old, patch, patch_type, typed=kind.typed)
-            got = intake.received_patched(
+            new = apply_patch(kind.schema, old, patch, patch_type, typed=kind.typed)
+            got = request_bodies.decode_patched(
                 kind, new, options, patch=patch, patch_type=patch_type
             )
 
         metadata = got["metadata"]
-        validation.check_name(namespace, name, metadata)
-        # A patch without a version, or with a null for it, means the stored one.
+        request_bodies.check_name(namespace, name, metadata)
+        # A missing or null version means the stored one.
         if metadata.get("resourceVersion"):
             preconditions.check_version(kind, stored, metadata)
 
@@ -219,20 +228,20 @@ class Registry:
         name: str,
         options: DeleteOptions,
     ) -> Deleted:
-        """Delete an object, or mark it for deletion while it waits for something.
+        """Delete an object, or mark it for deletion.
 
-        There is no garbage collector, so dependents stay. A pod on a node is marked
-        first, and gone at once if it has no finalizers, as if its containers had ended.
-        A namespace takes its content with it.
+        Dependents stay, as there is no garbage collector. A pod on a node is marked
+        first. If it has no finalizers it is removed at once, as if its containers had
+        stopped. Deleting a namespace deletes its content.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            options: Options of the deletion.
 
         Raises:
-            ApiError: 404 if it does not exist, 409 if it is another one.
+            ApiError: 404 if the object does not exist, 409 if a precondition fails.
         """
         warn_of_deletion(collection.kind, options)
         stored = self.require(collection, namespace, name)
@@ -242,15 +251,15 @@ class Registry:
     def delete_collection(
         self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
     ) -> list[Deleted]:
-        """Delete several objects of one resource; what is gone meanwhile is left out.
+        """Delete several objects of one resource, skipping those already removed.
 
         Args:
-            collection: Of which resource.
-            found: Which.
-            options: How.
+            collection: Collection of the resource.
+            found: Objects to delete.
+            options: Options of the deletion.
 
         Raises:
-            ApiError: As from `delete()`, at the first object that is refused.
+            ApiError: Error of the first deletion that fails; see `delete()`.
         """
         warn_of_deletion(collection.kind, options)
         return [
@@ -266,31 +275,32 @@ class Registry:
         new: dict[str, Any],
         options: WriteOptions,
     ) -> Written:
-        """Store the next state of an object, if it differs; the last steps of a write.
+        """Validate the next state of an object, and store it if it differs.
 
         Args:
-            collection: Of which resource.
-            stored: The object as it is.
-            new: As it is to be, complete, but for the generation.
-            options: How.
+            collection: Collection of the resource.
+            stored: Stored object.
+            new: Next state, complete except for its generation.
+            options: Options of the write.
 
         Raises:
-            ApiError: 422, if it is not valid.
+            ApiError: 422 if the next state is invalid.
         """
         kind = collection.kind
         old = _state_of(kind, stored, options)
         if options.part in {"main", "all"}:
-            new = rules.stamped(kind, old, new)
+            new = with_generation(kind, old, new)
 
-        check_updated(kind, old, new, options)
-        new = kept(kind, new, options)
-        new = times_kept(old, new)
-        if rules.is_same(kind, old, new):
+        validate_update(kind, old, new, options)
+        new = to_storage_version(kind, new, options)
+        new = keep_unchanged_times(old, new)
+        if is_unchanged(kind, old, new):
             return Written(stored)
 
         if self._is_released(collection, new):
-            # The last finalizer is gone. As on a real server the emptied state is
-            # answered but never stored, so the DELETED event still shows the finalizer.
+            # The last finalizer was removed. As on a real server, the
+            # emptied state is answered but never stored, so the DELETED
+            # event still shows the finalizer.
             if not options.dry_run:
                 self._removal.drop(collection, stored)
 
@@ -310,14 +320,14 @@ class Registry:
         applied: bool = False,
     ) -> Written:
         kind, metadata = collection.kind, got["metadata"]
-        validation.check_namespace(namespace, metadata)
+        request_bodies.check_namespace(namespace, metadata)
         name = metadata.get("name") or ""
         appears = self._auto_namespaces and self._namespaces.is_missing(namespace)
         if not appears:
             self._namespaces.check_open(kind, name, namespace)
 
         name = name or self._generated(collection, namespace, metadata)
-        new = newborn(
+        new = prepare_for_create(
             kind,
             got,
             options,
@@ -326,7 +336,7 @@ class Registry:
             others=collection,
             owned=applied,
         )
-        check_created(kind, new, options)
+        validate_create(kind, new, options)
         preconditions.check_served(kind, name)
         preconditions.check_new(metadata)
         if collection.get(_key(namespace, name)) is not None:
@@ -335,7 +345,7 @@ class Registry:
         if appears:
             self._create_namespace(namespace, options)
 
-        stored = self._put(collection, kept(kind, new, options), options)
+        stored = self._put(collection, to_storage_version(kind, new, options), options)
         return Written(stored, created=True)
 
     def _replace(
@@ -349,7 +359,9 @@ class Registry:
     ) -> Written:
         kind = collection.kind
         old = _state_of(kind, stored, options)
-        new = revised(kind, old, got, options, others=collection, owned=applied)
+        new = prepare_for_update(
+            kind, old, got, options, others=collection, owned=applied
+        )
         return self.commit(collection, stored, new, options)
 
     def _apply(
@@ -361,7 +373,7 @@ class Registry:
         options: WriteOptions,
     ) -> Written:
         kind, subresource = collection.kind, SUBRESOURCES[options.part]
-        wanted = applied_object(applied)
+        wanted = decode_applied(applied)
         stored = collection.get(_key(namespace, name))
         if stored is None and subresource:
             raise statuses.not_found(kind.resource, name)
@@ -380,8 +392,8 @@ class Registry:
             reset=reset_fields(kind, subresource),
             versions=kind.versions,
         )
-        got = intake.received(kind, merged, options)
-        validation.check_name(namespace, name, got["metadata"])
+        got = request_bodies.decode_body(kind, merged, options)
+        request_bodies.check_name(namespace, name, got["metadata"])
         if stored is None:
             return self._create(collection, namespace, got, options, applied=True)
 
@@ -416,7 +428,7 @@ class Registry:
         if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
             return False
 
-        return is_released(new["metadata"])
+        return is_ready_to_go(new["metadata"])
 
     def _create_namespace(self, name: str, options: WriteOptions) -> None:
         body = {"metadata": {"name": name}}
@@ -429,7 +441,7 @@ class Registry:
     def _generated(
         self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
     ) -> str:
-        """Make a name from `generateName`; empty without one."""
+        """Return an unused name for `generateName`; empty without one."""
         start = metadata.get("generateName") or ""
         name = start and generated_name(start)
         while name and collection.get(_key(namespace, name)) is not None:
@@ -440,15 +452,15 @@ class Registry:
 
 def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
     if options.part == "all":
-        return intake.received_arranged(kind, body)
+        return request_bodies.decode_arranged(kind, body)
 
-    return intake.received(kind, body, options)
+    return request_bodies.decode_body(kind, body, options)
 
 
 def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
-    """Return what an object is before a write, with what goes without saying."""
+    """Return the stored object as the server decodes it."""
     body = stored.body()
-    return body if options.part == "all" else read(kind, body)
+    return body if options.part == "all" else as_decoded(kind, body)
 
 
 def _key(namespace: str, name: str) -> str:

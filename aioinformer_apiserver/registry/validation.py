@@ -1,226 +1,71 @@
-"""Validation: what any object must be, whatever its kind.
+"""Validation of writes: metadata of all kinds, then the rules of each kind.
 
-What a kind asks of its spec is not looked at here; its schema knows that.
+All problems are collected before an error is raised, as on a real server. Pure, except
+for warnings.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from aioinformer.model import resources
-from aioinformer.model.resource import Resource
-from aioinformer_apiserver.errors import names, statuses
-from aioinformer_apiserver.errors.field_errors import Problem
-from aioinformer_apiserver.errors.go_format import VERSION_STRUCT, json_type
-from aioinformer_apiserver.errors.json_errors import json_mistake
-from aioinformer_apiserver.schema.builtin import schema_of
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer.tables import cells
+from aioinformer_apiserver.crds.validation import definition_problems
+from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.go_format import go_text, go_type
+from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
+from aioinformer_apiserver.registry.request_bodies import type_meta_of
+from aioinformer_apiserver.schema import builtin_validation
+from aioinformer_apiserver.schema.core_validation import events_v1_problems
+from aioinformer_apiserver.schema.schema_validation import schema_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from aioinformer.errors import ApiError
+    from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = [
-    "check_name",
-    "check_namespace",
-    "creation_problems",
-    "opened",
-    "type_mistake",
-    "type_problems",
-    "update_problems",
+    "validate_create",
+    "validate_update",
 ]
 
+
 _ANNOTATIONS_BYTES = 256 * 1024
-# The kinds whose finalizers need no domain.
+
+
+# Kinds whose finalizers need no domain.
 _ANY_FINALIZERS = frozenset(
     {resources.EVENTS, resources.LEASES, resources.POD_DISRUPTION_BUDGETS}
 )
-# What a write that exists may say only as it is.
+
+
+# Metadata that an update must not change.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
-# How much of a body that is not understood is shown.
-_SHOWN_BYTES = 30
-
-
-# ---------------------------------------------------------------- what was sent
-
-
-def opened(kind: Kind, body: object) -> dict[str, Any]:
-    """Check that a body is an object of its kind; returns it, its type filled in.
-
-    Args:
-        kind: Which kind is expected.
-        body: The body of a request: decoded, or bytes of JSON.
-
-    Raises:
-        ApiError: 400, if it is something else.
-    """
-    sent = _decoded(kind, body) if isinstance(body, bytes) else body
-    if sent is None and kind.typed:
-        sent = {}
-
-    mistake = type_mistake(sent)
-    if mistake:
-        raise _unrecognized(kind, body, mistake)
-
-    assert isinstance(sent, dict)
-    problem = _foreign(kind, sent) if kind.typed else _misfit(kind, sent, body)
-    if problem is not None:
-        raise problem
-
-    return {**sent, **{k: sent.get(k) or v for k, v in _type_of(kind).items()}}
-
-
-def type_mistake(body: object) -> str:
-    """Say why nobody can read of which kind a body is; empty if it can be read."""
-    why = "couldn't get version/kind; json parse error: json: cannot unmarshal "
-    if not isinstance(body, dict):
-        return f"{why}{json_type(body)} into Go value of type {VERSION_STRUCT}"
-
-    for field, value in body.items():
-        if field in {"apiVersion", "kind"} and not isinstance(value, str | None):
-            found = json_type(value)
-            return f"{why}{found} into Go struct field .{field} of type string"
-
-    return ""
-
-
-def check_name(namespace: str, name: str, metadata: Mapping[str, Any], /) -> None:
-    """Check that the body of an update belongs where its URL says.
-
-    Raises:
-        ApiError: 400, if it names no object, or another one.
-    """
-    given = metadata.get("name") or ""
-    if not given:
-        raise statuses.bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: "
-            "name must be provided"
-        )
-
-    if given != name:
-        raise statuses.bad_request(
-            f"the name of the object ({given}) does not match "
-            f"the name on the URL ({name})"
-        )
-
-    check_namespace(namespace, metadata)
-
-
-def check_namespace(namespace: str, metadata: Mapping[str, Any]) -> None:
-    """Check that a body belongs into the namespace of its URL.
-
-    Raises:
-        ApiError: 400, if it names another namespace.
-    """
-    if (metadata.get("namespace") or namespace) != namespace:
-        raise statuses.bad_request(
-            "the namespace of the provided object does not match "
-            "the namespace sent on the request"
-        )
-
-
-def _decoded(kind: Kind, raw: bytes) -> object:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
-        mistake = json_mistake(raw) or str(exc)
-        why = f"couldn't get version/kind; json parse error: {mistake}"
-        raise _unrecognized(kind, raw, why) from exc
-
-
-def _type_of(kind: Kind) -> dict[str, str]:
-    return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
-
-
-def _foreign(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
-    """Refuse what says to be of another kind than the built-in one that is expected."""
-    expected = kind.resource
-    version = body.get("apiVersion") or expected.api_version
-    name = body.get("kind") or expected.kind
-    if (version, name) == (expected.api_version, expected.kind):
-        return None
-
-    scheme = f'no kind "{name}" is registered for version "{version}" in scheme '
-    why = f'{scheme}"pkg/runtime/scheme.go:111"'
-    group, _, short = version.rpartition("/")
-    if short and schema_of(Resource(group, short, "kinds", name)) is not None:
-        internal = expected.group.partition(".")[0] or "core"
-        why = f"converting ({short}.{name}) to ({internal}.{expected.kind}): "
-        why += "unknown conversion"
-
-    return statuses.bad_request(
-        f'{name} in version "{short}" cannot be handled as a {expected.kind}: {why}'
-    )
-
-
-def _misfit(kind: Kind, body: Mapping[str, Any], sent: object) -> ApiError | None:
-    """Refuse a custom resource that does not say what it is, or is of another version.
-
-    Args:
-        kind: Which kind is expected.
-        body: The object.
-        sent: The same as it was sent, perhaps in bytes.
-    """
-    for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
-        if not body.get(field):
-            text = _bytes_of(sent).decode(errors="replace")
-            return _unrecognized(
-                kind, sent, f"Object '{called}' is missing in '{text}'"
-            )
-
-    found, expected = body["apiVersion"], kind.resource.api_version
-    if found == expected:
-        return None
-
-    return statuses.bad_request(
-        f"the API version in the data ({found}) does not match "
-        f"the expected API version ({expected})"
-    )
-
-
-def _unrecognized(kind: Kind, body: object, why: str) -> ApiError:
-    return statuses.bad_request(
-        "the object provided is unrecognized (must be of type "
-        f"{kind.resource.kind}): {why} ({_shown(body)})"
-    )
-
-
-def _shown(body: object) -> str:
-    """Show the beginning of a body: as text if it might be one, else in hexadecimal."""
-    raw = _bytes_of(body)
-    if not raw:
-        return "<empty>"
-
-    start, more = raw[:_SHOWN_BYTES], " ..." if len(raw) > _SHOWN_BYTES else ""
-    told = start.decode(errors="replace") if raw.startswith(b"{") else start.hex()
-    return told + more
-
-
-def _bytes_of(body: object) -> bytes:
-    return body if isinstance(body, bytes) else orjson.dumps(body)
 
 
 # ---------------------------------------------------------------- what is to be stored
 
 
-def type_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
-    """Say what is wrong with what a custom resource says to be."""
+def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
+    """Validate the API version and kind of a custom resource."""
     return [
         Problem.invalid(field, body[field], f"must be {expected}")
-        for field, expected in _type_of(kind).items()
+        for field, expected in type_meta_of(kind).items()
         if body.get(field, expected) != expected
     ]
 
 
-def creation_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
-    """Say what is wrong with the metadata of an object that is to be created.
+def _metadata_creation_problems(
+    kind: Kind, metadata: Mapping[str, Any]
+) -> list[Problem]:
+    """Validate the metadata of a new object.
 
     Args:
-        kind: Of the object.
-        metadata: With the name, generated if need be.
+        kind: Kind of the object.
+        metadata: Metadata with the name, generated if necessary.
     """
     prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
     found = [
@@ -246,19 +91,19 @@ def creation_problems(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
     return found + _unknown_finalizers(kind, metadata)
 
 
-def update_problems(
+def _metadata_update_problems(
     kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[Problem]:
-    """Say what is wrong with the metadata of an update.
+    """Validate the metadata of an update.
 
     Args:
-        kind: Of the object.
-        old: The metadata as they are stored.
-        new: As they are to be stored.
+        kind: Kind of the object.
+        old: Stored metadata.
+        new: New metadata.
     """
     content = _content_problems(new)
     changes = [*_change_problems(old, new), *content]
-    # A real server checks what all kinds share for every kind and again for this one.
+    # A real server runs the common checks for all kinds, and again for this one.
     found = [*content, *_finalizer_problems(new), *changes, *changes]
     return found + _unknown_finalizers(kind, new)
 
@@ -303,7 +148,7 @@ def _label_problems(labels: Mapping[str, str]) -> list[Problem]:
 def _annotation_problems(annotations: Mapping[str, str]) -> list[Problem]:
     field, found = "metadata.annotations", []
     for key in annotations:
-        # Their keys may be written in capitals.
+        # Annotation keys may have capital letters.
         problems = names.qualified_name_problems(key.lower())
         found += [Problem.invalid(field, key, why) for why in problems]
 
@@ -357,7 +202,7 @@ def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
 
 
 def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
-    """Say which finalizers of a built-in kind should have a domain."""
+    """Validate that the finalizers of a built-in kind are qualified."""
     if not kind.typed or kind.stored in _ANY_FINALIZERS:
         return []
 
@@ -367,3 +212,140 @@ def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem
         for index, it in enumerate(metadata.get("finalizers") or ())
         if "/" not in it and it not in names.STANDARD_FINALIZERS
     ]
+
+
+_INT32_MAX = 2**31 - 1
+
+
+_FINALIZER_WARNING = (
+    'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
+    "accidental conflicts with other finalizer writers"
+)
+
+
+def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) -> None:
+    """Validate a new object.
+
+    Args:
+        kind: Kind of the object.
+        body: Complete object.
+        options: Options of the write; arranged objects are not validated by their
+            schema.
+
+    Raises:
+        ApiError: 422 if the object is invalid.
+    """
+    metadata = body["metadata"]
+    found: list[Problem] = [*_metadata_creation_problems(kind, metadata)]
+    if options.part != "all":
+        found += _problems_of_type(kind, body, None)
+
+    if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+        found += definition_problems(body)
+
+    _refuse(kind, body, found)
+    _warn_of_finalizers(kind, {}, metadata, options)
+
+
+def validate_update(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
+) -> None:
+    """Validate the next state of an object.
+
+    Args:
+        kind: Kind of the object.
+        old: Stored object.
+        new: Next state, complete except for its version.
+        options: Options of the write; arranged objects are not validated by their
+            schema.
+
+    Raises:
+        ApiError: 422 if the next state is invalid.
+    """
+    found: list[Problem] = [
+        *_metadata_update_problems(kind, old["metadata"], new["metadata"])
+    ]
+    if options.part != "all":
+        found += _problems_of_type(kind, new, old)
+
+    whole = options.part in {"main", "all"}
+    if whole and kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+        found += definition_problems(new, old)
+
+    _refuse(kind, new, found)
+    _warn_of_finalizers(kind, old["metadata"], new["metadata"], options)
+
+
+def _problems_of_type(
+    kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
+) -> list[Problem]:
+    """Validate an object by the rules of its kind.
+
+    Args:
+        kind: Kind of the object.
+        body: Complete object.
+        old: Stored object; None if the object is new.
+    """
+    new = dict(body)
+    if kind.typed:
+        before = None if old is None else kind.to_storage(dict(old))
+        return _problems_of_stored(kind, kind.to_storage(new), before)
+
+    found: list[Problem] = [*_type_meta_problems(kind, body)]
+    if kind.schema is not None:
+        found += schema_problems(kind.schema, new, None if old is None else dict(old))
+
+    return [*found, *_problems_of_scale(kind, body)]
+
+
+def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
+    """Validate the replicas of a custom resource with a scale."""
+    if kind.scale is None:
+        return
+
+    value = cells.at(body, *kind.scale.replicas)
+    path = "." + ".".join(kind.scale.replicas)
+    if value is None:
+        return
+
+    if isinstance(value, bool) or not isinstance(value, int):
+        why = f"{path} accessor error: {go_text(value)} is of the type "
+        yield Problem.invalid(path, 0, f"{why}{go_type(value)}, expected int64")
+    elif value < 0:
+        yield Problem.invalid(path, value, "should be a non-negative integer")
+    elif value > _INT32_MAX:
+        why = f"should be less than or equal to {_INT32_MAX}"
+        yield Problem.invalid(path, value, why)
+
+
+def _problems_of_stored(
+    kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
+) -> list[Problem]:
+    """Validate an object of a built-in kind in its storage version."""
+    if old is None:
+        found = [*builtin_validation.create_problems(kind.stored, new)]
+    else:
+        found = [*builtin_validation.update_problems(kind.stored, old, new)]
+
+    is_newer_event = kind.stored.group != kind.resource.group
+    return [*events_v1_problems(new, old)] if is_newer_event else found
+
+
+def _warn_of_finalizers(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
+) -> None:
+    """Warn about new finalizers of a custom resource without a domain."""
+    if kind.typed:
+        return
+
+    known = {*STANDARD_FINALIZERS, *(old.get("finalizers") or ())}
+    for finalizer in new.get("finalizers") or ():
+        if "/" not in finalizer and finalizer not in known:
+            options.warn(_FINALIZER_WARNING.format(finalizer))
+
+
+def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
+    if found:
+        name = body["metadata"].get("name") or ""
+        said = None if kind.typed else str(body.get("kind"))
+        raise refusal(kind.stored, name, found, said_kind=said)

@@ -13,13 +13,12 @@ from aioinformer_apiserver.errors.go_format import VERSION_STRUCT, json_type
 from aioinformer_apiserver.errors.statuses import Cause
 from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.requests.queries import flag
-from aioinformer_apiserver.schema.places import Mismatch
-from aioinformer_apiserver.schema.shapes import struct_of
+from aioinformer_apiserver.schema.go_types import DecodeError, struct_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored
@@ -263,8 +262,8 @@ def _delete_body(request: Request) -> Mapping[str, Any]:
         raise statuses.bad_request(message)
 
     try:
-        return struct_of(_DELETE_OPTIONS)(options, None, [])
-    except Mismatch as exc:
+        return struct_decoder(_DELETE_OPTIONS)(options, None, [])
+    except DecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 

@@ -3,6 +3,6 @@
 The law of this package: pure functions over bodies and schemas; nothing given is changed.
 """
 
-from aioinformer_apiserver.schema.nodes import Schema
+from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = ["Schema"]

@@ -7,21 +7,23 @@ a CronJob.
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
+from collections.abc import Callable
 from copy import deepcopy
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, lru_cache, partial
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from aioinformer_apiserver.schema import default_rules
-from aioinformer_apiserver.schema.builtin import definition, go_fields
+from aioinformer_apiserver.schema.openapi_schema import definition, go_fields
+from aioinformer_apiserver.schema.quantities import canonical_quantity, quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from aioinformer_apiserver.schema.openapi_schema import Schema
 
-    from aioinformer_apiserver.schema.nodes import Schema
-
-__all__ = ["with_defaults"]
+__all__ = ["CONSTANTS", "RULES", "Rule", "pull_policy", "with_defaults"]
 
 
 def with_defaults(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
@@ -129,13 +131,13 @@ class _Rules(NamedTuple):
     fresh: tuple[tuple[str, Callable[[], Any]], ...]
     """What can be changed is made anew for each object."""
 
-    rule: default_rules.Rule | None
+    rule: Rule | None
 
 
 @cache
 def _rules(name: str) -> _Rules:
     short = ".".join(name.split(".")[-3:])
-    values = {**_declared(name), **default_rules.CONSTANTS.get(short, {})}
+    values = {**_declared(name), **CONSTANTS.get(short, {})}
     types = go_fields(name)
     changeable = {k: v for k, v in values.items() if isinstance(v, dict | list)}
     constants = {k: v for k, v in values.items() if k not in changeable}
@@ -143,7 +145,7 @@ def _rules(name: str) -> _Rules:
         constants=constants,
         written=tuple(k for k in constants if types.get(k, "").endswith("!")),
         fresh=tuple((k, partial(deepcopy, v)) for k, v in changeable.items()),
-        rule=default_rules.RULES.get(short),
+        rule=RULES.get(short),
     )
 
 
@@ -204,3 +206,436 @@ def _all_ways(name: str) -> tuple[_Way, ...]:
             found.append(_Way(field, dict, child.values.name))
 
     return tuple(found)
+
+
+Object: TypeAlias = dict[str, Any]
+
+
+Rule: TypeAlias = Callable[[Object], None]
+
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+# As the modes of files are written in JSON: in decimal digits.
+_READABLE = 0o644
+
+
+CONSTANTS: dict[str, Object] = {
+    "apps.v1.DeploymentSpec": {
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
+    "apps.v1.DaemonSetSpec": {"revisionHistoryLimit": 10},
+    "apps.v1.ReplicaSetSpec": {"replicas": 1},
+    "apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {
+        "whenDeleted": "Retain",
+        "whenScaled": "Retain",
+    },
+    "apps.v1.StatefulSetSpec": {
+        "podManagementPolicy": "OrderedReady",
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {},
+    },
+    "apiextensions.v1.CustomResourceDefinitionSpec": {
+        "conversion": {"strategy": "None"}
+    },
+    "autoscaling.v1.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
+    "autoscaling.v2.HorizontalPodAutoscalerSpec": {
+        "minReplicas": 1,
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {
+                    "name": "cpu",
+                    "target": {"type": "Utilization", "averageUtilization": 80},
+                },
+            }
+        ],
+    },
+    "batch.v1.CronJobSpec": {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
+    "batch.v1.PodFailurePolicyOnPodConditionsPattern": {"status": "True"},
+    "core.v1.ConfigMapVolumeSource": {"defaultMode": _READABLE},
+    "core.v1.Container": {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    },
+    "core.v1.DownwardAPIVolumeSource": {"defaultMode": _READABLE},
+    "core.v1.EndpointPort": {"protocol": "TCP"},
+    "core.v1.EphemeralContainer": {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    },
+    "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+    "core.v1.HostPathVolumeSource": {"type": ""},
+    "core.v1.NamespaceStatus": {"phase": "Active"},
+    "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
+    "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
+    "core.v1.PersistentVolumeClaimStatus": {"phase": "Pending"},
+    "core.v1.PersistentVolumeSpec": {
+        "persistentVolumeReclaimPolicy": "Retain",
+        "volumeMode": "Filesystem",
+    },
+    "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
+    "core.v1.PodSpec": {
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+        "schedulerName": "default-scheduler",
+    },
+    "core.v1.Probe": {
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    },
+    "core.v1.ProjectedVolumeSource": {"defaultMode": _READABLE},
+    "core.v1.SecretVolumeSource": {"defaultMode": _READABLE},
+    "core.v1.Secret": {"type": "Opaque"},
+    "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "core.v1.ServiceSpec": {"type": "ClusterIP", "sessionAffinity": "None"},
+    "discovery.v1.EndpointPort": {"name": "", "protocol": "TCP"},
+    "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
+    "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
+    "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
+    "storage.v1.StorageClass": {
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+    },
+}
+
+
+# ---------------------------------------------------------------- pods
+
+
+def _pod(pod: Object) -> None:
+    """Complete what only pods are completed by, not the templates of pods."""
+    spec = pod["spec"] = {"enableServiceLinks": True, **pod.get("spec", {})}
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [_with_requests(it) for it in spec[field]]
+
+            if spec.get("hostNetwork"):
+                spec[field] = [_with_host_ports(it) for it in spec[field]]
+
+
+def _pod_spec(spec: Object) -> None:
+    """Write the service account under its old name as well."""
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _with_requests(container: Object) -> Object:
+    """Request what is the limit, where nothing else is requested."""
+    resources = container.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return container
+
+    requests = {**limits, **resources.get("requests", {})}
+    return {**container, "resources": {**resources, "requests": requests}}
+
+
+def _with_host_ports(container: Object) -> Object:
+    ports = container.get("ports")
+    if not ports:
+        return container
+
+    ports = [{"hostPort": it.get("containerPort", 0), **it} for it in ports]
+    return {**container, "ports": ports}
+
+
+def _container(container: Object) -> None:
+    if "imagePullPolicy" not in container:
+        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+
+
+def _resources(resources: Object) -> None:
+    """Round up to what can be asked for: a thousandth."""
+    for field in ("limits", "requests"):
+        given = resources.get(field)
+        if given and any(it[-1:] in {"n", "u"} for it in given.values()):
+            resources[field] = {key: _rounded(it) for key, it in given.items()}
+
+
+def _rounded(text: str) -> str:
+    if text[-1:] not in {"n", "u"}:
+        return text
+
+    return canonical_quantity(f"{ceil(quantity(text) * 1000)}m")
+
+
+def _volume(volume: Object) -> None:
+    if len(volume) == 1 and "name" in volume:
+        volume["emptyDir"] = {}
+
+
+def _image_volume(source: Object) -> None:
+    if "pullPolicy" not in source:
+        source["pullPolicy"] = pull_policy(source.get("reference", ""))
+
+
+# ---------------------------------------------------------------- workloads
+
+
+def _deployment_strategy(strategy: Object) -> None:
+    _rolling(strategy, maxUnavailable="25%", maxSurge="25%")
+
+
+def _daemon_set_strategy(strategy: Object) -> None:
+    _rolling(strategy, maxUnavailable=1, maxSurge=0)
+
+
+def _rolling(strategy: Object, **defaults: object) -> None:
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        strategy["rollingUpdate"] = {**defaults, **strategy.get("rollingUpdate", {})}
+
+
+def _stateful_set_strategy(strategy: Object) -> None:
+    if "type" not in strategy:
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"] = {"partition": 0, **strategy["rollingUpdate"]}
+
+
+def _stateful_set(spec: Object) -> None:
+    kind = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+    claims = spec.get("volumeClaimTemplates")
+    if claims:
+        spec["volumeClaimTemplates"] = [{**it, **kind} for it in claims]
+
+
+def _replication_controller(controller: Object) -> None:
+    spec = controller.get("spec") or {}
+    labels = _labels(spec.get("template") or {})
+    if not labels:
+        return
+
+    if not spec.get("selector"):
+        controller["spec"] = {**spec, "selector": labels}
+
+    _adopt_labels(controller, labels)
+
+
+def _job(job: Object) -> None:
+    labels = _labels((job.get("spec") or {}).get("template") or {})
+    if labels:
+        _adopt_labels(job, labels)
+
+    spec = job["spec"] = dict(job.get("spec") or {})
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    policy = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+    spec.setdefault("podReplacementPolicy", policy)
+
+
+def _labels(template: Object) -> Object:
+    return (template.get("metadata") or {}).get("labels") or {}
+
+
+def _adopt_labels(body: Object, labels: Object) -> None:
+    metadata = body.get("metadata") or {}
+    if not metadata.get("labels"):
+        body["metadata"] = {**metadata, "labels": labels}
+
+
+def _autoscaler_behavior(behavior: Object) -> None:
+    defaults: dict[str, Object] = {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [
+                {"type": "Pods", "value": 4, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+            ],
+        },
+        "scaleDown": {
+            "selectPolicy": "Max",
+            "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+        },
+    }
+    for field, rules in defaults.items():
+        behavior[field] = {**rules, **behavior.get(field, {})}
+
+
+# ---------------------------------------------------------------- the others
+
+
+def _service(spec: Object) -> None:
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    else:
+        client = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        config = {"clientIP": {"timeoutSeconds": 10800, **client}}
+        spec["sessionAffinityConfig"] = config
+
+    if spec.get("ports"):
+        spec["ports"] = [_with_target(it) for it in spec["ports"]]
+
+    balanced = spec["type"] == "LoadBalancer"
+    external = spec["type"] == "ClusterIP" and spec.get("externalIPs")
+    if balanced or external or spec["type"] == "NodePort":
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+
+    if balanced:
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _with_target(port: Object) -> Object:
+    return port if port.get("targetPort") else {**port, "targetPort": port.get("port")}
+
+
+def _secret(secret: Object) -> None:
+    """Move what was given as text to the data; nobody ever reads it as text."""
+    texts = secret.pop("stringData", None)
+    if texts:
+        encoded = {key: b64encode(it.encode()).decode() for key, it in texts.items()}
+        secret["data"] = {**secret.get("data", {}), **encoded}
+
+
+def _namespace(namespace: Object) -> None:
+    metadata = namespace.get("metadata") or {}
+    name = metadata.get("name")
+    if name:
+        labels = {
+            **metadata.get("labels", {}),
+            "kubernetes.io/metadata.name": name,
+        }
+        namespace["metadata"] = {**metadata, "labels": labels}
+
+
+def _node_status(status: Object) -> None:
+    if status.get("capacity"):
+        status.setdefault("allocatable", dict(status["capacity"]))
+
+
+def _node(spec: Object) -> None:
+    _mirror(spec, "podCIDR", "podCIDRs")
+
+
+def _pod_status(status: Object) -> None:
+    address = status.get("podIP")
+    if address and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": address}]
+
+
+def _mirror(body: Object, one: str, many: str) -> None:
+    """Write a field that became a list under both names."""
+    if body.get(one) and not body.get(many):
+        body[many] = [body[one]]
+    elif body.get(many) and not body.get(one):
+        body[one] = body[many][0]
+
+
+def _limit_range_item(item: Object) -> None:
+    if item.get("type") != "Container":
+        return
+
+    limits = {**item.get("max", {}), **item.get("default", {})}
+    requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
+    for field, amounts in (("default", limits), ("defaultRequest", requests)):
+        if amounts:
+            item[field] = amounts
+
+
+def _network_policy(spec: Object) -> None:
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+
+
+def _role_reference(reference: Object) -> None:
+    if not reference.get("apiGroup"):
+        reference["apiGroup"] = _RBAC
+
+
+def _subject(subject: Object) -> None:
+    if subject.get("kind") in {"User", "Group"} and not subject.get("apiGroup"):
+        subject["apiGroup"] = _RBAC
+
+
+def _custom_names(names: Object) -> None:
+    kind = names.get("kind", "")
+    if not names.get("singular"):
+        names["singular"] = kind.lower()
+
+    if kind and not names.get("listKind"):
+        names["listKind"] = f"{kind}List"
+
+
+RULES: dict[str, Rule] = {
+    "apiextensions.v1.CustomResourceDefinitionNames": _custom_names,
+    "apps.v1.DaemonSetUpdateStrategy": _daemon_set_strategy,
+    "apps.v1.DeploymentStrategy": _deployment_strategy,
+    "apps.v1.StatefulSetSpec": _stateful_set,
+    "apps.v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
+    "autoscaling.v2.HorizontalPodAutoscalerBehavior": _autoscaler_behavior,
+    "batch.v1.Job": _job,
+    "core.v1.Container": _container,
+    "core.v1.EphemeralContainer": _container,
+    "core.v1.ImageVolumeSource": _image_volume,
+    "core.v1.LimitRangeItem": _limit_range_item,
+    "core.v1.Namespace": _namespace,
+    "core.v1.NodeSpec": _node,
+    "core.v1.NodeStatus": _node_status,
+    "core.v1.Pod": _pod,
+    "core.v1.PodSpec": _pod_spec,
+    "core.v1.PodStatus": _pod_status,
+    "core.v1.ReplicationController": _replication_controller,
+    "core.v1.ResourceRequirements": _resources,
+    "core.v1.Secret": _secret,
+    "core.v1.ServiceSpec": _service,
+    "core.v1.Volume": _volume,
+    "networking.v1.NetworkPolicySpec": _network_policy,
+    "rbac.v1.RoleRef": _role_reference,
+    "rbac.v1.Subject": _subject,
+}
+
+
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+
+
+_HOST = r"(?:[a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+
+
+_NAME = re.compile(
+    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?"
+    r"(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+
+
+@lru_cache(maxsize=4096)
+def pull_policy(image: str) -> str:
+    """Return when an image is pulled unless its container says so.
+
+    `"Always"` for the tag `latest`, which is also meant by a name without tag and
+    digest; else, and for what is no name of an image, `"IfNotPresent"`.
+    """
+    found = _NAME.fullmatch(image)
+    if not found:
+        return "IfNotPresent"
+
+    tag = found["tag"] or ("" if found["digest"] else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"

@@ -6,6 +6,7 @@ One format serves one request: a watch's may remember what it has shown.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +16,7 @@ import orjson
 
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.schema.ordering import order_of
+from aioinformer_apiserver.schema.field_order import order_of
 from aioinformer_apiserver.serialization.encoders import encoder_of, indented
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
@@ -23,6 +24,7 @@ from aioinformer_apiserver.serialization.negotiation import (
     chosen,
     chosen_plainly,
 )
+from aioinformer_apiserver.serialization.printer_columns import custom_layout
 from aioinformer_apiserver.storage.encoding import (
     bookmark,
     event_line,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aioinformer.errors import ApiError
+    from aioinformer.tables import Layout
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Change, Stored
 
@@ -88,19 +91,19 @@ class Whole:
 
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
         self._kind = kind
-        self._writer = encoder_of(choice or Choice())
-        self.content_type = self._writer.media
+        self._encoder = encoder_of(choice or Choice())
+        self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
         """Show one object."""
-        return self._writer.document(stored.raw)
+        return self._encoder.document(stored.raw)
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
     ) -> Iterator[bytes]:
         """Show a list, in pieces."""
         items = (list_item(self._kind, stored.raw) for stored in objects)
-        return self._writer.listing(list_frame(self._kind, metadata), "items", items)
+        return self._encoder.listing(list_frame(self._kind, metadata), "items", items)
 
     def initial(self, stored: Stored) -> bytes:
         """Show an object that a watch begins with."""
@@ -121,12 +124,12 @@ class MetadataOnly:
 
     def __init__(self, kind: Kind, choice: Choice) -> None:
         self._kind = kind
-        self._writer = encoder_of(choice)
+        self._encoder = encoder_of(choice)
         self._asked = choice.transform
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
         self._form = f"metadata {choice.version}"
-        self.content_type = self._writer.media
+        self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
         """Show one object.
@@ -135,7 +138,7 @@ class MetadataOnly:
             ApiError: 406, if a list was asked for.
         """
         self.check()
-        return self._writer.document(self._partial(stored.raw))
+        return self._encoder.document(self._partial(stored.raw))
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
@@ -158,9 +161,9 @@ class MetadataOnly:
         first = next(items, None)
         if first is None:
             # A list made from nothing is no list at all, in Go.
-            return iter([self._writer.document(plain({**frame, "items": None}))])
+            return iter([self._encoder.document(plain({**frame, "items": None}))])
 
-        return self._writer.listing(plain(frame), "items", chain([first], items))
+        return self._encoder.listing(plain(frame), "items", chain([first], items))
 
     def initial(self, stored: Stored) -> bytes:
         """Show an object that a watch begins with."""
@@ -203,14 +206,14 @@ class Table:
 
     def __init__(self, kind: Kind, choice: Choice, include: str = "") -> None:
         self._kind = kind
-        self._writer = encoder_of(choice)
+        self._encoder = encoder_of(choice)
         self._include = include or "Metadata"
         self._partial = _Partial(kind, choice.version)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
-        self._layout = layout_of(kind)
+        self._layout = _layout_of(kind)
         # A watch tells the columns once, with its first event.
         self._told = False
-        self.content_type = self._writer.media
+        self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
         """Show one object, as a table of one row.
@@ -231,7 +234,7 @@ class Table:
         self.check()
         rows = (self._row(stored.raw, stored.body()) for stored in objects)
         frame = self._frame(metadata, is_first=True)
-        return self._writer.listing(frame, "rows", rows)
+        return self._encoder.listing(frame, "rows", rows)
 
     def initial(self, stored: Stored) -> bytes:
         """Show an object that a watch begins with."""
@@ -371,6 +374,19 @@ class _Partial:
             metadata = plain(order_of(_METADATA)(orjson.loads(metadata)))
 
         return self._head + metadata + b"}"
+
+
+def _layout_of(kind: Kind) -> Layout:
+    """Return the table layout of a kind. Other versions are converted to be printed."""
+    if not kind.typed:
+        return custom_layout(kind.columns)
+
+    layout = layout_of(kind.stored)
+    if kind.stored_as is None:
+        return layout
+
+    to_storage, cells = kind.to_storage, layout.cells
+    return replace(layout, cells=lambda body, now: cells(to_storage(dict(body)), now))
 
 
 def _with_row(frame: bytes, row: bytes) -> bytes:

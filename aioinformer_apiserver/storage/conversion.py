@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema.shapes import filled
+from aioinformer_apiserver.schema.go_types import with_zero_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,7 +124,7 @@ def _with(
         metadata["annotations"] = annotations
 
     parts = {"metadata": metadata, "spec": spec, "status": status}
-    return filled(_DEFINITION.format(version), {**body, **parts})
+    return with_zero_values(_DEFINITION.format(version), {**body, **parts})
 
 
 def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
@@ -384,13 +384,13 @@ _FROM_CORE = {core: new for new, core in _TO_CORE.items()}
 
 def event_to_core(body: Mapping[str, Any]) -> dict[str, Any]:
     """Say an events.k8s.io/v1 Event as one of the core group."""
-    return filled(
+    return with_zero_values(
         _CORE_EVENT, {_TO_CORE.get(name, name): it for name, it in body.items()}
     )
 
 
 def event_to_events_v1(body: Mapping[str, Any]) -> dict[str, Any]:
     """Say an Event of the core group as an events.k8s.io/v1 one."""
-    return filled(
+    return with_zero_values(
         _NEW_EVENT, {_FROM_CORE.get(name, name): it for name, it in body.items()}
     )

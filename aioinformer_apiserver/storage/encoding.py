@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer_apiserver.errors.statuses import ExpiredToken
-from aioinformer_apiserver.schema.ordering import order_of
-from aioinformer_apiserver.schema.shapes import struct_of
+from aioinformer_apiserver.schema.field_order import order_of
+from aioinformer_apiserver.schema.go_types import struct_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +116,7 @@ def bookmark(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
     # A struct that was never filled: some of its fields are written nevertheless.
     schema = kind.schema
     assert schema is not None
-    whole = {**struct_of(schema.name)({}, None, []), **body}
+    whole = {**struct_decoder(schema.name)({}, None, []), **body}
     if kind.resource.group == "apps":
         _fill_in_conversions(kind.resource.kind, whole)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aioinformer.errors import OptionsError
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
-from aioinformer_apiserver.schema.builtin import schema_of
+from aioinformer_apiserver.schema.openapi_schema import schema_of
 from aioinformer_apiserver.storage.conversion import (
     autoscaler_to_v1,
     autoscaler_to_v2,
@@ -40,7 +40,6 @@ __all__ = [
 
 # A selectable field: where its value is, and what a missing one counts as.
 FieldRule = tuple[tuple[str, ...], str]
-_NEWER_EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 
 def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
@@ -95,7 +94,7 @@ _FIELDS: dict[Resource, dict[str, FieldRule]] = {
         ),
         "source": (("source", "component"), ""),
     },
-    _NEWER_EVENTS: _fields(
+    resources.EVENTS_V1: _fields(
         **{f"regarding__{it}": "" for it in _REFERENCE_FIELDS},
         reason="",
         reportingController="",
@@ -351,7 +350,7 @@ def _built_in(resource: Resource) -> Kind:
         unconditional=resource not in _CONDITIONAL,
         created_by_update=resource in _CREATED_BY_UPDATE,
         fields=_FIELDS.get(resource, {}),
-        short_names=_SHORT_NAMES.get(resource.plural, ()),
+        short_names=resources.short_names(resource),
         categories=_CATEGORIES.get(resource, ()),
         scale=ScalePaths() if resource in _SCALED else None,
         versions=_VERSIONS.get(resource, ()),
@@ -372,18 +371,14 @@ def _other_version(found: list[Kind], resource: Resource) -> Kind:
     )
 
 
-_AUTOSCALERS = Resource(
-    "autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
-)
-
 # Versions in which kinds are served besides: which is kept, and how to get there and back.
 _OTHER_VERSIONS = {
-    _AUTOSCALERS: (
+    resources.HORIZONTAL_POD_AUTOSCALERS_V1: (
         resources.HORIZONTAL_POD_AUTOSCALERS,
         autoscaler_to_v2,
         autoscaler_to_v1,
     ),
-    _NEWER_EVENTS: (resources.EVENTS, event_to_core, event_to_events_v1),
+    resources.EVENTS_V1: (resources.EVENTS, event_to_core, event_to_events_v1),
 }
 
 _VERSIONS = {resources.HORIZONTAL_POD_AUTOSCALERS: ("autoscaling/v1", "autoscaling/v2")}
@@ -477,34 +472,6 @@ _IN_ALL = (
 _CATEGORIES: dict[Resource, tuple[str, ...]] = {
     **dict.fromkeys(_IN_ALL, ("all",)),
     resources.CUSTOM_RESOURCE_DEFINITIONS: ("api-extensions",),
-}
-
-_SHORT_NAMES: dict[str, tuple[str, ...]] = {
-    "configmaps": ("cm",),
-    "cronjobs": ("cj",),
-    "customresourcedefinitions": ("crd", "crds"),
-    "daemonsets": ("ds",),
-    "deployments": ("deploy",),
-    "endpoints": ("ep",),
-    "events": ("ev",),
-    "horizontalpodautoscalers": ("hpa",),
-    "ingresses": ("ing",),
-    "limitranges": ("limits",),
-    "namespaces": ("ns",),
-    "networkpolicies": ("netpol",),
-    "nodes": ("no",),
-    "persistentvolumeclaims": ("pvc",),
-    "persistentvolumes": ("pv",),
-    "poddisruptionbudgets": ("pdb",),
-    "pods": ("po",),
-    "priorityclasses": ("pc",),
-    "replicasets": ("rs",),
-    "replicationcontrollers": ("rc",),
-    "resourcequotas": ("quota",),
-    "serviceaccounts": ("sa",),
-    "services": ("svc",),
-    "statefulsets": ("sts",),
-    "storageclasses": ("sc",),
 }
 
 _NAME = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")

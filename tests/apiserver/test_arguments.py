@@ -59,7 +59,10 @@ def refusal_of(call: Callable[[], object]) -> str:
         ({"users": {"a": 5}}, "each of users is a User, or a name, which is a text"),
         ({"users": {"a": ""}}, "each of users is a User, or a name, which is a text"),
         ({"users": {"": "x"}}, "a token of users is a text of ASCII letters, "),
-        ({"users": {"a": "x"}, "token": "a"}, "token is also the token of one of users"),
+        (
+            {"users": {"a": "x"}, "token": "a"},
+            "token is also the token of one of users",
+        ),
         ({"token": ""}, "token is a text of ASCII letters, "),
         ({"token": 5}, "token is a text of ASCII letters, "),
         ({"token": "a\nb"}, "token is a text of ASCII letters, "),
@@ -232,7 +235,9 @@ def test_metadata_is_refused_as_a_client_would_hear_it(
 
 
 def test_a_replacement_must_say_of_what(server: APIServer) -> None:
-    assert "needs metadata.name" in refusal_of(lambda: server.update(PODS, {"spec": {}}))
+    assert "needs metadata.name" in refusal_of(
+        lambda: server.update(PODS, {"spec": {}})
+    )
 
 
 def test_a_resource_is_no_text(server: APIServer) -> None:

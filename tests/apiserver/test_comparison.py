@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 from patching_helpers import DEPLOYS, GADGETS, deployment, fields, gadget
 
-from aioinformer_apiserver.patches.comparison import compared
-from aioinformer_apiserver.patches.contents import fields_of, without
-from aioinformer_apiserver.patches.fieldsets import NOTHING
-from aioinformer_apiserver.patches.grains import (
-    blank_of,
-    element_of,
-    is_same,
+from aioinformer_apiserver.patches.field_sets import EMPTY
+from aioinformer_apiserver.patches.ownership import (
+    empty_object_of,
+    is_json_equal,
+    list_element_of,
     schema_of_object,
+)
+from aioinformer_apiserver.patches.structured_merge_diff import (
+    compare,
+    field_set_of,
+    remove_items,
 )
 from aioinformer_apiserver.schema import Schema
 
@@ -24,7 +27,7 @@ UDP = 'k:{"port":80,"protocol":"UDP"}'
 
 def differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, set[str]]:
     """Compare two specs of a gadget."""
-    found = compared(GADGETS, gadget(**old), gadget(**new))
+    found = compare(GADGETS, gadget(**old), gadget(**new))
     parts = {"-": found.removed, "~": found.modified, "+": found.added}
     return {
         sign: {
@@ -144,35 +147,35 @@ def test_tells_what_differs(
 
 
 def test_gained_is_what_was_added_or_changed() -> None:
-    found = compared(GADGETS, gadget(size=1, on=True), gadget(size=2, list=[]))
+    found = compare(GADGETS, gadget(size=1, on=True), gadget(size=2, list=[]))
 
     assert found.gained == fields("spec/size", "spec/list")
-    assert found.outside(fields("spec")).gained == NOTHING
-    assert found.outside(NOTHING) is found
+    assert found.outside(fields("spec")).gained == EMPTY
+    assert found.outside(EMPTY) is found
 
 
 def test_a_new_built_in_object_is_compared_with_the_empty_struct() -> None:
     new = deployment({"name": "web"}, strategy={"rollingUpdate": {"maxSurge": 1}})
 
-    added = compared(DEPLOYS, blank_of(DEPLOYS), new).gained
+    added = compare(DEPLOYS, empty_object_of(DEPLOYS), new).gained
 
-    assert fields("spec", "spec/strategy", "spec/template") & added == NOTHING
+    assert fields("spec", "spec/strategy", "spec/template") & added == EMPTY
     assert fields("spec/strategy/rollingUpdate") & added
     assert fields('spec/template/spec/containers/k:{"name":"web"}') & added
-    assert fields("spec/template/spec/containers") & added == NOTHING
+    assert fields("spec/template/spec/containers") & added == EMPTY
     assert fields("spec/selector") & added
 
 
 def test_a_new_custom_object_is_compared_with_nothing() -> None:
-    assert blank_of(GADGETS) == {}
-    assert fields("spec") & compared(GADGETS, {}, gadget(size=1)).added
+    assert empty_object_of(GADGETS) == {}
+    assert fields("spec") & compare(GADGETS, {}, gadget(size=1)).added
 
 
 def test_metadata_is_described_even_where_the_schema_says_nothing() -> None:
     old = {"metadata": {"finalizers": ["a"]}, "spec": {"list": [{"name": "x"}]}}
     new = {"metadata": {"finalizers": ["a", "b"]}, "spec": {"list": [{"name": "y"}]}}
 
-    found = compared(schema_of_object(None), old, new)
+    found = compare(schema_of_object(None), old, new)
 
     assert found.added == fields('metadata/finalizers/v:"b"')
     assert found.modified == fields("spec/list")
@@ -182,7 +185,7 @@ def test_metadata_of_embedded_objects_is_described() -> None:
     before = gadget(template={"metadata": {"finalizers": ["a"]}})
     after = gadget(template={"metadata": {"finalizers": ["b"]}})
 
-    found = compared(GADGETS, before, after)
+    found = compare(GADGETS, before, after)
 
     assert found.added == fields('spec/template/metadata/finalizers/v:"b"')
 
@@ -206,7 +209,7 @@ def test_items_that_cannot_be_told_apart_are_refused(
     assert schema is not None
 
     with pytest.raises(ValueError, match=reason):
-        element_of(schema, item)
+        list_element_of(schema, item)
 
 
 def test_an_item_without_any_key_is_refused() -> None:
@@ -219,9 +222,9 @@ def test_an_item_without_any_key_is_refused() -> None:
         }
     )
 
-    assert element_of(schema, {"b": 1}) == 'k:{"b":1}'
+    assert list_element_of(schema, {"b": 1}) == 'k:{"b":1}'
     with pytest.raises(ValueError, match=r'omits all key fields \["a" "b"\]'):
-        element_of(schema, {"c": 1})
+        list_element_of(schema, {"c": 1})
 
 
 @pytest.mark.parametrize(
@@ -235,8 +238,8 @@ def test_an_item_without_any_key_is_refused() -> None:
     ],
 )
 def test_sameness_is_that_of_json(one: object, two: object, expected: bool) -> None:
-    assert is_same(one, two) is expected
-    assert is_same(two, one) is expected
+    assert is_json_equal(one, two) is expected
+    assert is_json_equal(two, one) is expected
 
 
 # -------------------------------------------------------------------- contents
@@ -253,7 +256,7 @@ def test_an_applier_sets_values_but_not_their_described_containers() -> None:
         free={"a": {"b": 1}},
     )
 
-    found = fields_of(GADGETS, body).below("f:spec").to_json()
+    found = field_set_of(GADGETS, body).below("f:spec").to_json()
 
     assert found == {
         "f:free": {"f:a": {".": {}, "f:b": {}}},
@@ -269,19 +272,19 @@ def test_an_applier_sets_values_but_not_their_described_containers() -> None:
 def test_empty_and_null_values_are_set_but_empty_lists_of_items_are_not() -> None:
     body = gadget(ports=[], tags=[], list=[], labels={}, size=None)
 
-    found = fields_of(GADGETS, body).below("f:spec")
+    found = field_set_of(GADGETS, body).below("f:spec")
 
     assert found == fields("list", "labels", "size")
 
 
 def test_a_container_of_nothing_but_empty_lists_is_not_set() -> None:
-    assert fields_of(GADGETS, {"spec": {"tags": []}}) == NOTHING
+    assert field_set_of(GADGETS, {"spec": {"tags": []}}) == EMPTY
 
 
 def test_items_of_one_key_are_owned_as_a_whole() -> None:
     body = gadget(ports=[{"port": 80, "name": "a"}, {"port": 80, "name": "b"}])
 
-    assert fields_of(GADGETS, body).below("f:spec") == fields(f"ports/{TCP}")
+    assert field_set_of(GADGETS, body).below("f:spec") == fields(f"ports/{TCP}")
 
 
 def test_removing_fields_takes_along_what_lies_below() -> None:
@@ -293,7 +296,7 @@ def test_removing_fields_takes_along_what_lies_below() -> None:
         size=1,
     )
 
-    found = without(
+    found = remove_items(
         GADGETS,
         body,
         fields(
@@ -319,10 +322,10 @@ def test_a_container_that_loses_everything_becomes_null() -> None:
     body = gadget(labels={"a": "1"}, tags=["a"], list=["x"], size=1)
     gone = fields("spec/labels/a", 'spec/tags/v:"a"', "spec/list/i:0", "spec/size/x")
 
-    found = without(GADGETS, body, gone)
+    found = remove_items(GADGETS, body, gone)
 
     assert found["spec"] == {"labels": None, "tags": None, "list": None, "size": 1}
-    assert without(GADGETS, {"spec": {}}, fields("spec")) == {}
+    assert remove_items(GADGETS, {"spec": {}}, fields("spec")) == {}
 
 
 def test_a_map_of_lists_owns_its_empty_ones() -> None:
@@ -330,6 +333,6 @@ def test_a_map_of_lists_owns_its_empty_ones() -> None:
     spec = {"type": "object", "additionalProperties": values}
     schema = Schema({"type": "object", "properties": {"spec": spec}})
 
-    found = fields_of(schema, {"spec": {"a": [], "b": ["x"]}})
+    found = field_set_of(schema, {"spec": {"a": [], "b": ["x"]}})
 
     assert found.to_json() == {"f:spec": {"f:a": {}, "f:b": {".": {}, 'v:"x"': {}}}}

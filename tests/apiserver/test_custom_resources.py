@@ -10,15 +10,15 @@ from aioinformer.errors import NotFound, OptionsError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer.testing import APIServer
-from aioinformer_apiserver.crds.checks import problems_of
-from aioinformer_apiserver.crds.states import (
-    defaulted,
+from aioinformer_apiserver.crds.custom_resources import definition_of, kinds_of
+from aioinformer_apiserver.crds.status import (
     is_terminating,
     marked_for_deletion,
     next_statuses,
+    with_definition_defaults,
     with_status,
 )
-from aioinformer_apiserver.crds.versions import definition_of, kinds_of
+from aioinformer_apiserver.crds.validation import definition_problems
 from aioinformer_apiserver.reads.watches import Watcher
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.queries import Scope
@@ -37,7 +37,7 @@ LATER = "2026-01-02T00:00:00Z"
 
 def settled(body: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
     """Return a new definition as it comes to rest."""
-    fresh = with_status(defaulted(body), new=True)
+    fresh = with_status(with_definition_defaults(body), new=True)
     return [fresh, *next_statuses(fresh, others, NOW)][-1]
 
 
@@ -294,7 +294,7 @@ def test_a_settled_definition_stays_as_it_is() -> None:
 
 
 def test_an_unestablished_definition_serves_nothing() -> None:
-    body = with_status(defaulted(definition_of(THINGS)), new=True)
+    body = with_status(with_definition_defaults(definition_of(THINGS)), new=True)
 
     assert kinds_of(body) == []
     assert [it.resource for it in kinds_of(settled(body))] == [THINGS]
@@ -346,10 +346,10 @@ def test_what_a_restriction_knows_must_be_described() -> None:
         "allOf": [{"properties": {"z": {"minimum": 1}}}],
     }
     body["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
-    body = with_status(defaulted(body), new=True)
+    body = with_status(with_definition_defaults(body), new=True)
 
     path = "spec.validation.openAPIV3Schema"
-    assert [(it.field, it.message) for it in problems_of(body)] == [
+    assert [(it.field, it.message) for it in definition_problems(body)] == [
         (
             f"{path}.properties[z]",
             f"Required value: because it is defined in {path}.allOf[0].properties[z]",

@@ -9,9 +9,9 @@ import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, JOBS, PODS, SERVICES
 from aioinformer_apiserver.registry.deletion import (
-    is_released,
-    shows_deleted,
-    verdict_on,
+    decide_deletion,
+    is_ready_to_go,
+    returns_deleted_object,
     warn_of_deletion,
 )
 from aioinformer_apiserver.requests.options import DeleteOptions
@@ -52,7 +52,7 @@ def pod(grace: int | None = None, **metadata: Any) -> dict[str, Any]:
 def test_what_waits_for_nothing_goes_as_it_is() -> None:
     given = body()
 
-    verdict = verdict_on(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
+    verdict = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
 
     assert verdict.gone
     assert verdict.body["metadata"].keys() - {"finalizers"} == given["metadata"].keys()
@@ -61,8 +61,8 @@ def test_what_waits_for_nothing_goes_as_it_is() -> None:
 def test_what_waits_is_marked_once() -> None:
     given = body(finalizers=["a/b"], generation=3)
 
-    first = verdict_on(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
-    again = verdict_on(kind(CONFIG_MAPS), first.body, DeleteOptions(), LATER)
+    first = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
+    again = decide_deletion(kind(CONFIG_MAPS), first.body, DeleteOptions(), LATER)
 
     assert not first.gone
     assert first.body["metadata"]["deletionTimestamp"] == "2025-01-01T12:00:00Z"
@@ -95,7 +95,7 @@ def test_finalizers_say_what_becomes_of_dependents(
 ) -> None:
     options = DeleteOptions(propagation=propagation)
 
-    verdict = verdict_on(kind(resource), body(finalizers=given), options, NOW)
+    verdict = decide_deletion(kind(resource), body(finalizers=given), options, NOW)
 
     assert verdict.gone == (not found)
     if found:
@@ -120,7 +120,7 @@ def test_a_pod_is_given_time_to_end(
 ) -> None:
     options = DeleteOptions(grace_seconds=seconds)
 
-    verdict = verdict_on(kind(PODS), given, options, NOW)
+    verdict = decide_deletion(kind(PODS), given, options, NOW)
 
     metadata = verdict.body["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == grace
@@ -133,7 +133,9 @@ def test_a_pod_is_given_time_to_end(
 def test_a_pod_that_ends_is_not_given_more_time(seconds: int | None) -> None:
     given = pod(grace=30)
 
-    verdict = verdict_on(kind(PODS), given, DeleteOptions(grace_seconds=seconds), LATER)
+    verdict = decide_deletion(
+        kind(PODS), given, DeleteOptions(grace_seconds=seconds), LATER
+    )
 
     assert verdict.body is given
     assert not verdict.gone
@@ -145,7 +147,7 @@ def test_less_time_counts_from_when_the_pod_was_deleted(
 ) -> None:
     options = DeleteOptions(grace_seconds=seconds)
 
-    verdict = verdict_on(kind(PODS), pod(grace=30), options, LATER)
+    verdict = decide_deletion(kind(PODS), pod(grace=30), options, LATER)
 
     metadata, left = verdict.body["metadata"], max(seconds, 0)
     assert metadata["deletionGracePeriodSeconds"] == left
@@ -168,12 +170,12 @@ def test_less_time_counts_from_when_the_pod_was_deleted(
 def test_an_object_is_released_by_its_last_finalizer(
     metadata: dict[str, Any], released: bool
 ) -> None:
-    assert is_released(metadata) == released
+    assert is_ready_to_go(metadata) == released
 
 
 def test_some_kinds_show_what_is_gone() -> None:
-    assert shows_deleted(kind(SERVICES))
-    assert not shows_deleted(kind(CONFIG_MAPS))
+    assert returns_deleted_object(kind(SERVICES))
+    assert not returns_deleted_object(kind(CONFIG_MAPS))
 
 
 def test_only_who_does_not_say_what_becomes_of_pods_is_warned() -> None:

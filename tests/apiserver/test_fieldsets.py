@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patching_helpers import DEPLOYS, GADGETS, fields
 
-from aioinformer_apiserver.patches.elements import (
-    in_order,
+from aioinformer_apiserver.patches.field_sets import (
+    EMPTY,
+    FieldSet,
     item_element,
-    parsed_element,
+    parse_element,
     path_text,
+    sorted_elements,
     value_element,
 )
-from aioinformer_apiserver.patches.fieldsets import NOTHING, FieldSet
-from aioinformer_apiserver.patches.grains import schema_of_object
+from aioinformer_apiserver.patches.ownership import schema_of_object, with_named_fields
 
 PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(
     lambda steps: tuple(f"f:{step}" for step in steps)
@@ -99,32 +100,32 @@ def test_paths_come_sorted_with_each_level_before_what_lies_below() -> None:
 def test_what_is_not_described_is_no_member_for_that() -> None:
     found = fields("metadata/labels/x", "a/b/c")
 
-    assert found.with_declared(None) == found
-    assert found.with_declared(schema_of_object(None)) == found | fields(
+    assert with_named_fields(None, found) == found
+    assert with_named_fields(schema_of_object(None), found) == found | fields(
         "metadata", "metadata/labels"
     )
 
 
 def test_below_leads_into_the_set() -> None:
     assert fields("a", "a/b").below("f:a") == fields("b")
-    assert fields("a", "a/b").below("f:b") == NOTHING
+    assert fields("a", "a/b").below("f:b") == EMPTY
 
 
 def test_declared_fields_on_the_way_become_members() -> None:
     item = 'k:{"port":80,"protocol":"TCP"}'
     found = fields(f"spec/ports/{item}/port", "spec/labels/x", "spec/free/a/b")
 
-    assert found.with_declared(GADGETS) == found | fields(
+    assert with_named_fields(GADGETS, found) == found | fields(
         "spec", "spec/ports", "spec/labels", "spec/free"
     )
 
 
 def test_declared_fields_are_found_through_items_of_lists() -> None:
     way = 'spec/template/spec/containers/k:{"name":"x"}'
-    found = fields(f"{way}/resources/limits/cpu").with_declared(DEPLOYS)
+    found = with_named_fields(DEPLOYS, fields(f"{way}/resources/limits/cpu"))
 
     assert fields(f"{way}/resources", f"{way}/resources/limits") & found
-    assert fields(way) & found == NOTHING
+    assert fields(way) & found == EMPTY
 
 
 # -------------------------------------------------------------------- the spelling
@@ -164,7 +165,7 @@ def test_json_is_ordered_as_go_orders_it() -> None:
 def test_values_of_all_types_are_ordered() -> None:
     ordered = ["v:1", "v:1.5", "v:2", 'v:"a"', "v:false", "v:true", "v:null", "i:3"]
 
-    assert in_order(reversed(ordered)) == ordered
+    assert sorted_elements(reversed(ordered)) == ordered
 
 
 @pytest.mark.parametrize(
@@ -183,10 +184,10 @@ def test_paths_are_written_for_people(element: str, text: str) -> None:
 def test_one_item_has_one_spelling() -> None:
     assert item_element({"b": "x", "a": 1}) == 'k:{"a":1,"b":"x"}'
     assert item_element({"a": 1.0}) == 'k:{"a":1}'
-    assert parsed_element('k:{"b": "x", "a": 1}') == 'k:{"a":1,"b":"x"}'
+    assert parse_element('k:{"b": "x", "a": 1}') == 'k:{"a":1,"b":"x"}'
     assert value_element("a<b>&\u2028") == r'v:"a\u003cb\u003e\u0026\u2028"'
-    assert parsed_element(r'v:"a<b"') == r'v:"a\u003cb"'
-    assert parsed_element("i:007") == "i:7"
+    assert parse_element(r'v:"a<b"') == r'v:"a\u003cb"'
+    assert parse_element("i:007") == "i:7"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +228,6 @@ def test_what_is_no_set_is_refused(given_fields: object) -> None:
 
 
 def test_a_set_is_equal_to_nothing_else() -> None:
-    assert NOTHING != {}
+    assert EMPTY != {}
     assert () not in fields("a")
     assert ("f:a", "f:b", "f:c") not in fields("a")

@@ -9,7 +9,7 @@ import pytest
 from patching_helpers import applied, config_map, entry, owned_by
 
 from aioinformer.errors import Conflict
-from aioinformer_apiserver.patches.last_applied import LAST_APPLIED
+from aioinformer_apiserver.patches.server_side_apply import LAST_APPLIED
 
 
 def client_side(text: str, **data: str) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from patching_helpers import (
 
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
-from aioinformer_apiserver.patches.fieldsets import NOTHING
+from aioinformer_apiserver.patches.field_sets import EMPTY
 from aioinformer_apiserver.patches.managed_fields import (
+    keep_unchanged_times,
     manager_of,
     reset_fields,
-    times_kept,
-    tracked,
+    update_managed_fields,
 )
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
@@ -104,7 +104,7 @@ def test_a_creator_of_a_deployment_owns_it_as_on_a_real_server() -> None:
 
 
 def test_the_creator_of_a_custom_object_owns_its_containers_too() -> None:
-    found = tracked(
+    found = update_managed_fields(
         Schema(GADGET_SCHEMA),
         None,
         gadget(labels={"l": "1"}, tags=["a"]),
@@ -125,7 +125,9 @@ def test_the_creator_of_a_custom_object_owns_its_containers_too() -> None:
 def test_a_custom_object_without_a_schema_has_atomic_lists() -> None:
     body = {"metadata": {"name": "a"}, "spec": {"a": {"b": 1}, "l": [{"name": "x"}]}}
 
-    found = tracked(None, None, body, manager="me", api_version="g/v1", now=NOW)
+    found = update_managed_fields(
+        None, None, body, manager="me", api_version="g/v1", now=NOW
+    )
 
     assert found[0]["fieldsV1"] == {
         "f:spec": {".": {}, "f:a": {".": {}, "f:b": {}}, "f:l": {}}
@@ -251,7 +253,7 @@ def test_a_list_that_cannot_be_told_apart_costs_all_entries() -> None:
     old = gadget(tags=["a"])
     old["metadata"]["managedFields"] = [entry("one", {"f:spec": {"f:tags": {}}})]
 
-    found = tracked(
+    found = update_managed_fields(
         Schema(GADGET_SCHEMA),
         old,
         gadget(tags=[None]),
@@ -295,10 +297,10 @@ def test_what_each_way_of_writing_resets() -> None:
     assert reset_fields(KINDS[DEPLOYMENTS], "status") == fields(
         "spec", "metadata/labels"
     )
-    assert reset_fields(KINDS[CONFIG_MAPS]) == NOTHING
+    assert reset_fields(KINDS[CONFIG_MAPS]) == EMPTY
     assert reset_fields(custom, "status") == fields("spec", "metadata")
     assert reset_fields(custom) == fields("status")
-    assert reset_fields(plain) == NOTHING
+    assert reset_fields(plain) == EMPTY
 
 
 # -------------------------------------------------------------------- times
@@ -308,7 +310,7 @@ def test_times_are_kept_if_they_are_all_that_changed() -> None:
     old = written(None, config_map(x="1"))
     new = written(None, config_map(x="1"), now=LATER)
 
-    assert times_kept(old, new) == old
+    assert keep_unchanged_times(old, new) == old
     assert new["metadata"]["managedFields"][0]["time"] == LATER
 
 
@@ -324,4 +326,4 @@ def test_times_are_kept_if_they_are_all_that_changed() -> None:
 def test_other_changes_bring_their_time(new: dict[str, Any]) -> None:
     old = written(None, config_map(x="1"))
 
-    assert times_kept(old, new) is new
+    assert keep_unchanged_times(old, new) is new

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from patching_helpers import DEPLOYS, GADGETS, deployment, gadget
 
-from aioinformer_apiserver.patches.grains import schema_of_object
-from aioinformer_apiserver.patches.mistakes import mistakes_in
+from aioinformer_apiserver.patches.ownership import schema_of_object
+from aioinformer_apiserver.patches.structured_merge_diff import apply_errors
 from aioinformer_apiserver.schema import Schema
 
 
@@ -27,7 +27,7 @@ def test_finds_nothing_wrong_with_a_sound_body() -> None:
         template={"kind": "Pod", "metadata": {"name": "x"}, "more": 1},
     )
 
-    assert mistakes_in(GADGETS, body) == []
+    assert apply_errors(GADGETS, body) == []
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_finds_nothing_wrong_with_a_sound_body() -> None:
     ],
 )
 def test_tells_what_is_wrong(spec: dict[str, Any], mistake: str) -> None:
-    assert mistakes_in(GADGETS, gadget(**spec)) == [".spec" + mistake]
+    assert apply_errors(GADGETS, gadget(**spec)) == [".spec" + mistake]
 
 
 def test_tells_all_types_that_are_wrong_up_to_an_unknown_field() -> None:
     body = gadget(on="x", list="y", rust=1, size="z")
 
-    assert mistakes_in(GADGETS, {**body, "status": 5}) == [
+    assert apply_errors(GADGETS, {**body, "status": 5}) == [
         ".spec.list: expected list, got &{y}",
         ".spec.on: expected boolean, got &{x}",
         ".spec.rust: field not declared in schema",
@@ -118,7 +118,7 @@ def test_duplicates_within_an_item_come_before_that_of_the_item() -> None:
     web = {"name": "web", "ports": ports}
 
     path, key = ".spec.template.spec.containers", '[containerPort=80,protocol="TCP"]'
-    assert mistakes_in(DEPLOYS, deployment(web, web))[:2] == [
+    assert apply_errors(DEPLOYS, deployment(web, web))[:2] == [
         f'{path}[name="web"].ports: duplicate entries for key {key}',
         f'{path}: duplicate entries for key [name="web"]',
     ]
@@ -132,7 +132,7 @@ def test_quantities_and_ports_may_be_numbers_or_texts() -> None:
         "livenessProbe": {"httpGet": {"port": 80}},
     }
 
-    assert mistakes_in(DEPLOYS, deployment(web)) == []
+    assert apply_errors(DEPLOYS, deployment(web)) == []
 
 
 def test_unknown_fields_may_stand_anywhere_below_where_they_are_preserved() -> None:
@@ -155,7 +155,7 @@ def test_unknown_fields_may_stand_anywhere_below_where_they_are_preserved() -> N
     )
 
     body = {"spec": {"a": "x", "b": 1}, "more": {"b": 1}, "x": 1, "at": 5}
-    assert mistakes_in(schema, body) == []
-    assert mistakes_in(schema, {"at": {"b": 1}}) == [
+    assert apply_errors(schema, body) == []
+    assert apply_errors(schema, {"at": {"b": 1}}) == [
         ".at: expected any scalar, got &{map[b:1]}"
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer_apiserver.schema.ordering import StructOrder, order_of
+from aioinformer_apiserver.schema.field_order import StructOrder, order_of
 
 POD = "io.k8s.api.core.v1.Pod"
 

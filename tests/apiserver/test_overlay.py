@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer_apiserver.patches.overlay import interleaved
+from aioinformer_apiserver.patches.structured_merge_diff import merge_order
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.permutations("abcdxyz"))
 def test_a_merged_list_has_every_item_once(live: list[str], order: list[str]) -> None:
     body = order[:4]
 
-    places = list(interleaved(live, body))
+    places = list(merge_order(live, body))
 
     items = [live[at] if origin == "live" else body[at] for origin, at in places]
     assert sorted(items) == sorted({*live, *body})

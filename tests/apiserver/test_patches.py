@@ -10,8 +10,7 @@ import pytest
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.errors.go_format import go_text, go_type, json_type
 from aioinformer_apiserver.patches.json_patch import json_patch
-from aioinformer_apiserver.patches.merge import merge_patch
-from aioinformer_apiserver.patches.patches import patched
+from aioinformer_apiserver.patches.patch_types import apply_patch, merge_patch
 
 BODY: dict[str, Any] = {"a": {"b": [1, 2], "c": "x"}, "d~/e": 1}
 
@@ -117,9 +116,9 @@ def test_a_test_compares_what_is_written(value: object, equal: bool) -> None:
 
 def test_a_patch_of_nothing_changes_nothing() -> None:
     assert json_patch(BODY, None) == BODY
-    assert patched(None, BODY, None, "strategic") == BODY
+    assert apply_patch(None, BODY, None, "strategic") == BODY
     with pytest.raises(ApiError, match="Invalid JSON Patch"):
-        patched(None, BODY, None, "merge")
+        apply_patch(None, BODY, None, "merge")
 
 
 def test_json_patches_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,14 +126,14 @@ def test_json_patches_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonpatch", None)
 
     with pytest.raises(ApiError, match="pip install") as caught:
-        patched(None, BODY, [], "json")
+        apply_patch(None, BODY, [], "json")
 
     assert caught.value.status == 501
 
 
 def test_custom_resources_know_no_strategic_patch() -> None:
     with pytest.raises(ApiError) as caught:
-        patched(None, BODY, {}, "strategic", typed=False)
+        apply_patch(None, BODY, {}, "strategic", typed=False)
 
     assert caught.value.status == 415
 

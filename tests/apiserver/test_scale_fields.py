@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from patching_helpers import NOW, entry
 
-from aioinformer_apiserver.patches.managed_fields import tracked
-from aioinformer_apiserver.patches.scale_fields import (
+from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
     to_scale,
+    update_managed_fields,
 )
-from aioinformer_apiserver.schema.builtin import definition
+from aioinformer_apiserver.schema.openapi_schema import definition
 
 SCALE = definition("io.k8s.api.autoscaling.v1.Scale")
 REPLICAS = ("spec", "replicas")
@@ -31,7 +31,7 @@ def scaled(
     """Write another number through the scale; returns what its owner has then."""
     shown = to_scale(managed, REPLICAS, {"apps/v1"})
     before = {"metadata": {"managedFields": shown}, "spec": {"replicas": old}}
-    after = tracked(
+    after = update_managed_fields(
         SCALE,
         before,
         {"metadata": {}, "spec": {"replicas": new}},

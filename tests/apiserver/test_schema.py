@@ -12,7 +12,7 @@ import pytest
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.schema.builtin import (
+from aioinformer_apiserver.schema.openapi_schema import (
     definition,
     definitions,
     go_fields,
@@ -104,7 +104,7 @@ def test_a_schema_may_contain_itself() -> None:
 def test_nothing_is_read_before_it_is_needed() -> None:
     code = """
 import aioinformer.testing
-from aioinformer_apiserver.schema import builtin
+from aioinformer_apiserver.schema import openapi_schema as builtin
 assert builtin._tables.cache_info().currsize == 0
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from aioinformer.model import resources
-from aioinformer_apiserver.schema.addresses import with_addresses
-from aioinformer_apiserver.schema.births import carried_over, qos_class
+from aioinformer_apiserver.schema.creation_defaults import (
+    preserved_on_update,
+    qos_class,
+)
+from aioinformer_apiserver.schema.service_allocation import with_addresses
 
 
 def service(**spec: Any) -> dict[str, Any]:
@@ -113,4 +116,4 @@ def test_quality_follows_from_resources(containers: Any, expected: str) -> None:
 def test_other_kinds_carry_nothing_over() -> None:
     new: dict[str, Any] = {"metadata": {}, "spec": {}}
 
-    assert carried_over(resources.CONFIG_MAPS, {"metadata": {}}, new) is new
+    assert preserved_on_update(resources.CONFIG_MAPS, {"metadata": {}}, new) is new

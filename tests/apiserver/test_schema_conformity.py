@@ -8,18 +8,22 @@ import pytest
 
 from aioinformer.errors import ApiError
 from aioinformer.model import resources
-from aioinformer_apiserver.schema.builtin import schema_of
-from aioinformer_apiserver.schema.conformity import Conformed, conform, strictly
+from aioinformer_apiserver.schema.decoding import (
+    DecodedObject,
+    decode,
+    strict_decoding_error,
+)
 from aioinformer_apiserver.schema.defaults import with_defaults
+from aioinformer_apiserver.schema.openapi_schema import schema_of
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 
-def conformed(resource: Resource, **body: Any) -> Conformed:
+def conformed(resource: Resource, **body: Any) -> DecodedObject:
     schema = schema_of(resource)
     assert schema is not None
-    return conform(schema, {"metadata": {"name": "a"}, **body})
+    return decode(schema, {"metadata": {"name": "a"}, **body})
 
 
 def test_nothing_given_is_changed() -> None:
@@ -57,7 +61,7 @@ def test_defaults_are_not_shared() -> None:
 def test_nulls_count_as_missing() -> None:
     found = conformed(resources.CONFIG_MAPS, data=None, immutable=None)
 
-    assert found == Conformed({"metadata": {"name": "a"}}, ())
+    assert found == DecodedObject({"metadata": {"name": "a"}}, ())
 
 
 def test_a_null_in_a_map_is_an_empty_value() -> None:
@@ -101,7 +105,7 @@ def test_strict_refuses_with_the_kind_of_the_schema() -> None:
     schema = schema_of(resources.PODS)
     assert schema is not None
 
-    refused = strictly(schema, {}, ('unknown field "foo"',))
+    refused = strict_decoding_error(schema, {}, ('unknown field "foo"',))
 
     assert refused is not None
     assert refused.message.startswith(

@@ -8,9 +8,9 @@ import pytest
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.schema.checks import problems_of
-from aioinformer_apiserver.schema.conformity import conform, strictly
+from aioinformer_apiserver.schema.decoding import decode, strict_decoding_error
 from aioinformer_apiserver.schema.defaults import with_defaults
+from aioinformer_apiserver.schema.schema_validation import schema_problems
 
 
 def schema(**spec: Any) -> Schema:
@@ -35,7 +35,7 @@ def test_nothing_given_is_changed() -> None:
     body = thing(unknown=1, inner={"unknown": 2})
     known = schema(inner={"type": "object", "properties": {"a": {"default": [1]}}})
 
-    found = with_defaults(known, conform(known, body, custom=True).body)
+    found = with_defaults(known, decode(known, body, custom=True).body)
 
     assert found["spec"] == {"inner": {"a": [1]}}
     assert body == thing(unknown=1, inner={"unknown": 2})
@@ -53,7 +53,7 @@ def test_defaults_are_not_shared() -> None:
 def test_metadata_are_those_of_every_kind() -> None:
     body = {**thing(), "metadata": {"name": "a", "colour": "red", "labels": {}}}
 
-    found = conform(schema(), body, custom=True)
+    found = decode(schema(), body, custom=True)
 
     assert found.body["metadata"] == {"name": "a"}
     assert found.problems == ('unknown field "metadata.colour"',)
@@ -61,9 +61,9 @@ def test_metadata_are_those_of_every_kind() -> None:
 
 def test_strict_refuses_what_was_left_out() -> None:
     body = thing(unknown=1)
-    found = conform(schema(), body, custom=True)
+    found = decode(schema(), body, custom=True)
 
-    refused = strictly(schema(), body, found.problems)
+    refused = strict_decoding_error(schema(), body, found.problems)
 
     assert isinstance(refused, ApiError)
     assert refused.status == 400
@@ -71,14 +71,14 @@ def test_strict_refuses_what_was_left_out() -> None:
         'Thing in version "v1" cannot be handled as a Thing: '
         'strict decoding error: unknown field "spec.unknown"'
     )
-    assert strictly(schema(), body, ()) is None
+    assert strict_decoding_error(schema(), body, ()) is None
 
 
 def test_a_stricter_schema_lets_through_what_was_there_before() -> None:
     known = schema(a={"type": "integer", "maximum": 3}, b={"type": "integer"})
 
-    assert problems_of(known, thing(a=5, b=2), thing(a=5, b=1)) == []
-    assert len(problems_of(known, thing(a=6, b=2), thing(a=5, b=1))) == 1
+    assert schema_problems(known, thing(a=5, b=2), thing(a=5, b=1)) == []
+    assert len(schema_problems(known, thing(a=6, b=2), thing(a=5, b=1))) == 1
 
 
 def test_items_of_maps_are_compared_with_themselves() -> None:
@@ -93,13 +93,13 @@ def test_items_of_maps_are_compared_with_themselves() -> None:
     )
     old = thing(a=[{"k": "x", "n": 9}])
 
-    assert problems_of(known, thing(a=[{"k": "y"}, {"k": "x", "n": 9}]), old) == []
+    assert schema_problems(known, thing(a=[{"k": "y"}, {"k": "x", "n": 9}]), old) == []
 
 
 def test_items_of_other_lists_are_not() -> None:
     known = schema(a={"type": "array", "items": {"maximum": 3}})
 
-    found = problems_of(known, thing(a=[9, 1]), thing(a=[9]))
+    found = schema_problems(known, thing(a=[9, 1]), thing(a=[9]))
 
     assert [it.field for it in found] == ["spec.a[0]"]
 
@@ -107,8 +107,8 @@ def test_items_of_other_lists_are_not() -> None:
 def test_a_list_that_had_doubles_may_keep_them() -> None:
     known = schema(a={"type": "array", "x-kubernetes-list-type": "set"})
 
-    assert problems_of(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
-    assert told(problems_of(known, thing(a=["x", "x"]), thing(a=["x"]))) == [
+    assert schema_problems(known, thing(a=["x", "x"]), thing(a=["x", "x"])) == []
+    assert told(schema_problems(known, thing(a=["x", "x"]), thing(a=["x"]))) == [
         ("spec.a[1]", 'Duplicate value: "x"')
     ]
 
@@ -139,7 +139,7 @@ def test_a_list_that_had_doubles_may_keep_them() -> None:
     ],
 )
 def test_rarer_rules_are_checked(rules: Any, value: Any, message: str) -> None:
-    found = problems_of(schema(a=rules), thing(a=value))
+    found = schema_problems(schema(a=rules), thing(a=value))
 
     assert [it.message for it in found] == [message]
 
@@ -147,4 +147,7 @@ def test_rarer_rules_are_checked(rules: Any, value: Any, message: str) -> None:
 def test_rules_in_cel_are_not_evaluated() -> None:
     rule = {"rule": "self > 3"}
 
-    assert problems_of(schema(a={"x-kubernetes-validations": [rule]}), thing(a=1)) == []
+    assert (
+        schema_problems(schema(a={"x-kubernetes-validations": [rule]}), thing(a=1))
+        == []
+    )

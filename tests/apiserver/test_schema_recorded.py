@@ -17,13 +17,19 @@ from recorded_writes import (
 
 from aioinformer.errors import ApiError
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.schema.addresses import with_addresses
-from aioinformer_apiserver.schema.births import carried_over, completed
-from aioinformer_apiserver.schema.builtin import schema_of
-from aioinformer_apiserver.schema.builtin_checks import check_created, check_updated
-from aioinformer_apiserver.schema.checks import problems_of
-from aioinformer_apiserver.schema.conformity import conform
+from aioinformer_apiserver.schema.builtin_validation import (
+    create_problems,
+    update_problems,
+)
+from aioinformer_apiserver.schema.creation_defaults import (
+    preserved_on_update,
+    with_creation_defaults,
+)
+from aioinformer_apiserver.schema.decoding import decode
 from aioinformer_apiserver.schema.defaults import with_defaults
+from aioinformer_apiserver.schema.openapi_schema import schema_of
+from aioinformer_apiserver.schema.schema_validation import schema_problems
+from aioinformer_apiserver.schema.service_allocation import with_addresses
 
 NOW = "2026-01-02T03:04:05Z"
 UID = "00000000-0000-4000-8000-000000000000"
@@ -62,7 +68,7 @@ def newborn(write: Write, schema: Schema, body: Object) -> Object:
         metadata["namespace"] = NAMESPACE
 
     whole = with_defaults(schema, {**body, "metadata": metadata})
-    whole = completed(write.resource, schema, whole, now=NOW)
+    whole = with_creation_defaults(write.resource, schema, whole, now=NOW)
     return with_addresses(whole) if write.resource.kind == "Service" else whole
 
 
@@ -70,12 +76,12 @@ def created(write: Write) -> Object:
     schema = schema_of(write.resource)
     assert schema is not None
     try:
-        found = conform(schema, placed(write.body, NAMESPACE))
+        found = decode(schema, placed(write.body, NAMESPACE))
     except ApiError as exc:
         return {"status": 400, "message": exc.message}
 
     body = newborn(write, schema, found.body)
-    problems = check_created(write.resource, body)
+    problems = create_problems(write.resource, body)
     if problems:
         return refused(problems, found.problems)
 
@@ -85,25 +91,25 @@ def created(write: Write) -> Object:
 def updated(write: Write) -> Object:
     schema = schema_of(write.resource)
     assert schema is not None
-    old = newborn(write, schema, conform(schema, placed(write.body, NAMESPACE)).body)
+    old = newborn(write, schema, decode(schema, placed(write.body, NAMESPACE)).body)
     sent = merged(old, placed(write.update, NAMESPACE))
-    new = with_defaults(schema, conform(schema, sent).body)
-    new = carried_over(write.resource, old, new)
+    new = with_defaults(schema, decode(schema, sent).body)
+    new = preserved_on_update(write.resource, old, new)
     if write.resource.kind == "Service":
         new = with_addresses(new, old=old)
 
-    problems = check_updated(write.resource, old, new)
+    problems = update_problems(write.resource, old, new)
     return refused(problems, ()) if problems else answered(200, new, ())
 
 
 def custom(write: Write, schema: Schema) -> Object:
     try:
-        found = conform(schema, write.body, custom=True)
+        found = decode(schema, write.body, custom=True)
     except ApiError as exc:
         return {"status": 400, "message": exc.message}
 
     body = with_defaults(schema, {k: v for k, v in found.body.items() if k != "status"})
-    problems = problems_of(schema, body)
+    problems = schema_problems(schema, body)
     if problems:
         return refused(problems, found.problems)
 

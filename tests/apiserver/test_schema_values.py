@@ -6,16 +6,14 @@ import re
 
 import pytest
 
-from aioinformer_apiserver.schema.images import pull_policy
-from aioinformer_apiserver.schema.patterns import go_pattern
-from aioinformer_apiserver.schema.places import mismatch, path_of
+from aioinformer_apiserver.schema.defaults import pull_policy
+from aioinformer_apiserver.schema.go_types import canonical_time, path_of, type_mismatch
 from aioinformer_apiserver.schema.quantities import (
     canonical_quantity,
     is_multiple,
     quantity,
 )
-from aioinformer_apiserver.schema.text_formats import fits_format
-from aioinformer_apiserver.schema.times import canonical_time
+from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
 # As a real server has stored them.
 QUANTITIES = [
@@ -191,7 +189,7 @@ def test_places_are_written_as_kubernetes_does() -> None:
 def test_a_mismatch_names_included_structs() -> None:
     at = ((None, "volumes", "PodSpec"), "emptyDir", "Volume.VolumeSource")
 
-    told = str(mismatch(1, at, "v1.EmptyDirVolumeSource"))
+    told = str(type_mismatch(1, at, "v1.EmptyDirVolumeSource"))
 
     assert told == (
         "json: cannot unmarshal number into Go struct field "

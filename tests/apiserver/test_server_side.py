@@ -18,8 +18,8 @@ from patching_helpers import (
 )
 
 from aioinformer.errors import ApiError, Conflict
-from aioinformer_apiserver.patches.fieldsets import FieldSet
-from aioinformer_apiserver.patches.server_side import apply
+from aioinformer_apiserver.patches.field_sets import FieldSet
+from aioinformer_apiserver.patches.server_side_apply import apply
 
 
 def spec_of(*steps: dict[str, Any]) -> Any:

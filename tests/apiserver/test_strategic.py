@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer_apiserver.patches.element_order import ordered
-from aioinformer_apiserver.patches.strategic import strategic_merge_patch
+from aioinformer_apiserver.patches.strategic_merge_patch import (
+    order_items,
+    strategic_merge_patch,
+)
 from aioinformer_apiserver.schema import Schema
 
 ITEM = {
@@ -133,8 +135,8 @@ def test_a_field_that_nobody_knows_cannot_be_ordered() -> None:
 def test_what_only_the_server_has_keeps_its_place(
     old: str, merged_list: str, wanted: str, found: str
 ) -> None:
-    plain = ordered(list(merged_list), list(wanted), list(old), "")
-    by_name = ordered(items(*merged_list), items(*wanted), items(*old), "name")
+    plain = order_items(list(merged_list), list(wanted), list(old), "")
+    by_name = order_items(items(*merged_list), items(*wanted), items(*old), "name")
 
     assert "".join(plain) == found
     assert by_name == items(*found)

@@ -60,7 +60,7 @@ def test_the_key_of(fifo: Fifo, obj: object, key: str) -> None:
 
 
 def test_no_changes_have_no_key(fifo: Fifo) -> None:
-    with pytest.raises(OptionsError, match="no changes"):
+    with pytest.raises(OptionsError, match="empty list"):
         fifo.key_of([])
 
 

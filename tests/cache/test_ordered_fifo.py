@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fifo_helpers import Thing, deltas, holding, nothing, put, take_all, text_of, things
 
-from aioinformer.cache import Delta, OrderedFIFO, Replacement, Store
+from aioinformer.cache import OrderedFIFO, Replacement, Store
 
 
 @pytest.fixture
@@ -49,17 +49,6 @@ def test_everything_comes_in_the_order_it_came(
     assert length == len(changes.split())
 
 
-def test_take_answers_one_change(fifo: OrderedFIFO[Thing]) -> None:
-    put(fifo, "+a1", "~a2")
-
-    taken = [fifo.take() for _ in range(2)]
-
-    assert [isinstance(entry, Delta) and entry.older is None for entry in taken] == [
-        True,
-        True,
-    ]
-
-
 def test_newest_answers_what_waits_behind_any_whole_list(
     fifo: OrderedFIFO[Thing],
 ) -> None:
@@ -101,7 +90,7 @@ def test_a_list_can_be_swapped_into_an_indexed_store() -> None:
     store = Store[str](key_func=lambda text: text[0])
     fifo.replace(["apple", "banana"], "7")
 
-    entry = fifo.take()
+    entry = fifo.pop_nowait()
     assert isinstance(entry, Replacement)
     store.swap(entry.contents, entry.resource_version)
 
@@ -151,7 +140,7 @@ async def test_a_bookmark_moves_the_version_and_is_no_entry(
     fifo.bookmark("9")
     length, before = len(fifo), fifo.applied()
 
-    fifo.take()
+    fifo.pop_nowait()
 
     assert (length, before, fifo.applied()) == (1, None, "9")
 
@@ -173,7 +162,7 @@ async def test_bookmarks_keep_their_place_between_changes(
 
     history = []
     while len(fifo):
-        fifo.take()
+        fifo.pop_nowait()
         history.append(fifo.applied())
 
     assert history == ["7", "8"]
@@ -253,7 +242,7 @@ def test_a_list_by_objects_comes_with_its_version() -> None:
 
     history = []
     while len(fifo):
-        fifo.take()
+        fifo.pop_nowait()
         history.append(fifo.applied())
 
     assert history == [None, "7"]
@@ -262,6 +251,6 @@ def test_a_list_by_objects_comes_with_its_version() -> None:
 def test_a_list_by_objects_without_a_version_brings_none() -> None:
     fifo = OrderedFIFO(known_objects=holding(""))
     fifo.replace(things("a1"))
-    fifo.take()
+    fifo.pop_nowait()
 
     assert fifo.applied() is None

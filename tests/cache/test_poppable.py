@@ -40,9 +40,8 @@ def record() -> Record:
 
 
 def test_an_empty_queue_has_nothing_to_pop(fifo: Fifo) -> None:
-    for take in (fifo.pop_nowait, fifo.take):
-        with pytest.raises(asyncio.QueueEmpty):
-            take()
+    with pytest.raises(asyncio.QueueEmpty):
+        fifo.pop_nowait()
 
 
 each_feed = pytest.mark.parametrize(
@@ -145,9 +144,9 @@ async def test_wait_filled_remembers_a_version_that_was_passed_while_marking(
     fifo: Fifo,
 ) -> None:
     await fifo.feed(deltas("a"), "7")
-    fifo.take()
+    fifo.pop_nowait()
     fifo.bookmark("8")
-    fifo._pass_marks()
+    fifo._progress._pass_versions()
 
     with pytest.raises(StopIteration):
         fifo.wait_filled().send(None)
@@ -282,9 +281,8 @@ async def test_a_closed_and_empty_queue_raises(
 ) -> None:
     await fifo.close()
 
-    for take in (fifo.pop_nowait, fifo.take):
-        with pytest.raises(QueueShutDown):
-            take()
+    with pytest.raises(QueueShutDown):
+        fifo.pop_nowait()
 
     with pytest.raises(QueueShutDown):
         await wait(fifo)

@@ -21,7 +21,7 @@ from fifo_helpers import (
 from queue_helpers import settle
 
 from aioinformer.cache import FIFO, DeltaFIFO, OrderedFIFO, Requeue
-from aioinformer.cache.poppable import slow_after
+from aioinformer.cache.queue import slow_after
 
 
 @pytest.fixture(params=[DeltaFIFO, OrderedFIFO])
@@ -204,7 +204,7 @@ async def test_a_version_waits_for_what_comes_again(fifo: Fifo) -> None:
 
     history = [fifo.applied()]
     while len(fifo):
-        fifo.take()
+        fifo.pop_nowait()
         history.append(fifo.applied())
 
     by_key = isinstance(fifo, DeltaFIFO)
@@ -216,7 +216,7 @@ async def test_a_version_does_not_wait_for_what_came_later_and_comes_again(
 ) -> None:
     await fifo.feed(deltas("a"), "7")
     await fifo.feed(deltas("b"), "8")
-    fifo.take()
+    fifo.pop_nowait()
 
     await fifo.pop(again)
 
@@ -302,7 +302,7 @@ async def test_what_comes_again_wakes_another_popper(queue: Fifo) -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("aioinformer.cache.poppable.perf_counter", clock)
+    monkeypatch.setattr("aioinformer.cache.queue.perf_counter", clock)
     return clock
 
 
@@ -332,8 +332,8 @@ async def test_slow_processing_is_logged_while_many_wait(
         assert texts == []
     else:
         assert len(texts) == 1
-        assert texts[0].startswith("pods: processing key-0 took 0.110 s")
-        assert texts[0].endswith("while 11 entries waited")
+        assert texts[0].startswith("pods: slow processing of key-0 took 0.110 s")
+        assert texts[0].endswith("(entries=1, queued=11)")
 
 
 async def test_quick_processing_is_not_logged(
@@ -393,7 +393,7 @@ async def test_depth_is_measured_for_a_consumer_that_takes(fifo: Fifo) -> None:
     await queue.feed(deltas("a", "b", "c"), "7")
 
     for _ in range(3):
-        queue.take()
+        queue.pop_nowait()
 
     queue.applied()
 

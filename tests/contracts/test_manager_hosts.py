@@ -76,15 +76,15 @@ async def test_it_works_meanwhile(server, number):
 """
 
 
-@pytest.mark.parametrize("scope", ["function", "session"])
-def test_a_fixture_may_hold_it(tmp_path: Path, scope: str) -> None:
-    files = {"test_it.py": FILE.format(scope=scope)}
+def test_fixtures_of_both_scopes_may_hold_a_manager(tmp_path: Path) -> None:
+    scopes = ("function", "session")
+    files = {f"test_{scope}.py": FILE.format(scope=scope) for scope in scopes}
 
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
     outcome = run_as_tests(tmp_path, files, "-p", "no:cacheprovider", *loops)
 
-    assert outcome.has_passed("test_it.py"), outcome.out
-    assert outcome.passed == {"test_it.py": 2}
+    assert all(map(outcome.has_passed, files)), outcome.out
+    assert outcome.passed == dict.fromkeys(files, 2)
 
 
 def fastapi(manager: Manager) -> Any:

@@ -78,7 +78,7 @@ BOUNDS = {
         "a first pause of 1.6 s, 10 s to be told",
     ),
     "outage": _bound(
-        "the API server is killed, and starts again 2, 15, 60 or 300 s later",
+        "the API server is killed, and starts again 2, 15 or 120 s later",
         5,
         "a probe each 1.5 s, 1 s to the list if the version is too old (410), 2.5 s to list",
     ),

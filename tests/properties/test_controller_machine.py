@@ -60,7 +60,7 @@ class Scripted(Notes):
         return answer
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     script=st.lists(ACTS, max_size=12),
     steps=st.lists(STEPS, max_size=15),

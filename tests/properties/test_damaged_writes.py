@@ -174,7 +174,7 @@ write_options = st.builds(
     field_validation=st.sampled_from(["Strict", "Warn", "Ignore"]),
 )
 thorough = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -147,7 +147,7 @@ def assert_names(file: Path, said: str) -> None:
     assert str(file) in said
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(odd_kubeconfigs())
 def test_kubeconfig_with_odd_values_works_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, text: str

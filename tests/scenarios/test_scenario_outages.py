@@ -31,8 +31,8 @@ LARGE = [config_map(f"large-{number}", size=20_000) for number in range(400)]
 SLOW_BYTES_PER_SECOND = 500_000
 
 
-@pytest.mark.timeout(700)
-@pytest.mark.parametrize("seconds", [2, 15, 60, 300])
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seconds", [120, 15, 2])
 async def test_informers_are_equal_soon_after_the_server_was_away(
     own: ServerUnderTest,
     plane: ControlPlane,

@@ -16,7 +16,7 @@ from aioinformer.model.resource import Resource
 from aioinformer.model.resources import DEPLOYMENTS, PODS, STATEFUL_SETS
 from aioinformer.watch.decoding import ListSplitter, ObjectDecoder
 from aioinformer.watch.kinds import has_sure_borders
-from aioinformer_apiserver.schema.builtin import definitions
+from aioinformer_apiserver.schema.openapi_schema import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

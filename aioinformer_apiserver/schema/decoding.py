@@ -1,0 +1,256 @@
+"""Conformity: a body as its kind can hold it, and what had to be left out.
+
+What the decoder of a real server does before anything is judged: unknown fields vanish
+and are told, values of a wrong type are refused, quantities and times get their one form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.schema.go_types import (
+    DecodeError,
+    FieldPath,
+    path_of,
+    plain_number,
+    struct_decoder,
+    unknown_field,
+)
+
+if TYPE_CHECKING:
+    from aioinformer.errors import ApiError
+    from aioinformer_apiserver.schema.go_types import StructDecoder
+    from aioinformer_apiserver.schema.openapi_schema import Schema
+
+__all__ = [
+    "METADATA",
+    "DecodedObject",
+    "decode",
+    "decode_loosely",
+    "decode_metadata",
+    "prune",
+    "strict_decoding_error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedObject:
+    """A body that fits its kind."""
+
+    body: dict[str, Any]
+    """A new one; parts that were fine as they are may be shared with the one given."""
+
+    problems: tuple[str, ...]
+    """What was left out, such as `unknown field "spec.foo"`; one sentence each."""
+
+
+def decode(
+    schema: Schema, body: dict[str, Any], *, custom: bool = False
+) -> DecodedObject:
+    """Make a body fit its kind.
+
+    Built-in kinds lose unknown fields, nulls, and empty values of optional fields; a few
+    fields are written even if missing. Custom resources lose the fields that their schema
+    does not describe, except where it preserves them, and nulls that it does not allow;
+    values of wrong types stay, to be found by `problems_of`. The metadata of either is
+    treated as that of every kind.
+
+    Args:
+        schema: Of the kind; built-in ones must come from `schema_of`.
+        body: The object; it is not changed.
+        custom: The kind is a custom one.
+
+    Raises:
+        ApiError: 400, if a value (of a custom resource: in its metadata) is of a type
+            that its place cannot hold.
+    """
+    notes: list[str] = []
+    try:
+        found = (
+            prune(schema, body, notes)
+            if custom
+            else struct_decoder(schema.name)(body, None, notes)
+        )
+    except DecodeError as exc:
+        raise _refusal(schema, body, str(exc)) from exc
+
+    return DecodedObject(found, tuple(notes))
+
+
+def decode_loosely(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
+    """Make a sketch of a built-in object fit its kind, as far as it can.
+
+    It gets the fields that a server always writes, and loses nulls and empty values of
+    optional fields. Unknown fields stay.
+
+    Args:
+        schema: Of the kind; must come from `schema_of`.
+        body: The object; it is not changed.
+
+    Returns:
+        A new object; the given one, if a value in it is of a type that its place cannot
+        hold.
+    """
+    try:
+        return struct_decoder(schema.name, sketch=True)(body, None, [])
+    except DecodeError:
+        return body
+
+
+def decode_metadata(given: object) -> dict[str, Any]:
+    """Make the metadata of an object fit, whatever its kind; null counts as empty.
+
+    Raises:
+        ApiError: 400, if a value is of a type that its place cannot hold.
+    """
+    try:
+        return struct_decoder(METADATA)(given, (None, "metadata", "ObjectMeta"), [])
+    except DecodeError as exc:
+        raise statuses.bad_request(str(exc)) from exc
+
+
+def strict_decoding_error(
+    schema: Schema, body: dict[str, Any], problems: tuple[str, ...]
+) -> ApiError | None:
+    """Make the refusal of a request with `fieldValidation=Strict`, if there is reason.
+
+    Args:
+        schema: Of the kind.
+        body: As it was sent.
+        problems: Of `decode`, and others that the decoder would have told.
+    """
+    if not problems:
+        return None
+
+    return _refusal(schema, body, f"strict decoding error: {', '.join(problems)}")
+
+
+def _refusal(schema: Schema, body: dict[str, Any], why: str) -> ApiError:
+    known = schema.text.get("x-kubernetes-group-version-kind")
+    kind = known[0]["kind"] if known else str(body.get("kind"))
+    version = (
+        known[0]["version"] if known else str(body.get("apiVersion")).rpartition("/")[2]
+    )
+    return statuses.bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {kind}: {why}'
+    )
+
+
+METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+# The fields that every object has; a schema need not describe them.
+_OF_OBJECTS = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(schema: Schema, body: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Leave out what a schema does not describe.
+
+    Args:
+        schema: Of the custom resource.
+        body: The object.
+        notes: Takes the sentences about unknown fields: those of the metadata first,
+            then the others in the order of their paths, as the real server does.
+
+    Raises:
+        DecodeError: If the metadata, here or of an embedded object, is malformed.
+    """
+    pruner = _Pruner()
+    own = dict(body)
+    if "metadata" in body:
+        own["metadata"] = _metadata()(body["metadata"], None, pruner.inner)
+        pruner.inner = [it.replace('"', '"metadata.', 1) for it in pruner.inner]
+
+    first, pruner.inner = pruner.inner, []
+    found = pruner.fields(schema, own, None, is_object=True)
+    notes += first + sorted(pruner.unknown) + pruner.inner
+    return found
+
+
+class _Pruner:
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.inner: list[str] = []
+
+    def value(self, schema: Schema, value: Any, at: FieldPath) -> Any:
+        """Prune any value; what does not fit the schema's type is left to others."""
+        if value.__class__ is dict:
+            return self.fields(schema, value, at, is_object=schema.embedded)
+
+        if value.__class__ is list:
+            items = schema.items
+            if items is None:
+                return value if _keeps(schema) else [_emptied(it) for it in value]
+
+            return [self.value(items, it, (at, n, "")) for n, it in enumerate(value)]
+
+        return plain_number(value) if value.__class__ is float else value
+
+    def fields(
+        self, schema: Schema, value: dict[str, Any], at: FieldPath, *, is_object: bool
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, it in value.items():
+            if is_object and name in _OF_OBJECTS:
+                found[name] = self._of_object(name, it, at)
+                continue
+
+            child = schema.field(name)
+            if child is None:
+                if _keeps(schema):
+                    found[name] = it
+                else:
+                    self.unknown.append(unknown_field((at, name, "")))
+            elif it is not None or child.nullable:
+                found[name] = self.value(child, it, (at, name, ""))
+
+        return found
+
+    def _of_object(self, name: str, value: Any, at: FieldPath) -> Any:
+        if at is None:
+            return value
+
+        path = path_of((at, name, ""))
+        if name != "metadata":
+            if value.__class__ is not str:
+                raise DecodeError(
+                    f"{path}: Invalid value: {_shown(value)}: must be a string"
+                )
+
+            return value
+
+        notes: list[str] = []
+        try:
+            found = _metadata()(value, None, notes)
+        except DecodeError as exc:
+            raise DecodeError(f"{path}: Invalid value: {_shown(value)}: {exc}") from exc
+
+        self.inner += [it.replace('"', f'"{path}.', 1) for it in notes]
+        return found
+
+
+@cache
+def _metadata() -> StructDecoder:
+    return struct_decoder(METADATA)
+
+
+def _keeps(schema: Schema) -> bool:
+    text = schema.text
+    return bool(
+        text.get("x-kubernetes-preserve-unknown-fields")
+        or text.get("additionalProperties") is True
+    )
+
+
+def _emptied(value: Any) -> Any:
+    """Empty an object in a list that has no schema for its items."""
+    return {} if value.__class__ is dict else value
+
+
+def _shown(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
