@@ -1,4 +1,4 @@
-"""Access: who asks, and may they? Before anything is looked up."""
+"""`AccessControl`: authentication, impersonation and authorization."""
 
 from __future__ import annotations
 
@@ -10,79 +10,81 @@ from aioinformer_apiserver.auth.rbac import (
     AUTHENTICATED,
     MASTERS,
     UNAUTHENTICATED,
-    Rulebook,
+    RBACAuthorizer,
     User,
 )
 from aioinformer_apiserver.auth.service_tokens import ServiceTokens
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.requests.routes import Attributes
+from aioinformer_apiserver.requests.routes import RequestInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.storage import Storage
 
-__all__ = ["Access"]
+__all__ = ["AccessControl"]
 
 _ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
 _ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 _ACCOUNT = "system:serviceaccount:"
 _ACCOUNTS = "system:serviceaccounts"
 _NODE = "system:node:"
-# Of the users that are impersonated, where the newer rights are meant.
+# API group of impersonated users in rules for constrained impersonation.
 _NEWER_GROUP = "authentication.k8s.io"
 
 
-class Access:
-    """Knows the users by their tokens, and lets them do what their roles allow.
+class AccessControl:
+    """Authenticator of users by their tokens, and authorizer by their roles.
 
     Args:
-        storage: Holds the roles and bindings.
-        token: Of an administrator; None if there is none. Without users, too, everyone
-            is an administrator.
-        users: Further users, by their tokens.
+        storage: Roles and bindings.
+        token: Token of an administrator; None for no such token. Without token and
+            users, everyone is an administrator.
+        users: Further users by token.
     """
 
     def __init__(
         self, storage: Storage, *, token: str | None, users: Mapping[str, User]
     ) -> None:
         self.token = token
-        self.rulebook = Rulebook(storage)
+        self.authorizer = RBACAuthorizer(storage)
         self.service_tokens = ServiceTokens(storage)
         self.users = dict(users)
 
-    def user_of(self, call: Call, asked: Attributes) -> User:
-        """Find out who asks, or whom they impersonate.
+    def authenticate(self, request: Request, info: RequestInfo) -> User:
+        """Return the user of a request, or the user whom they impersonate.
 
-        A server without tokens takes everyone for an administrator who is no service
-        account. One with tokens
-        takes who has none for anonymous, as a kube-apiserver does by default.
+        Without tokens in the server, everyone except service accounts is an
+        administrator. With tokens, requests without one are anonymous, the default of a
+        kube-apiserver.
 
         Raises:
-            ApiError: 401 for a token that nobody has; 400 for groups to impersonate
-                without a user; 403 for somebody who may not impersonate whom they want.
+            ApiError: 401 for an unknown token, 400 for impersonated groups without a
+                user, 403 if the user may not impersonate the other one.
         """
-        user = self._bearer(call)
-        wanted = _impersonated(call)
+        user = self._bearer(request)
+        wanted = _impersonated(request)
         if wanted is None:
             return user
 
         try:
             for it in _steps_to(wanted, "impersonate"):
-                self.check(user, it)
+                self.authorize(user, it)
         except Forbidden:
-            # Or they hold the newer rights, which name the action as well. These are
-            # what a refusal is about.
+            # They may have the rights of constrained impersonation, which also name the
+            # action. The error message is about these.
             way = _way_to(wanted)
-            self.check(user, replace(asked, verb=f"impersonate-on:{way}:{asked.verb}"))
+            self.authorize(
+                user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
+            )
             for it in _steps_to(wanted, f"impersonate:{way}"):
-                self.check(user, replace(it, group=_NEWER_GROUP))
+                self.authorize(user, replace(it, group=_NEWER_GROUP))
 
         return _completed(wanted)
 
     def holder_of(self, token: str) -> User | None:
-        """Return the user whose token this is; None if nobody has it."""
+        """Return the user of a token; None if it is unknown."""
         if token and token == self.token:
             return _ADMIN
 
@@ -92,24 +94,28 @@ class Access:
 
         return User(user.name, (*user.groups, AUTHENTICATED))
 
-    def check(self, user: User, asked: Attributes) -> None:
-        """Check that `user` may do what is `asked`.
+    def authorize(self, user: User, info: RequestInfo) -> None:
+        """Check that a user may send a request.
 
         Raises:
             ApiError: 403, if they may not.
         """
-        problem = self.rulebook.problem(user, asked)
+        problem = self.authorizer.problem(user, info)
         if problem is None:
             return
 
-        if not asked.version:
-            why = f'User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+        if not info.version:
+            why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
             raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
 
-        raise _denied(user, asked, problem)
+        raise _denied(user, info, problem)
 
-    def _bearer(self, call: Call) -> User:
-        scheme, token, *_ = [*call.headers.get("Authorization", "").split(" "), "", ""]
+    def _bearer(self, request: Request) -> User:
+        scheme, token, *_ = [
+            *request.headers.get("Authorization", "").split(" "),
+            "",
+            "",
+        ]
         if self.token is None and not self.users:
             return self.service_tokens.holder_of(token) or _ADMIN
 
@@ -126,14 +132,14 @@ class Access:
 # ---------------------------------------------------------------- impersonation
 
 
-def _impersonated(call: Call) -> User | None:
-    """Return who is named in the headers, as they are named there.
+def _impersonated(request: Request) -> User | None:
+    """Return the user in the impersonation headers; None without such headers.
 
     Raises:
-        ApiError: 400, if there are groups and no user.
+        ApiError: 400, if there are groups but no user.
     """
-    name = call.headers.get("Impersonate-User", "")
-    given = call.headers.get("Impersonate-Group", "").split(",")
+    name = request.headers.get("Impersonate-User", "")
+    given = request.headers.get("Impersonate-Group", "").split(",")
     groups = tuple(it.strip() for it in given if it.strip())
     if name:
         return User(name, groups)
@@ -149,37 +155,37 @@ def _impersonated(call: Call) -> User | None:
 
 
 def _service_account(user: User) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that somebody is; None if not."""
+    """Return namespace and name of a service account; None for other users."""
     namespace, slash, name = user.name.removeprefix(_ACCOUNT).partition(":")
     is_one = user.name.startswith(_ACCOUNT) and namespace and slash and name
     return (namespace, name) if is_one else None
 
 
 def _way_to(wanted: User) -> str:
-    """Name the kind of impersonation that the newer rights are about."""
+    """Return the kind of constrained impersonation."""
     if _service_account(wanted):
         return "serviceaccount"
 
     return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
 
 
-def _steps_to(wanted: User, verb: str) -> Iterator[Attributes]:
-    """Yield what one must be allowed, one by one, in order to be somebody else."""
+def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
+    """Yield the permissions that are needed to impersonate a user."""
     account = _service_account(wanted)
     if account:
         plural, (namespace, name) = "serviceaccounts", account
     else:
         plural, namespace, name = "users", "", wanted.name
 
-    yield Attributes(
+    yield RequestInfo(
         verb=verb, version="v1", plural=plural, namespace=namespace, name=name
     )
     for group in wanted.groups:
-        yield Attributes(verb=verb, version="v1", plural="groups", name=group)
+        yield RequestInfo(verb=verb, version="v1", plural="groups", name=group)
 
 
 def _completed(wanted: User) -> User:
-    """Add the groups that a real server adds, whoever it is."""
+    """Add the groups that a real server adds to an impersonated user."""
     groups = wanted.groups
     account = _service_account(wanted)
     if account and not groups:
@@ -195,22 +201,22 @@ def _completed(wanted: User) -> User:
     return User(wanted.name, groups if added in groups else (*groups, added))
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
-def _denied(user: User, asked: Attributes, problem: str) -> Exception:
-    """Make the refusal of something about a resource."""
-    group, plural = asked.group, asked.plural
+def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
+    """Make the 403 for a resource request."""
+    group, plural = info.group, info.plural
     what = f"{plural}.{group}" if group else plural
-    named = f'{what} "{asked.name}"' if asked.name else what
-    whole = f"{plural}/{asked.subresource}" if asked.subresource else plural
-    place = f'in the namespace "{asked.namespace}"'
+    named = f'{what} "{info.name}"' if info.name else what
+    whole = f"{plural}/{info.subresource}" if info.subresource else plural
+    place = f'in the namespace "{info.namespace}"'
     message = (
-        f'{named} is forbidden: User "{user.name}" cannot {asked.verb} resource '
+        f'{named} is forbidden: User "{user.name}" cannot {info.verb} resource '
         f'"{whole}" in API group "{group}" '
-        f"{place if asked.namespace else 'at the cluster scope'}{problem}"
+        f"{place if info.namespace else 'at the cluster scope'}{problem}"
     )
-    details = {"name": asked.name, "group": group, "kind": plural}
+    details = {"name": info.name, "group": group, "kind": plural}
     return statuses.failure(
         403, "Forbidden", message, {k: v for k, v in details.items() if v}
     )
