@@ -10,18 +10,18 @@ only from those below it:
     server                  `APIServer`
     arrangement, direct     objects without requests; requests without a network
     registration, arguments custom resources of tests; what tests hand over, checked
-    serving/                HTTP in and out, and what is done about each request
-    faults/                 scripted misbehaviour
-    documents/              discovery, OpenAPI, health
-    access/                 users, roles, and questions about rights
-    reading/                lists and watches
-    writing/                from a body to a stored object, and its deletion
-    definitions/            custom resources, as their definitions say
-    showing/                objects as JSON, YAML, metadata alone, or a table
-    requests/               what a request asks for
-    patching/               patches, server-side apply, managed fields
-    protobuf/               reads the binary encoding
-    storing/                objects, versions, history, kinds
-    schema/                 what each kind's objects look like; defaults and checks
-    refusals/               the words of a real server
+    http/                   HTTP in and out, and the handler of each request
+    faults/                 scripted faults
+    discovery/              discovery, OpenAPI, health
+    auth/                   users, RBAC, and access reviews
+    reads/                  lists and watches
+    registry/               creates, updates, patches, deletions; validation
+    crds/                   CustomResourceDefinitions and what they serve
+    serialization/          objects as JSON, YAML, partial metadata, or a table
+    requests/               parsed requests and their options
+    patches/                patches, server-side apply, managed fields
+    protobuf/               decoding of the binary encoding
+    storage/                objects, versions, history, kinds
+    schema/                 OpenAPI schemas, decoding, defaulting, validation
+    errors/                 Status errors in the words of a real server
 """

@@ -12,16 +12,15 @@ from aioinformer_apiserver.arguments import (
     resource_of,
 )
 from aioinformer_apiserver.registration import register
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.schema.conformity import conform_metadata
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.schema.decoding import decode_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.storage import Collection
-    from aioinformer_apiserver.writing.registry import Registry
+    from aioinformer_apiserver.registry.registry import Registry
+    from aioinformer_apiserver.storage.storage import Collection, Stored
 
 __all__ = ["Arrangement"]
 
@@ -123,7 +122,7 @@ class Arrangement:
         """
         collection = self._collection(resource)
         full = _typed(collection, body)
-        metadata = conform_metadata(full.get("metadata"))
+        metadata = decode_metadata(full.get("metadata"))
         name = metadata.get("name")
         if not name:
             raise OptionsError("the body has no metadata.name: what should it replace?")
@@ -202,7 +201,7 @@ def _place(
     """
     resource = collection.kind.resource
     given = namespace_of(resource, namespace)
-    metadata = conform_metadata((body or {}).get("metadata"))
+    metadata = decode_metadata((body or {}).get("metadata"))
     if not resource.namespaced:
         return ""
 

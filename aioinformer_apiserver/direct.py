@@ -17,17 +17,17 @@ from multidict import CIMultiDict
 
 from aioinformer._tasks import Supervisor
 from aioinformer.client.config import ClientConfig
-from aioinformer.client.failures import api_error, refuse_web_page
+from aioinformer.client.error_mapping import api_error, refuse_web_page
 from aioinformer.errors import TransportError
-from aioinformer_apiserver.requests.calls import Call
-from aioinformer_apiserver.serving.outlet import Outlet
-from aioinformer_apiserver.storing.bell import EARLY_SECONDS, Bell
+from aioinformer_apiserver.http.outlet import Outlet
+from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from aioinformer_apiserver.serving.handlers import Handlers
-    from aioinformer_apiserver.showing.answers import Answer
+    from aioinformer_apiserver.http.handlers import Handlers
+    from aioinformer_apiserver.serialization.answers import Answer
 
 __all__ = ["DirectEndpoint", "MemoryOutlet"]
 
@@ -110,7 +110,11 @@ class DirectEndpoint:
                 await server.stop()
 
     async def _respond(
-        self, call: Call, outlet: MemoryOutlet, bell: Bell, ready: Callable[[], None]
+        self,
+        call: Call,
+        outlet: MemoryOutlet,
+        bell: Bell,
+        ready: Callable[[], None],
     ) -> None:
         ready()
         try:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from aioinformer.errors import ApiError, OptionsError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.definitions.versions import (
+from aioinformer_apiserver.crds.custom_resources import (
+    definition_name_of,
     definition_of,
-    name_of,
     with_version,
 )
-from aioinformer_apiserver.requests.writes import WriteOptions
+from aioinformer_apiserver.requests.options import WriteOptions
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.writing.registry import Registry
+    from aioinformer_apiserver.registry.registry import Registry
 
 __all__ = ["register"]
 
@@ -43,7 +43,7 @@ def register(registry: Registry, resource: Resource) -> None:
 
     _check(resource)
 
-    stored = definitions.get(name_of(resource))
+    stored = definitions.get(definition_name_of(resource))
     try:
         if stored is None:
             body = definition_of(resource)

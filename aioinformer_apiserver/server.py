@@ -19,8 +19,6 @@ import yaml
 from aioinformer._tasks import Supervisor
 from aioinformer.errors import NotFound, OptionsError, WrongLoop
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from aioinformer_apiserver.access.gate import Access
-from aioinformer_apiserver.access.rbac import User, first_roles
 from aioinformer_apiserver.arguments import (
     flag_of,
     instance_of,
@@ -32,13 +30,15 @@ from aioinformer_apiserver.arguments import (
     whole_of,
 )
 from aioinformer_apiserver.arrangement import Arrangement
+from aioinformer_apiserver.auth.gate import Access
+from aioinformer_apiserver.auth.rbac import User, first_roles
 from aioinformer_apiserver.direct import DirectEndpoint
-from aioinformer_apiserver.requests.writes import WriteOptions
-from aioinformer_apiserver.serving.edge import HTTPEdge
-from aioinformer_apiserver.serving.handlers import HandlerOptions, Handlers
-from aioinformer_apiserver.storing.bell import EARLY_SECONDS, Bell
-from aioinformer_apiserver.storing.storage import SavedState, Storage
-from aioinformer_apiserver.writing.registry import Registry
+from aioinformer_apiserver.http.edge import HTTPEdge
+from aioinformer_apiserver.http.handlers import HandlerOptions, Handlers
+from aioinformer_apiserver.registry.registry import Registry
+from aioinformer_apiserver.requests.options import WriteOptions
+from aioinformer_apiserver.storage.storage import SavedState, Storage
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
 
 if TYPE_CHECKING:
     from collections import deque

@@ -1,15 +1,16 @@
-"""`DeltaFIFO`: changes of objects, by key, on their way from the reflector to the store.
+"""`DeltaFIFO`: the queue of changes between the reflector and the store.
 
-Whatever waits for one key is handed out together, in the order it came; keys take their
-place in line with their first waiting change and keep it.
+All deltas of one key are popped together, in their order. A key takes its place in the
+queue with its first delta and keeps it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from aioinformer.cache.change_queue import ChangeQueue
+from aioinformer._condition import LoopCondition
 from aioinformer.cache.deltas import (
     DeletedFinalStateUnknown,
     Delta,
@@ -17,13 +18,22 @@ from aioinformer.cache.deltas import (
     DeltaType,
     Replacement,
 )
-from aioinformer.metrics import NULL_SINK
+from aioinformer.cache.queue import (
+    BATCH_LIMIT,
+    DeltaReader,
+    ExpectedObjects,
+    Progress,
+    process_entries,
+)
+from aioinformer.errors import OptionsError, QueueShutDown
+from aioinformer.metrics import NULL_SINK, GuardedSink
 from aioinformer.model.keys import meta_namespace_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aioinformer.cache.queue import KnownObjects
+    from aioinformer.cache.store import Contents
     from aioinformer.metrics import MetricsSink
 
 __all__ = ["DeltaFIFO"]
@@ -31,33 +41,36 @@ __all__ = ["DeltaFIFO"]
 T = TypeVar("T")
 
 
-class DeltaFIFO(ChangeQueue[T, Deltas[T] | Replacement[T]]):
-    """Changes of objects, by key, waiting for the store.
+class DeltaFIFO(Generic[T]):
+    """Changes of objects by key, waiting for the store.
 
-    A list gets in by objects, with `replace`, as in client-go's DeltaFIFO, or whole,
-    with `replace_all`: then what was queued before it is handed out before it, what
-    comes later after it, and never together.
+    A list is queued by objects with `replace`, as in client-go's DeltaFIFO, or whole
+    with `replace_all`. What was queued before a whole list is popped before it, what
+    comes later after it, and never together. Two deletions of one key in a row become
+    one: the one that knows more about the object.
 
-    Two deletions of one key in a row become one, the one that knows more of the object.
-
-    All methods that change it are plain, and wake whoever waits; it belongs to one
-    event loop. They raise `NoKey` for an object without a key, and `WrongLoop` while
-    somebody waits in another loop or thread; then nothing has changed.
+    Changes are plain methods that notify an `asyncio.Condition`; `pop`, `pop_batch` and
+    `wait_filled` wait for it. A change happens whole or, if it raises, not at all.
+    (client-go leaves the first part of a list queued.) Changes raise `NoKey` for an
+    object without a key, and `WrongLoop` while a task waits in another loop or thread.
 
     Args:
-        key_func: The key of an object; `"namespace/name"` of its metadata if left out.
-        known_objects: What the consumer has, such as its store; only read. It tells
-            which objects a list or a deletion is the end of, and what to resync.
-        transformer: Called once with each object that gets in by itself, except with
-            tombstones and resyncs; what it returns is queued. If it fails, nothing is.
-        emit_replaced: Whether objects of a list come as REPLACED or, as if they were
-            resynced, as SYNC.
-        name: Names it in log, metrics and `repr()`.
-        metrics: Takes `informer_queued_items`, a gauge, and for what `pop` processes
-            `informer_processing_latency_seconds`; both with the label `name`.
+        key_func: Function that returns the key of an object; by default
+            `"namespace/name"` of its metadata.
+        known_objects: Objects that the consumer has, such as its store; only read. They
+            decide which objects a list or a deletion ends, and what to resync.
+        transformer: Function called once with each object that is queued by itself,
+            except for tombstones and resyncs. Its result is queued. If it fails,
+            nothing is.
+        emit_replaced: Whether objects of a list are REPLACED deltas or, as if they were
+            resynced, SYNC deltas.
+        name: Name in log, metrics and `repr()`.
+        metrics: Sink of `informer_queued_items`, a gauge, and of
+            `informer_processing_latency_seconds` for the calls that `pop` makes. Both
+            have the label `name`.
 
     Raises:
-        OptionsError: The transformer is no plain function.
+        OptionsError: If the transformer is not a plain function.
     """
 
     def __init__(
@@ -70,161 +83,442 @@ class DeltaFIFO(ChangeQueue[T, Deltas[T] | Replacement[T]]):
         name: str = "",
         metrics: MetricsSink = NULL_SINK,
     ) -> None:
-        super().__init__(
-            key_func=key_func,
-            known_objects=known_objects,
-            transformer=transformer,
-            name=name,
-            metrics=metrics,
-        )
-        self._emit_replaced = emit_replaced
+        self.name = name
+        self._metrics = GuardedSink(metrics, name, name=name)
+        self._reader = DeltaReader(key_func, transformer)
+        self._expected = ExpectedObjects(known_objects)
+        self._list_type = DeltaType.REPLACED if emit_replaced else DeltaType.SYNC
+        self._progress = Progress()
+        self._condition = LoopCondition(f"DeltaFIFO {name}".rstrip())
+        self._closed = False
 
         # Invariants: the keys between two replacements in the queue are the keys of one
-        # segment, each once. There is one segment more than replacements.
+        # segment, each once. There is one segment more than replacements. Several
+        # deltas of one key are in a list.
         self._queue: deque[str | Replacement[T]] = deque()
-        self._segments: deque[dict[str, Delta[Any]]] = deque([{}])
+        self._segments: deque[dict[str, Delta[Any] | list[Delta[Any]]]] = deque([{}])
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    # ------------------------------------------------------------ state changes
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        name = f"{self.name} " if self.name else ""
+        return f"<DeltaFIFO {name}{state} waiting={len(self)}>"
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`. Queued entries can still be popped."""
+        return self._closed
+
+    @property
+    def has_synced(self) -> bool:
+        """True once the first list was popped, or a change came before any list.
+
+        As in client-go: a queue that is filled by hand needs no list. Entries count
+        when they have been processed.
+        """
+        return self._progress.has_synced
+
+    # ------------------------------------------------------------ queueing
+
+    def add(self, obj: T) -> None:
+        """Queue an ADDED delta."""
+        self._change(DeltaType.ADDED, obj)
+
+    def update(self, obj: T) -> None:
+        """Queue an UPDATED delta."""
+        self._change(DeltaType.UPDATED, obj)
 
     def delete(self, obj: T | DeletedFinalStateUnknown[T]) -> None:
-        """Queue that an object is gone.
+        """Queue a DELETED delta, unless the object is neither queued nor known.
 
-        Of an object that is neither queued nor known, nothing is: there is nobody to be
-        told. (Without known objects, as in client-go, the queue alone decides.)
+        Without known objects, as in client-go, the queue alone decides.
 
         Args:
-            obj: Its last state, or what stands for it.
+            obj: Last state of the object, or a tombstone.
         """
-        self._check_loop()
+        self._condition.check_loop()
         key = self.key_of(obj)
-        if key in self._segments[-1] or self._known.has(key):
+        if key in self._segments[-1] or self._expected.has(key):
             self._change(DeltaType.DELETED, obj)
         else:
-            self._initial = self._initial or 0
+            self._progress.change_queued()
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
-        """Queue each object of a complete list, and the end of all that it has not.
+        """Queue each object of a complete list, and a deletion of all others.
 
-        The objects come first, then the ends: of what is queued, with the state queued
-        last, and of what is known, with the known state.
+        The listed objects come first. Then come deletions of queued objects, with the
+        state queued last, and of known objects, with the known state.
 
         Args:
-            objects: All there is; one that comes twice is queued twice.
-            resource_version: The version of the list.
+            objects: All objects that exist; one that is listed twice is queued twice.
+            resource_version: Version of the list.
         """
-        self._check_loop()
-        kind = DeltaType.REPLACED if self._emit_replaced else DeltaType.SYNC
-        listed = self._listed(objects, kind)
-        ends = list(self._ends({key for key, _ in listed}, self._segments[-1]))
-        for key, delta in (*listed, *ends):
+        self._condition.check_loop()
+        listed = self._reader.read_list(objects, self._list_type)
+        queued = {key: _newest(it) for key, it in self._segments[-1].items()}
+        deleted = list(self._expected.deletions({key for key, _ in listed}, queued))
+        for key, delta in (*listed, *deleted):
             self._put(key, delta)
 
         if resource_version:
-            self._mark(resource_version)
+            self._progress.version_queued(resource_version)
 
-        self._list_is_in()
-        self._wake()
+        self._progress.list_queued()
+        self._notify()
+
+    def replace_all(self, contents: Contents[T], resource_version: str) -> None:
+        """Queue a complete list as one entry.
+
+        Args: contents: All objects that exist, ready to be swapped into a store. They
+            must
+                not change any more, and do not pass the transformer.
+            resource_version: Version of the list.
+        """
+        self._condition.check_loop()
+        self._queue.append(Replacement(contents, resource_version))
+        self._segments.append({})
+        self._expected.listed = contents
+        self._progress.queued += 1
+        self._progress.version_queued(resource_version)
+        self._progress.list_queued()
+        self._notify()
 
     def resync(self) -> None:
-        """Queue each known object again for whose key nothing waits.
+        """Queue a SYNC delta for each known object that has no queued delta.
 
-        Without known objects that is nothing. It takes about a microsecond for each, in
-        one go.
+        That takes about a microsecond for each object, without a break.
         """
-        self._resync_known()
+        self._condition.check_loop()
+        for key, delta in self._expected.syncs(self.newest):
+            self._put(key, delta)
 
-    def take(self) -> Delta[T] | Replacement[T]:
-        """As `pop_nowait`, but of the changes of a key only the newest.
+        self._notify()
 
-        It has the others with it: see `Delta.older`. For a consumer that feeds batches
-        and whole lists, in which there are no tombstones.
+    def bookmark(self, resource_version: str) -> None:
+        """Queue the version that all deltas queued so far lead up to.
+
+        It is not an entry: a bookmark replaces the one before it. (In client-go each is
+        an entry, and the queue can be told to drop them.)
+        """
+        self._condition.check_loop()
+        self._progress.version_queued(resource_version)
+        self._notify()
+
+    async def feed(self, batch: Iterable[Delta[T]], resource_version: str = "") -> None:
+        """Queue a batch of deltas and notify the consumer once.
+
+        Deletions are queued whether the object is known or not: the reflector has seen
+        them.
+
+        Args:
+            batch: Deltas in their order; may be empty. Queue tombstones with `delete`.
+            resource_version: Version that the batch leads up to; empty if unknown.
+
+        Raises:
+            NoKey: If an object has no key; nothing was queued.
+            WrongLoop: If a task waits in another event loop; nothing was queued.
+            Exception: Error of the transformer; nothing was queued.
+
+        Cancellation:
+            Safe: it does not suspend, and batches are queued whole.
+        """
+        self._condition.check_loop()
+        keys, deltas = self._reader.read_batch(batch)
+        put = self._put
+        for key, delta in zip(keys, deltas, strict=True):
+            put(key, delta)
+
+        progress = self._progress
+        if keys:
+            progress.change_queued()
+
+        if resource_version:
+            progress.version_queued(resource_version)
+
+        self._notify()
+
+    async def feed_replacement(
+        self, contents: Contents[T], resource_version: str
+    ) -> None:
+        """Queue a complete list as one entry; see `replace_all`.
+
+        Cancellation:
+            Safe: it does not suspend.
+        """
+        self.replace_all(contents, resource_version)
+
+    async def close(self) -> None:
+        """End all waits. Idempotent.
+
+        Queued entries can still be popped. As in client-go, more can be queued and
+        popped, too.
+
+        Raises:
+            WrongLoop: If a task waits in another event loop or thread.
+
+        Cancellation:
+            Safe: it does not suspend.
+        """
+        self._condition.check_loop()
+        self._closed = True
+        self._notify()
+
+    # ------------------------------------------------------------ popping
+
+    def pop_nowait(self) -> Deltas[T] | Replacement[T]:
+        """Pop the next entry.
+
+        Raises:
+            asyncio.QueueEmpty: If there is none.
+            QueueShutDown: If there is none, and the queue is closed.
         """
         if not self._queue:
-            self._check_filled()
+            raise QueueShutDown("closed") if self._closed else asyncio.QueueEmpty
 
-        self._popped += 1
-        entry = self._queue.popleft()
-        if isinstance(entry, str):
-            return self._segments[0].pop(entry)
-
-        self._segments.popleft()
-        if entry.contents is self._known.listed:
-            self._known.listed = None
+        entry = self._take()
+        self._progress.popped += 1
+        if self._metrics.enabled and not self._queue:
+            self._measure_depth()
 
         return entry
 
+    async def pop(
+        self, process: Callable[[Deltas[T] | Replacement[T], bool], None]
+    ) -> None:
+        """Wait for the next entry, pop it and call `process` with it.
+
+        The entry counts for `has_synced` when `process` returns or raises. (In
+        client-go that differs between its queues.) Slow calls are logged if entries
+        pile up. While there are entries `pop` does not suspend: to pop very many, give
+        the loop a turn in between.
+
+        Args:
+            process: Plain function, called with the entry and whether the queue had not
+                synced before. If it raises `Requeue`, the entry is queued again, and
+                the loop gets a turn.
+
+        Raises:
+            QueueShutDown: If the queue is closed and empty.
+            OptionsError: If `process` is a coroutine function or a generator function;
+                the entry is queued again.
+            WrongLoop: If it has to wait, and a task waits in another event loop.
+            Exception: Error of `process`, or the cause of its `Requeue`.
+
+        Cancellation:
+            Safe: nothing was popped, or the entry was processed.
+        """
+        await self._wait_for_entry()
+        initial = not self.has_synced
+        key, entry = self._head_key(), self._take()
+        await self._process({key: entry}, lambda: process(entry, initial))
+
+    async def pop_batch(
+        self,
+        process_batch: Callable[[list[Deltas[T]], bool], None],
+        process: Callable[[Deltas[T] | Replacement[T], bool], None],
+        *,
+        limit: int = BATCH_LIMIT,
+    ) -> None:
+        """Wait for entries, pop up to `limit` of them and process them in one call.
+
+        A batch ends where the first list ends.
+
+        Args:
+            process_batch: Function called with the deltas of several keys, and whether
+                the queue had not synced before.
+            process: Function called for a single entry, as by `pop`. A whole list is
+                always a single entry.
+            limit: Largest number of entries in a batch, at least 1.
+
+        Raises:
+            OptionsError: If the limit is less than 1.
+            QueueShutDown: If the queue is closed and empty.
+            Exception: Error of the called function, or the cause of its `Requeue`.
+                A `Requeue` queues the whole batch again.
+
+        Cancellation:
+            Safe: nothing was popped, or the batch was processed.
+        """
+        if limit < 1:
+            raise OptionsError(f"a batch has at least one entry, not {limit}")
+
+        await self._wait_for_entry()
+        initial = not self.has_synced
+        # Entries count when they have been processed, so this is still the first
+        # list's.
+        limit = min(limit, self._progress.left_to_sync or limit)
+        batch = {self._head_key(): self._take()}
+        while self._queue and len(batch) < limit and None not in batch:
+            key = self._head_key()
+            if key is None:
+                break
+
+            batch[key] = self._take()
+
+        entries = list(batch.values())
+        if len(entries) == 1:
+            await self._process(batch, lambda: process(entries[0], initial))
+        else:
+            changes = cast("list[Deltas[T]]", entries)
+            await self._process(batch, lambda: process_batch(changes, initial))
+
+    async def wait_filled(self) -> None:
+        """Wait for an entry, or for a version to apply.
+
+        Raises:
+            QueueShutDown: If the queue is closed and empty.
+
+        Cancellation:
+            Safe: nothing is popped.
+        """
+        if not self._has_news():
+            await self._condition.wait_for(self._has_news)
+
+        if self._closed and not (self._queue or self._progress.has_version):
+            raise QueueShutDown("closed")
+
+    def applied(self) -> str | None:
+        """Return the version that the consumer has after it applied all it popped.
+
+        Returns: Version of the newest batch whose deltas, and those of all batches
+            before it, were popped; None if it is the same as last time.
+        """
+        if self._metrics.enabled and self._queue:
+            self._measure_depth()
+
+        return self._progress.applied()
+
     def newest(self, key: str) -> Delta[T] | None:
-        """The newest change that waits for `key`, if it came behind any whole list."""
-        return self._segments[-1].get(key)
+        """Return the newest delta queued for `key` after the last list, or None."""
+        queued = self._segments[-1].get(key)
+        return None if queued is None else _newest(queued)
+
+    def key_of(
+        self, obj: T | DeletedFinalStateUnknown[T] | Sequence[Delta[Any]]
+    ) -> str:
+        """Return the key of an object, of a tombstone, or of the newest of some deltas.
+
+        Raises:
+            OptionsError: If the list of deltas is empty.
+            NoKey: If the key function fails, or returns no string.
+        """
+        return self._reader.key_of(obj)
 
     # ------------------------------------------------------------ helpers
 
+    def _change(self, kind: DeltaType, obj: T | DeletedFinalStateUnknown[T]) -> None:
+        self._condition.check_loop()
+        key = self.key_of(obj)
+        self._put(key, self._reader.read(kind, obj))
+        self._progress.change_queued()
+        self._notify()
+
     def _put(self, key: str, delta: Delta[Any]) -> None:
-        waiting = self._segments[-1]
-        before = waiting.get(key)
-        if before is None:
-            delta.older = None
+        segment = self._segments[-1]
+        queued = segment.get(key)
+        if queued is None:
+            segment[key] = delta
             self._queue.append(key)
-            self._queued += 1
-        elif before.type is DeltaType.DELETED and delta.type is DeltaType.DELETED:
-            # The first knows more, unless it does not know the final state.
-            if type(before.object) is not DeletedFinalStateUnknown:
-                return
+            self._progress.queued += 1
+            return
 
-            if _knows_nothing(delta.object):
-                return
-
-            delta.older = before.older
+        deltas = queued if isinstance(queued, list) else [queued]
+        if deltas[-1].type is DeltaType.DELETED and delta.type is DeltaType.DELETED:
+            deltas[-1] = _fuller(deltas[-1], delta)
         else:
-            # One list goes from the newest to the next newest: were it a chain, freeing
-            # a long one would overflow the stack of the interpreter.
-            older, before.older = before.older or [], None
-            older.append(before)
-            delta.older = older
+            deltas.append(delta)
 
-        waiting[key] = delta
-
-    def _put_whole(self, entry: Replacement[T]) -> None:
-        self._queue.append(entry)
-        self._segments.append({})
-        self._queued += 1
+        segment[key] = deltas
 
     def _head_key(self) -> str | None:
+        """Return the key of the first entry, None for a whole list."""
         head = self._queue[0]
         return head if isinstance(head, str) else None
 
-    def _take_first(self) -> Deltas[T] | Replacement[T]:
-        entry = self.take()
-        self._popped -= 1
-        if isinstance(entry, Replacement):
-            return entry
+    def _take(self) -> Deltas[T] | Replacement[T]:
+        """Take the first entry out. It does not count as popped yet."""
+        entry = self._queue.popleft()
+        if isinstance(entry, str):
+            deltas = self._segments[0].pop(entry)
+            return deltas if isinstance(deltas, list) else [deltas]
 
-        deltas: list[Delta[Any]] = entry.oldest_first()
-        entry.older = None
-        return deltas
+        self._segments.popleft()
+        if entry.contents is self._expected.listed:
+            self._expected.listed = None
+
+        return entry
+
+    async def _process(
+        self,
+        entries: Mapping[str | None, Deltas[T] | Replacement[T]],
+        process: Callable[[], object],
+    ) -> None:
+        await process_entries(
+            entries,
+            process,
+            queue=self,
+            name=self.name or "DeltaFIFO",
+            metrics=self._metrics,
+            done=self._done,
+            put_back=self._put_back,
+        )
+
+    def _done(self, keys: Iterable[str | None]) -> None:
+        self._progress.popped += sum(1 for _ in keys)
 
     def _put_back(
         self, entries: Mapping[str | None, Deltas[T] | Replacement[T]]
     ) -> None:
         for key, entry in entries.items():
             if isinstance(entry, Replacement):
-                # In front: all that waits is newer, and of other objects too.
+                # In front: everything queued is newer, and of other objects, too.
                 self._queue.appendleft(entry)
                 self._segments.appendleft({})
-                self._known.listed = self._known.listed or entry.contents
-                return  # it came alone
+                self._expected.listed = self._expected.listed or entry.contents
+                return  # a list is popped alone
 
+            assert key is not None
             if len(self._segments) == 1 and key not in self._segments[0]:
-                self._put(cast("str", key), entry[-1])
-                entry[-1].older = entry[:-1] or None
+                self._segments[0][key] = [*entry]
+                self._queue.append(key)
+                self._progress.queued += 1
 
-        # They keep their place no more, as other keys should not wait for theirs.
-        self._hold_back()
-        self._finish(entries)
+        # They lose their place: other keys must not wait for them.
+        self._progress.hold_back()
+        self._done(entries)
+
+    def _has_news(self) -> bool:
+        return bool(self._queue or self._progress.has_version or self._closed)
+
+    async def _wait_for_entry(self) -> None:
+        """Wait for an entry. No other task runs before this returns."""
+        if not self._queue:
+            await self._condition.wait_for(lambda: self._queue or self._closed)
+            if not self._queue:
+                raise QueueShutDown("closed")
+
+    def _notify(self) -> None:
+        self._condition.notify_all()
+        if self._metrics.enabled:
+            self._measure_depth()
+
+    def _measure_depth(self) -> None:
+        self._metrics.gauge("informer_queued_items", len(self._queue))
 
 
-def _knows_nothing(last: object) -> bool:
-    return isinstance(last, DeletedFinalStateUnknown) and last.obj is None
+def _newest(queued: Delta[T] | list[Delta[T]]) -> Delta[T]:
+    return queued[-1] if isinstance(queued, list) else queued
+
+
+def _fuller(first: Delta[Any], second: Delta[Any]) -> Delta[Any]:
+    """Return which of two deletions of an object knows more about its last state."""
+    if type(first.object) is not DeletedFinalStateUnknown:
+        return first
+
+    last = second.object
+    if isinstance(last, DeletedFinalStateUnknown) and last.obj is None:
+        return first
+
+    return second

@@ -33,7 +33,7 @@ from aioinformer.cli.error_messages import CommandError, message_of
 from aioinformer.cli.output import Control, complain, write
 from aioinformer.cli.terminal import has_colours
 from aioinformer.client import Client
-from aioinformer.client.access import Access
+from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
 from aioinformer.model.resources import PODS
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from aioinformer.cli.checks.rbac_rules import Subject
     from aioinformer.cli.connection import ConnectionOptions
     from aioinformer.client import ClientConfig
-    from aioinformer.client.access import Ticket
-    from aioinformer.client.discovery_names import ServedResource
+    from aioinformer.client.authenticator import RequestAuth
+    from aioinformer.client.rest_mapper import ServedResource
 
 __all__ = ["ClusterChecks", "DoctorOptions", "Report", "StepRunner", "doctor"]
 
@@ -242,7 +242,7 @@ class ClusterChecks:
         self._group = group
         self._identity = Identity()
         self._discovered = False
-        self._tickets: list[Ticket] = []
+        self._tickets: list[RequestAuth] = []
 
     @property
     def subject(self) -> Subject | None:
@@ -295,15 +295,15 @@ class ClusterChecks:
     async def _enter(self, client: Client) -> StepResult:
         await client.start()
         # Of its own: the client keeps the one that it has to itself.
-        ticket = await Access(client.config).ticket()
-        _, _, secret = ticket.proof.authorization.partition(" ")
+        ticket = await Authenticator(client.config).current()
+        _, _, secret = ticket.info.authorization.partition(" ")
         if len(secret) >= _SECRET_CHARACTERS:
             self._examination.secrets.add(secret)
 
         self._tickets.append(ticket)
         return StepResult("ok", "at hand")
 
-    async def _ask(self, client: Client, ticket: Ticket) -> None:
+    async def _ask(self, client: Client, ticket: RequestAuth) -> None:
         steps = self._examination
         if not await steps.step("TLS", way.tls(client, ticket)):
             await self._leave_out("version", why="there is no TLS with it")

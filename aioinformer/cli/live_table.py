@@ -15,7 +15,7 @@ from aioinformer.cli.columns import GAP, cut, fitted, line_of_cells, widened
 from aioinformer.cli.error_messages import message_of
 from aioinformer.cli.terminal import ScreenLine
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.model.durations import human_duration
+from aioinformer.model.times import human_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

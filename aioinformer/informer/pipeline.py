@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioinformer.budget import LoopBudget, release
-from aioinformer.cache.deltas import Delta, DeltaType, Replacement
+from aioinformer.cache.deltas import DeltaType, Replacement
 from aioinformer.informer.inbox import Snapshot
 from aioinformer.informer.intake import Intake
 from aioinformer.informer.notifications import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
+    from aioinformer.cache.deltas import Delta
     from aioinformer.cache.queue import Queue
     from aioinformer.cache.store import Contents, Indexer
     from aioinformer.informer.compressing import Compressing
@@ -174,21 +175,17 @@ class Pipeline(Intake):
         contents = self._indexer.contents
         until_check = _CHANGES_BETWEEN_CHECKS
         while len(fifo):
-            entry = fifo.take()
-            if not isinstance(entry, Delta):
+            entry: Any = fifo.pop_nowait()  # `feed()` queues no tombstones
+            if type(entry) is not list:
                 if isinstance(entry, Replacement):
                     replacement = entry
                     break
 
                 continue  # a resync: each handler has its own, by its own timer
 
-            if entry.older is None:
-                self._apply(entry, contents, notifications)
+            for delta in entry:
+                self._apply(delta, contents, notifications)
                 until_check -= 1
-            else:
-                for delta in entry.oldest_first():
-                    self._apply(delta, contents, notifications)
-                    until_check -= 1
 
             if until_check <= 0:
                 if budget.over():

@@ -11,7 +11,7 @@ from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
 from aioinformer.model.resources import PODS
 from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 from aioinformer_apiserver.arguments import (
     body_of,
     instance_of,
@@ -19,16 +19,15 @@ from aioinformer_apiserver.arguments import (
     text_of,
     whole_of,
 )
-from aioinformer_apiserver.reading.lists import page_of
-from aioinformer_apiserver.reading.streams import open_feed
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.requests.queries import ListQuery, WatchQuery
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.showing.formats import Whole
-from aioinformer_apiserver.storing.bell import EARLY_SECONDS, Bell
-from aioinformer_apiserver.storing.encoding import error_line
-from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds
-from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.reads.lists import page_of
+from aioinformer_apiserver.reads.streams import open_feed
+from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
+from aioinformer_apiserver.serialization.formats import Whole
+from aioinformer_apiserver.storage.encoding import error_line
+from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
+from aioinformer_apiserver.storage.storage import Storage
+from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListOptions, WatchOptions
-    from aioinformer_apiserver.reading.feeds import Feed
-    from aioinformer_apiserver.reading.lists import Page
-    from aioinformer_apiserver.storing.changes import Stored
+    from aioinformer_apiserver.reads.feeds import Feed
+    from aioinformer_apiserver.reads.lists import Page
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 

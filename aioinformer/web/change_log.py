@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HISTORY",
-    "ReaderGroup",
+    "ChangeLog",
     "Departure",
     "LoggedObject",
-    "ChangeLog",
-    "StreamEventType",
     "Reader",
+    "ReaderGroup",
     "StreamEvent",
+    "StreamEventType",
 ]
 
 HISTORY = 1000
@@ -253,7 +253,9 @@ class ChangeLog:
 
         self.number += 1
         if before.obj.labels == final.labels:
-            before = LoggedObject(final, before.last, before.born)  # the final state is newer
+            before = LoggedObject(
+                final, before.last, before.born
+            )  # the final state is newer
 
         self._remember(before.obj)
         return _Change(self.number, uid, before, None, alike=False)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from aioinformer.web.change_log import StreamEvent
 
 __all__ = [
-    "EventID",
     "HEADERS",
+    "EventID",
     "HTTPResponse",
     "Responder",
     "encode_event",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_NAMESPACE_CHARACTERS",
-    "MAX_SELECTOR_CHARACTERS",
     "MAX_REQUIREMENTS",
+    "MAX_SELECTOR_CHARACTERS",
     "StreamSelection",
 ]
 

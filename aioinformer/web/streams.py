@@ -20,7 +20,7 @@ from aioinformer.errors import (
     OptionsError,
     SelectorSyntaxError,
 )
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.web.change_log import ChangeLog
 from aioinformer.web.responses import (
     EventID,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.web.change_log import Reader
 
 __all__ = [
     "MAX_READERS",
     "WRITE_SECONDS",
-    "StreamRequest",
     "EventStream",
+    "StreamRequest",
     "TooManyReaders",
     "not_begun",
 ]
@@ -264,7 +264,9 @@ class EventStream:
         self._looking: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<EventStream of {self._informer.name} readers={len(self._connections)}>"
+        return (
+            f"<EventStream of {self._informer.name} readers={len(self._connections)}>"
+        )
 
     @property
     def readers(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.faults.answers import Gone
 from aioinformer_apiserver.faults.connections import End
 from aioinformer_apiserver.faults.events import (
@@ -25,8 +26,7 @@ from aioinformer_apiserver.faults.events import (
     UnknownType,
     Unreadable,
 )
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.storing.encoding import error_line, event_line, plain
+from aioinformer_apiserver.storage.encoding import error_line, event_line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,16 +6,16 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.faults.answers import Compact, Gone, Page, Refuse
 from aioinformer_apiserver.faults.connections import Delay
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.showing.answers import Answer, refusal
+from aioinformer_apiserver.serialization.answers import Answer, refusal
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.faults.base import Fault
     from aioinformer_apiserver.faults.script import Strike
-    from aioinformer_apiserver.storing.bell import Bell
-    from aioinformer_apiserver.storing.storage import Storage
+    from aioinformer_apiserver.storage.storage import Storage
+    from aioinformer_apiserver.storage.waker import Bell
 
 __all__ = ["preempt"]
 

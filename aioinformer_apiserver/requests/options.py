@@ -5,30 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from aioinformer_apiserver.patching.managed_fields import manager_of
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.go_words import VERSION_STRUCT, json_type
-from aioinformer_apiserver.refusals.statuses import Cause
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.go_words import VERSION_STRUCT, json_type
+from aioinformer_apiserver.errors.statuses import Cause
+from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.requests.queries import flag
-from aioinformer_apiserver.requests.writes import DeleteOptions, WriteOptions
-from aioinformer_apiserver.schema.places import Mismatch
-from aioinformer_apiserver.schema.shapes import struct_of
+from aioinformer_apiserver.schema.go_types import DecodeError, struct_decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.requests.calls import Call
-    from aioinformer_apiserver.requests.writes import (
-        FieldValidation,
-        Part,
-        Propagation,
-    )
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = [
+    "DeleteOptions",
+    "Deleted",
+    "FieldValidation",
+    "Part",
+    "Propagation",
+    "WriteOptions",
+    "Written",
     "delete_options_from",
     "delete_options_of",
     "patch_type_of",
@@ -41,6 +43,7 @@ _PATCH_TYPES: dict[str, PatchType] = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
+
 # How the options of each method are named in refusals.
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _META = "meta.k8s.io/v1"
@@ -49,6 +52,102 @@ _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 # More digits than any number has that fits.
 _INTEGER = re.compile("[+-]?[0-9]{1,40}")
 _INT64_BOUND = 2**63
+
+
+# What a write may change: a plain one leaves the status alone (where there is a status
+# subresource), and one of that leaves the spec alone. "finalize" is a plain one of a
+# namespace, that also writes the finalizers in its spec. "all" is for arranging: it is
+# completed, but not checked against the schema.
+Part = Literal["main", "status", "finalize", "all"]
+# What happens to fields that the schema does not know: refused, dropped with a warning,
+# dropped.
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+# What becomes of an object's dependents. Empty where the kind decides.
+Propagation = Literal["", "Background", "Foreground", "Orphan"]
+
+
+def _unheard(warning: str) -> None:
+    """Take a warning that nobody wants to read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How something is created, updated or patched."""
+
+    part: Part = "main"
+    """What may change."""
+
+    dry_run: bool = False
+    """Check and complete it, but store nothing."""
+
+    manager: str = ""
+    """Who owns the fields that change, in `metadata.managedFields`."""
+
+    field_validation: FieldValidation = "Warn"
+    """What happens to unknown and repeated fields."""
+
+    force: bool = False
+    """A server-side apply takes what others own. No effect on other writes."""
+
+    repeated: tuple[str, ...] = ()
+    """The fields that stood twice in the JSON, as paths; decoding it has lost them."""
+
+    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    """Is told what the user should read, also if the write is then refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """How something is deleted."""
+
+    dry_run: bool = False
+    """Check, but delete nothing."""
+
+    uid: str = ""
+    """Only if this is its uid. Empty: whatever it is."""
+
+    version: str = ""
+    """Only if this is its version. Empty: whatever it is."""
+
+    grace_seconds: int | None = None
+    """How long a pod may take to end. None: what the pod itself says."""
+
+    propagation: Propagation = ""
+    """What becomes of its dependents."""
+
+    at_once: bool = False
+    """A pod that ends goes without being marked first, as nobody asks for over HTTP."""
+
+    warn: Callable[[str], object] = field(default=_unheard, compare=False)
+    """Is told what the user should read, also if the deletion is then refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a write.
+
+    Attributes:
+        stored: The object as it is now; in a dry run, as it would be.
+        created: It did not exist before.
+    """
+
+    stored: Stored
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What came of a deletion.
+
+    Attributes:
+        stored: The object as it waits to go, or as it was when it went.
+        shown: The object itself is the answer; otherwise a Status about it is.
+        gone: It exists no longer (or would not, but for the dry run).
+    """
+
+    stored: Stored
+    shown: bool
+    gone: bool = False
 
 
 def write_options_of(
@@ -163,8 +262,8 @@ def _delete_body(call: Call) -> Mapping[str, Any]:
         raise statuses.bad_request(message)
 
     try:
-        return struct_of(_DELETE_OPTIONS)(options, None, [])
-    except Mismatch as exc:
+        return struct_decoder(_DELETE_OPTIONS)(options, None, [])
+    except DecodeError as exc:
         raise statuses.bad_request(str(exc)) from exc
 
 

@@ -8,28 +8,69 @@ then token and version.
 
 from __future__ import annotations
 
+import base64
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.selectors import FieldRequirement, FieldSelector
-from aioinformer_apiserver.refusals import statuses
-from aioinformer_apiserver.refusals.statuses import Cause, quoted
-from aioinformer_apiserver.requests.field_syntax import field_selector_of
-from aioinformer_apiserver.requests.label_syntax import label_selector_of
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.requests.tokens import Token
+import orjson
+
+from aioinformer.model.selectors import FieldRequirement, FieldSelector, LabelSelector
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.statuses import Cause, quoted
+from aioinformer_apiserver.requests.selectors import (
+    field_selector_of,
+    label_selector_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.storing.kinds import Kind
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
 
-__all__ = ["ListQuery", "WatchQuery", "flag", "scope_of", "version_of_get"]
+__all__ = [
+    "ListQuery",
+    "Scope",
+    "Token",
+    "WatchQuery",
+    "flag",
+    "scope_of",
+    "version_of_get",
+]
 
 _INT64_BOUND = 2**63
 _UINT64_BOUND = 2**64
 _MATCH = "resourceVersionMatch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects of a collection are meant."""
+
+    namespace: str = ""
+    labels: LabelSelector = field(default_factory=LabelSelector)
+    fields: FieldSelector = field(default_factory=FieldSelector)
+
+    @property
+    def selects(self) -> bool:
+        """True if there is a selector; the namespace is none."""
+        return not (self.labels.empty and self.fields.empty)
+
+    def matches(self, state: Stored | None) -> bool:
+        """Say whether an object in this state is meant; None is not."""
+        if state is None or self.namespace not in {"", state.namespace}:
+            return False
+
+        if not self.selects:
+            return True
+
+        return self.labels.matches(state.labels) and self.fields.matches(state.field)
+
+
+_FORMAT = "meta.k8s.io/v1"
+_ALIEN = re.compile("[^A-Za-z0-9_-]")
+_MESSAGE = "invalid continue token: continue key is not valid: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +171,55 @@ class WatchQuery:
             bookmarks=bookmarks and cached,
             timeout=timeout,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Where the next page begins, and of which version it is.
+
+    Attributes:
+        version: As of this version; a negative one means the newest, whatever the
+            pages before were.
+        start: The key of the first object that may be on it, without the namespace if
+            that was part of the list's path. A leading slash does not matter.
+    """
+
+    version: int
+    start: str
+
+    def encode(self) -> str:
+        """Write it as the opaque text that clients carry around."""
+        fields = {"v": _FORMAT, "rv": self.version, "start": self.start}
+        return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> Token:
+        """Read it again.
+
+        Raises:
+            ApiError: 400, if no server can have made it.
+        """
+        fields = _fields_of(_bytes_of(text))
+        version, start = fields.get("rv", 0), fields.get("start", "")
+        if type(version) is not int or not isinstance(start, str):
+            raise statuses.bad_request(f"{_MESSAGE}its fields are of other types")
+
+        if fields.get("v") != _FORMAT:
+            why = "server does not recognize this encoded version "
+            raise statuses.bad_request(f"{_MESSAGE}{why}{fields.get('v') or ''}")
+
+        if not version:
+            why = "incorrect encoded start resourceVersion"
+            raise statuses.bad_request(f"{_MESSAGE}{why} (version {_FORMAT})")
+
+        if not start:
+            why = f"encoded start key empty (version {_FORMAT})"
+            raise statuses.bad_request(f"{_MESSAGE}{why}")
+
+        if ".." in start.split("/"):
+            raise statuses.bad_request(f"{_MESSAGE}{start}")
+
+        return cls(version, start)
 
 
 def version_of_get(query: Mapping[str, str], *, cached: bool = True) -> int:
@@ -289,3 +379,29 @@ def _number(text: str, pattern: str) -> int | None:
 def _unparsed(function: str, text: str, *, out_of_range: bool) -> str:
     why = "value out of range" if out_of_range else "invalid syntax"
     return f"strconv.{function}: parsing {quoted(text)}: {why}"
+
+
+def _bytes_of(text: str) -> bytes:
+    """Decode base64 for URLs, which has no padding here."""
+    alien = _ALIEN.search(text)
+    if alien or len(text) % 4 == 1:
+        at = alien.start() if alien else len(text) - 1
+        why = f"illegal base64 data at input byte {at}"
+        raise statuses.bad_request(f"{_MESSAGE}{why}")
+
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _fields_of(raw: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(raw)
+    except orjson.JSONDecodeError as exc:
+        raise statuses.bad_request(f"{_MESSAGE}{exc}") from exc
+
+    if fields is None:
+        return {}
+
+    if not isinstance(fields, dict):
+        raise statuses.bad_request(f"{_MESSAGE}it is no JSON object")
+
+    return fields

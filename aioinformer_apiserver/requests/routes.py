@@ -13,14 +13,14 @@ from urllib.parse import unquote
 from aioinformer.errors import OptionsError, SelectorSyntaxError
 from aioinformer.model.resources import NODES, PODS, SERVICES
 from aioinformer.model.selectors import FieldSelector
-from aioinformer_apiserver.refusals import statuses
+from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.requests.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.calls import Call
-    from aioinformer_apiserver.storing.kinds import Kind
-    from aioinformer_apiserver.storing.storage import Collection, Storage
+    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
 
 __all__ = ["Attributes", "RequestRecord", "Target", "attributes_of", "target_of"]
 
@@ -31,11 +31,13 @@ _OBJECT_VERBS = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
+
 _COLLECTION_VERBS = {**_OBJECT_VERBS, "GET": "list", "DELETE": "deletecollection"}
 # "namespaces/x/pods" is in a namespace, "namespaces/x/status" is about it.
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 # Subresources that a real server has, which first looks for the object; and their verbs.
 _ALL = tuple(_OBJECT_VERBS.values())
+
 _PLAYED_BY_KUBELETS = {
     (NODES, "proxy"): _ALL,
     (PODS, "attach"): ("get", "create"),
@@ -47,6 +49,7 @@ _PLAYED_BY_KUBELETS = {
     (PODS, "resize"): ("get", "patch", "update"),
     (SERVICES, "proxy"): _ALL,
 }
+
 # These may be of one object, which a field selector names.
 _SELECTING_VERBS = frozenset({"list", "watch"})
 

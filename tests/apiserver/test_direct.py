@@ -37,13 +37,13 @@ from aioinformer_apiserver.faults import (
     Slow,
     Stall,
 )
-from aioinformer_apiserver.serving.handlers import Handlers
+from aioinformer_apiserver.http.handlers import Handlers
 
 if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
-    from aioinformer_apiserver.requests.calls import Call
-    from aioinformer_apiserver.serving.outlet import Outlet
-    from aioinformer_apiserver.storing.bell import Bell
+    from aioinformer_apiserver.http.outlet import Outlet
+    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.storage.waker import Bell
 
 BIG = "x" * 10_000
 

@@ -10,16 +10,15 @@ import pytest
 import yaml
 
 from aioinformer.model.resource import Resource
-from aioinformer_apiserver.documents.discovery import VERSION, document_at
-from aioinformer_apiserver.documents.health import health_at
-from aioinformer_apiserver.requests.calls import Call
-from aioinformer_apiserver.storing.kinds import custom_kind
-from aioinformer_apiserver.storing.storage import Storage
-from aioinformer_apiserver.storing.versions import version_order
-from aioinformer_apiserver.writing.registry import Registry
+from aioinformer_apiserver.discovery.discovery import VERSION, document_at
+from aioinformer_apiserver.discovery.health import health_at
+from aioinformer_apiserver.registry.registry import Registry
+from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.storage.kinds import custom_kind, version_order
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.documents.document import Document
+    from aioinformer_apiserver.discovery.document import Document
 
 
 def a_storage(*resources: Resource) -> Storage:

@@ -14,10 +14,10 @@ from conftest import pod
 from aioinformer.errors import ApiError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import PODS
-from aioinformer_apiserver.showing import formats
-from aioinformer_apiserver.showing.formats import Format, format_of, shown_plainly
-from aioinformer_apiserver.storing.changes import Change, Stored
-from aioinformer_apiserver.storing.kinds import Kind, custom_kind
+from aioinformer_apiserver.serialization import formats
+from aioinformer_apiserver.serialization.formats import Format, format_of, shown_plainly
+from aioinformer_apiserver.storage.kinds import Kind, custom_kind
+from aioinformer_apiserver.storage.storage import Change, Stored
 
 WIDGETS = custom_kind(Resource("example.com", "v1", "widgets", "Widget"))
 TYPED = Kind(resource=PODS)

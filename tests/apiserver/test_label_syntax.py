@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from aioinformer.errors import ApiError, SelectorSyntaxError
 from aioinformer.model.selectors import LabelSelector
-from aioinformer_apiserver.refusals.statuses import quoted
-from aioinformer_apiserver.requests.label_syntax import label_selector_of
+from aioinformer_apiserver.errors.statuses import quoted
+from aioinformer_apiserver.requests.selectors import label_selector_of
 
 TEXTS = st.lists(
     st.sampled_from(

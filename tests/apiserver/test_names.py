@@ -14,7 +14,7 @@ from aioinformer.model.resources import (
     NAMESPACES,
     SERVICES,
 )
-from aioinformer_apiserver.refusals.names import (
+from aioinformer_apiserver.errors.names import (
     generated_name,
     label_value_problems,
     name_problems,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer_apiserver.showing.negotiation import (
+from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
     chosen,

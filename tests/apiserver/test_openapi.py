@@ -9,14 +9,14 @@ import pytest
 
 from aioinformer.model import resources
 from aioinformer.model.resource import Resource
-from aioinformer_apiserver.documents import openapi
-from aioinformer_apiserver.documents.operations import definition_name, paths_of
+from aioinformer_apiserver.discovery import openapi
+from aioinformer_apiserver.discovery.operations import definition_name, paths_of
 from aioinformer_apiserver.protobuf.wire import fields
-from aioinformer_apiserver.requests.calls import Call
-from aioinformer_apiserver.storing.kinds import Kind, built_in_kinds, custom_kind
+from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds, custom_kind
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.documents.document import Document
+    from aioinformer_apiserver.discovery.document import Document
 
 BUILT_IN = {kind.resource: kind for kind in built_in_kinds()}
 THINGS = custom_kind(Resource("x.org", "v1", "things", "Thing"))

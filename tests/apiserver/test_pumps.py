@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS
-from aioinformer_apiserver.storing.kinds import built_in_kinds
-from aioinformer_apiserver.storing.pumps import Pump, pump_of
-from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.storage.dispatcher import Pump, pump_of
+from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection
 
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from aioinformer.testing import APIServer, User
-from aioinformer_apiserver.access.rbac import Rulebook
+from aioinformer_apiserver.auth.rbac import Rulebook
 from aioinformer_apiserver.requests.routes import Attributes
 
 ALICE = User("alice")

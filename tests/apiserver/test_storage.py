@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, PODS
-from aioinformer_apiserver.reading.feeds import Feed
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.showing.formats import Whole
-from aioinformer_apiserver.storing.changes import Change
-from aioinformer_apiserver.storing.kinds import built_in_kinds, custom_kind
-from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.reads.feeds import Feed
+from aioinformer_apiserver.requests.queries import Scope
+from aioinformer_apiserver.serialization.formats import Whole
+from aioinformer_apiserver.storage.kinds import built_in_kinds, custom_kind
+from aioinformer_apiserver.storage.storage import Change, Storage
 
 if TYPE_CHECKING:
-    from aioinformer_apiserver.storing.changes import Stored
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection, Stored
 
 KINDS = {kind.resource: kind for kind in built_in_kinds()}
 

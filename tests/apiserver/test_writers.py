@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer_apiserver.showing.negotiation import Choice
-from aioinformer_apiserver.showing.writers import writer_of
-from aioinformer_apiserver.storing.encoding import PIECE_BYTES, plain
+from aioinformer_apiserver.serialization.negotiation import Choice
+from aioinformer_apiserver.serialization.writers import writer_of
+from aioinformer_apiserver.storage.encoding import PIECE_BYTES, plain
 
 COMPACT = Choice()
 PRETTY = Choice(pretty=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import pod
-from fifo_helpers import Thing, deltas, holding, listing, put, take_all, text_of
+from fifo_helpers import Thing, deltas, holding, listing, put, take_all
 from queue_helpers import settle
 
 from aioinformer.cache import DeletedFinalStateUnknown, DeltaFIFO
@@ -78,48 +77,6 @@ def test_a_deletion_is_no_second_one_after_the_first_was_taken() -> None:
     put(fifo, "-a2")
 
     assert take_all(fifo) == ["-a2"]
-
-
-def test_take_answers_the_newest_with_the_older_ones(fifo: DeltaFIFO[Thing]) -> None:
-    put(fifo, "+a1", "~a2", "-a3", "+b1")
-
-    first, second = fifo.take(), fifo.take()
-
-    assert isinstance(first, Delta)
-    assert first.object.version == 3
-    assert text_of(first.oldest_first()) == "+a1 ~a2 -a3"
-    assert first.older is not None
-    assert [delta.older for delta in first.older] == [None, None]
-    assert isinstance(second, Delta)
-    assert second.older is None
-
-
-def test_a_delta_that_is_queued_again_brings_nothing_old(
-    fifo: DeltaFIFO[Thing],
-) -> None:
-    put(fifo, "+a1", "~a2")
-    newest = fifo.take()
-    assert isinstance(newest, Delta)
-
-    fifo._put("a", newest)
-
-    assert take_all(fifo) == ["~a2"]
-
-
-def test_a_long_row_of_changes_of_one_key_can_be_freed(
-    fifo: DeltaFIFO[Thing],
-) -> None:
-    """As a chain of so many it would overflow the interpreter's stack."""
-    count = 300_000
-    thing = Thing("a")
-
-    for _ in range(count):
-        fifo.update(thing)
-
-    newest = fifo.take()
-    assert isinstance(newest, Delta)
-    assert len(newest.oldest_first()) == count
-    assert sys.getrefcount(newest) == 2
 
 
 def test_keys_come_from_the_key_function() -> None:
@@ -223,7 +180,7 @@ async def test_a_version_is_applied_when_its_batch_was_taken(
 
     history = [fifo.applied()]
     for _ in range(2):
-        fifo.take()
+        fifo.pop_nowait()
         history.append(fifo.applied())
 
     assert history == [None, None, "7"]
@@ -234,7 +191,7 @@ async def test_a_deletion_brings_the_version_of_its_event(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed([Delta(DeltaType.DELETED, Thing("a"))], "7")
-    fifo.take()
+    fifo.pop_nowait()
     brought = fifo.applied()
 
     # Nobody saw this one, and so nobody knows its version.
@@ -252,9 +209,9 @@ async def test_a_version_waits_for_the_batches_before_its_own(
     await fifo.feed(deltas("a", "b"), "7")
     await fifo.feed(deltas("a"), "8")
 
-    fifo.take()
+    fifo.pop_nowait()
     after_a = fifo.applied()
-    fifo.take()
+    fifo.pop_nowait()
 
     assert after_a is None
     assert fifo.applied() == "8"
@@ -266,8 +223,8 @@ async def test_the_newest_of_several_versions_is_applied(
     for number, key in enumerate("abc"):
         await fifo.feed(deltas(key), str(number))
 
-    fifo.take()
-    fifo.take()
+    fifo.pop_nowait()
+    fifo.pop_nowait()
 
     assert fifo.applied() == "1"
 
@@ -289,7 +246,7 @@ async def test_a_batch_without_changes_waits_for_those_before_it(
     await fifo.feed([], "8")
     before = fifo.applied()
 
-    fifo.take()
+    fifo.pop_nowait()
 
     assert before is None
     assert fifo.applied() == "8"
@@ -301,9 +258,9 @@ async def test_a_batch_of_an_unknown_version_says_nothing_about_versions(
     await fifo.feed(deltas("a"), "7")
     await fifo.feed(deltas("b"))
 
-    fifo.take()
+    fifo.pop_nowait()
     first = fifo.applied()
-    fifo.take()
+    fifo.pop_nowait()
 
     assert first == "7"
     assert fifo.applied() is None
@@ -312,10 +269,10 @@ async def test_a_batch_of_an_unknown_version_says_nothing_about_versions(
 async def test_a_replacement_brings_its_version(fifo: DeltaFIFO[Thing]) -> None:
     await fifo.feed(deltas("a"), "7")
     await fifo.feed_replacement(listing(Thing("b")), "8")
-    fifo.take()
+    fifo.pop_nowait()
     first = fifo.applied()
 
-    entry = fifo.take()
+    entry = fifo.pop_nowait()
 
     assert first == "7"
     assert fifo.applied() == "8"
@@ -345,11 +302,11 @@ async def test_versions_that_nobody_asks_for_do_not_pile_up(
     for number in range(50):
         await fifo.feed([], str(number))  # bookmarks behind something that waits
 
-    lengths = [len(fifo._marks)]
+    lengths = [len(fifo._progress.versions)]
     for number in range(50):
         await fifo.feed(deltas("a"), str(number))
         await fifo.pop(lambda entry, initial: None)
-        lengths.append(len(fifo._marks))
+        lengths.append(len(fifo._progress.versions))
 
     assert max(lengths) <= 2
     assert fifo.applied() == "49"

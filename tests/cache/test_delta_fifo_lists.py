@@ -93,7 +93,7 @@ def test_a_list_comes_with_its_version() -> None:
 
     history = [fifo.applied()]
     while len(fifo):
-        fifo.take()
+        fifo.pop_nowait()
         history.append(fifo.applied())
 
     assert history == [None, None, "7"]
@@ -103,7 +103,7 @@ def test_a_list_without_a_version_brings_none() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace(things("a1"))
 
-    fifo.take()
+    fifo.pop_nowait()
 
     assert fifo.applied() is None
 

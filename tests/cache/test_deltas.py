@@ -32,20 +32,6 @@ def test_types_are_written_as_client_go_writes_them(
     assert f"{kind}" == value
 
 
-def test_a_delta_alone_is_all_there_is() -> None:
-    delta = Delta(DeltaType.ADDED, "a")
-
-    assert delta.older is None
-    assert delta.oldest_first() == [delta]
-
-
-def test_oldest_first_ends_with_the_delta_itself() -> None:
-    first, second = Delta(DeltaType.ADDED, 1), Delta(DeltaType.UPDATED, 2)
-    newest = Delta(DeltaType.DELETED, 3, [first, second])
-
-    assert newest.oldest_first() == [first, second, newest]
-
-
 def test_a_delta_is_not_tracked_by_the_garbage_collector() -> None:
     assert not gc.is_tracked(Delta(DeltaType.ADDED, "a"))
 

@@ -28,7 +28,7 @@ from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.doctor import DoctorOptions, doctor
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.client import ClientConfig, Credentials
-from aioinformer.client.discovery_names import ServedResource
+from aioinformer.client.rest_mapper import ServedResource
 from aioinformer.errors import AlreadyExists
 from aioinformer.model import Resource
 from aioinformer.model.resources import (

@@ -74,7 +74,7 @@ class Mischief(Notes):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two_at_once(
+async def test_G10_each_change_is_reconciled_and_no_key_twice_at_once(
     seed: int,
 ) -> None:
     rng = random.Random(seed)
@@ -105,7 +105,7 @@ async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two
         assert len(notes.names) > 50
 
 
-async def test_G10_a_change_during_the_work_is_worked_on_again() -> None:
+async def test_G10_change_during_a_reconcile_is_reconciled_again() -> None:
     async def slowly(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(5)
 
@@ -145,8 +145,8 @@ def references(kept: list[KubeObject]) -> set[int]:
     return set(map(sys.getrefcount, kept))
 
 
-async def test_10_000_objects_changed_at_once_leave_nothing_behind() -> None:
-    count = 10_000
+async def test_controller_keeps_nothing_after_3000_objects_changed_at_once() -> None:
+    count = 3_000
     stream = Stream()
     source = FakeSource(
         [Page(objects(count, "a", 100_000), 200_000, piece=500)], [stream]
@@ -231,7 +231,7 @@ async def is_cancelled() -> None:
         (nonsense, "TypeError: a reconcile must return a Result or None, not str"),
     ],
 )
-async def test_a_bad_reconcile_is_told_and_the_others_go_on(
+async def test_failing_reconcile_is_reported_and_others_continue(
     act: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> Any:
@@ -254,7 +254,7 @@ async def test_a_bad_reconcile_is_told_and_the_others_go_on(
 # ---------------------------------------------------------------- reading one's writes
 
 
-async def test_1000_reconciles_that_create_and_look_create_nothing_twice() -> None:
+async def test_reconcile_reads_its_own_writes() -> None:
     count, made, looked = 1000, 0, 0
     async with APIServer() as server, server.client() as client:
         for number in range(count):

@@ -29,7 +29,7 @@ from aioinformer.errors import OptionsError
 from aioinformer.informer.transforming import Transforming
 from aioinformer.model import transform_dict
 from aioinformer.model.resources import DEPLOYMENTS, PODS
-from aioinformer.watch.metadata import MetadataDecoder
+from aioinformer.watch.decoding import MetadataDecoder
 
 PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)

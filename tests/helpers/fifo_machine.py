@@ -149,7 +149,6 @@ class QueueMachine(RuleBasedStateMachine):
             assert (expected.key, expected.listed) == (None, None)
         else:
             assert [(it.type, it.object) for it in entry] == expected.changes
-            assert all(delta.older is None for delta in entry)
 
     def took(self, entry: Any, initial: bool) -> None:
         assert initial is not self.model.synced
@@ -270,18 +269,6 @@ class QueueMachine(RuleBasedStateMachine):
 
         with pytest.raises(QueueShutDown if self.closed else asyncio.QueueEmpty):
             self.fifo.pop_nowait()
-
-    @precondition(lambda self: self.model.line)
-    @rule()
-    def take(self) -> None:
-        entry = self.fifo.take()
-        whole = isinstance(entry, Replacement | ResyncAll)
-        expected = self.model.pop()
-        if whole:
-            self.same(entry, expected)
-        else:
-            changes = [(it.type, it.object) for it in entry.oldest_first()]
-            assert changes == expected.changes
 
     @precondition(lambda self: self.model.line)
     @rule(outcome=OUTCOMES, key=KEYS)
@@ -426,4 +413,4 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def there_are_never_more_marks_than_there_were_entries_at_once(self) -> None:
         self.longest = max(self.longest, len(self.fifo))
-        assert len(self.fifo._marks) <= self.longest + 1
+        assert len(self.fifo._progress.versions) <= self.longest + 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from aioinformer.model.resources import CONFIG_MAPS, DEPLOYMENTS
-from aioinformer_apiserver.patching.fieldsets import FieldSet
-from aioinformer_apiserver.patching.grains import schema_of_object
-from aioinformer_apiserver.patching.managed_fields import tracked
-from aioinformer_apiserver.patching.server_side import apply
+from aioinformer_apiserver.patches.field_sets import FieldSet
+from aioinformer_apiserver.patches.managed_fields import update_managed_fields
+from aioinformer_apiserver.patches.ownership import schema_of_object
+from aioinformer_apiserver.patches.server_side_apply import apply
 from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.schema.builtin import schema_of
+from aioinformer_apiserver.schema.openapi_schema import schema_of
 
 NOW = "2026-01-01T00:00:00Z"
 LATER = "2026-01-02T00:00:00Z"
@@ -163,7 +163,7 @@ def written(
 ) -> dict[str, Any]:
     """Write a ConfigMap or Deployment; returns it with its new managed fields."""
     resource = CONFIG_MAPS if new["kind"] == "ConfigMap" else DEPLOYMENTS
-    found = tracked(
+    found = update_managed_fields(
         schema_of(resource),
         old,
         new,

@@ -60,13 +60,13 @@ class Scripted(Notes):
         return answer
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     script=st.lists(ACTS, max_size=12),
     steps=st.lists(STEPS, max_size=15),
     concurrency=st.integers(1, 3),
 )
-async def test_G10_the_last_reconcile_of_each_key_saw_its_last_state(
+async def test_G10_last_reconcile_of_each_key_saw_its_last_state(
     script: list[tuple[int, str]], steps: list[str | int], concurrency: int
 ) -> None:
     reconcile = Scripted(script)

@@ -17,9 +17,9 @@ from recorded_writes import definition_of_things, load, placed
 
 from aioinformer.errors import ApiError
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer_apiserver.requests.writes import WriteOptions
-from aioinformer_apiserver.storing.storage import Storage
-from aioinformer_apiserver.writing.registry import Registry
+from aioinformer_apiserver.registry.registry import Registry
+from aioinformer_apiserver.requests.options import WriteOptions
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from recorded_writes import Write
 
     from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.storing.storage import Collection
+    from aioinformer_apiserver.storage.storage import Collection
 
 NAMESPACE = "somewhere"
 WRITES = [
@@ -174,13 +174,13 @@ write_options = st.builds(
     field_validation=st.sampled_from(["Strict", "Warn", "Ignore"]),
 )
 thorough = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
 @thorough
 @given(st.sampled_from(WRITES), damages, write_options)
-def test_a_damaged_object_is_created_or_refused(
+def test_damaged_object_is_created_or_refused(
     write: Write, found: list[Damage], options: WriteOptions
 ) -> None:
     attempt = Attempt(write)
@@ -197,7 +197,7 @@ def test_a_damaged_object_is_created_or_refused(
 
 @thorough
 @given(st.sampled_from(WRITES), damages, write_options)
-def test_a_damaged_update_is_done_or_refused(
+def test_damaged_update_is_applied_or_refused(
     write: Write, found: list[Damage], options: WriteOptions
 ) -> None:
     attempt = Attempt(write)
@@ -220,7 +220,7 @@ def test_a_damaged_update_is_done_or_refused(
     options=write_options,
     whole=st.booleans(),
 )
-def test_a_damaged_patch_is_applied_or_refused(
+def test_damaged_patch_is_applied_or_refused(
     patch_type: PatchType,
     write: Write,
     found: list[Damage],

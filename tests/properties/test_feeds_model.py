@@ -11,18 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.model.selectors import FieldSelector, LabelSelector
-from aioinformer_apiserver.reading.lists import page_of
-from aioinformer_apiserver.reading.streams import open_feed
-from aioinformer_apiserver.requests.queries import ListQuery, WatchQuery
-from aioinformer_apiserver.requests.scopes import Scope
-from aioinformer_apiserver.showing.formats import Whole
-from aioinformer_apiserver.storing.kinds import built_in_kinds
-from aioinformer_apiserver.storing.storage import Storage
+from aioinformer_apiserver.reads.lists import page_of
+from aioinformer_apiserver.reads.streams import open_feed
+from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
+from aioinformer_apiserver.serialization.formats import Whole
+from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer_apiserver.storage.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer_apiserver.reading.feeds import Feed
+    from aioinformer_apiserver.reads.feeds import Feed
 
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 COLORS = ("", "red", "blue")

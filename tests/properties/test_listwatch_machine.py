@@ -424,5 +424,5 @@ def readable(state: State, unread: set[str]) -> State:
     return {key: obj for key, obj in state.items() if key not in unread}
 
 
-AnySequence.TestCase.settings = settings(max_examples=250, stateful_step_count=40)
+AnySequence.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
 TestAnySequence = AnySequence.TestCase

@@ -21,7 +21,7 @@ from aioinformer.model.resource import Resource
 from aioinformer.model.resources import DEPLOYMENTS, NODES
 from aioinformer.testing import FakeListerWatcher
 from aioinformer.watch import ListOptions, WatchEvent, WatchOptions
-from aioinformer_apiserver.refusals.statuses import of_code
+from aioinformer_apiserver.errors.statuses import of_code
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -134,7 +134,7 @@ async def test_journal_wakes_few_readers_in_each_turn_of_the_loop(
     server.patch(PODS, "a", label, namespace="default")
     most = 0
     while told < count:
-        most = max(most, sum(it.news.is_set() for it in stream._visits))
+        most = max(most, sum(it.news.is_set() for it in stream._connections))
         await asyncio.sleep(0)
 
     for task in tasks:

@@ -12,7 +12,7 @@ from aioinformer.cli.checks import results as judging
 from aioinformer.cli.checks.findings import StepResult
 from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.resource_names import built_in
-from aioinformer.client.discovery_names import ServedResource
+from aioinformer.client.rest_mapper import ServedResource
 from aioinformer.errors import (
     DecodeError,
     Invalid,

@@ -22,8 +22,8 @@ from aioinformer.model.resources import (
     PODS,
 )
 from aioinformer.testing import APIServer
-from aioinformer_apiserver.schema.builtin import schema_of
-from aioinformer_apiserver.storing.kinds import built_in_kinds
+from aioinformer_apiserver.schema.openapi_schema import schema_of
+from aioinformer_apiserver.storage.kinds import built_in_kinds
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource

@@ -1,0 +1,216 @@
+"""Access: who asks, and may they? Before anything is looked up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import Forbidden
+from aioinformer_apiserver.auth.rbac import (
+    AUTHENTICATED,
+    MASTERS,
+    UNAUTHENTICATED,
+    Rulebook,
+    User,
+)
+from aioinformer_apiserver.auth.service_tokens import ServiceTokens
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.requests.routes import Attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.storage.storage import Storage
+
+__all__ = ["Access"]
+
+_ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
+_ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+_ACCOUNT = "system:serviceaccount:"
+_ACCOUNTS = "system:serviceaccounts"
+_NODE = "system:node:"
+# Of the users that are impersonated, where the newer rights are meant.
+_NEWER_GROUP = "authentication.k8s.io"
+
+
+class Access:
+    """Knows the users by their tokens, and lets them do what their roles allow.
+
+    Args:
+        storage: Holds the roles and bindings.
+        token: Of an administrator; None if there is none. Without users, too, everyone
+            is an administrator.
+        users: Further users, by their tokens.
+    """
+
+    def __init__(
+        self, storage: Storage, *, token: str | None, users: Mapping[str, User]
+    ) -> None:
+        self.token = token
+        self.rulebook = Rulebook(storage)
+        self.service_tokens = ServiceTokens(storage)
+        self.users = dict(users)
+
+    def user_of(self, call: Call, asked: Attributes) -> User:
+        """Find out who asks, or whom they impersonate.
+
+        A server without tokens takes everyone for an administrator who is no service
+        account. One with tokens
+        takes who has none for anonymous, as a kube-apiserver does by default.
+
+        Raises:
+            ApiError: 401 for a token that nobody has; 400 for groups to impersonate
+                without a user; 403 for somebody who may not impersonate whom they want.
+        """
+        user = self._bearer(call)
+        wanted = _impersonated(call)
+        if wanted is None:
+            return user
+
+        try:
+            for it in _steps_to(wanted, "impersonate"):
+                self.check(user, it)
+        except Forbidden:
+            # Or they hold the newer rights, which name the action as well. These are
+            # what a refusal is about.
+            way = _way_to(wanted)
+            self.check(user, replace(asked, verb=f"impersonate-on:{way}:{asked.verb}"))
+            for it in _steps_to(wanted, f"impersonate:{way}"):
+                self.check(user, replace(it, group=_NEWER_GROUP))
+
+        return _completed(wanted)
+
+    def holder_of(self, token: str) -> User | None:
+        """Return the user whose token this is; None if nobody has it."""
+        if token and token == self.token:
+            return _ADMIN
+
+        user = self.users.get(token) or self.service_tokens.holder_of(token)
+        if user is None or AUTHENTICATED in user.groups:
+            return user
+
+        return User(user.name, (*user.groups, AUTHENTICATED))
+
+    def check(self, user: User, asked: Attributes) -> None:
+        """Check that `user` may do what is `asked`.
+
+        Raises:
+            ApiError: 403, if they may not.
+        """
+        problem = self.rulebook.problem(user, asked)
+        if problem is None:
+            return
+
+        if not asked.version:
+            why = f'User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+            raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
+
+        raise _denied(user, asked, problem)
+
+    def _bearer(self, call: Call) -> User:
+        scheme, token, *_ = [*call.headers.get("Authorization", "").split(" "), "", ""]
+        if self.token is None and not self.users:
+            return self.service_tokens.holder_of(token) or _ADMIN
+
+        if scheme.lower() != "bearer" or not token:
+            return _ANONYMOUS
+
+        user = self.holder_of(token)
+        if user is None:
+            raise statuses.unauthorized()
+
+        return user
+
+
+# ---------------------------------------------------------------- impersonation
+
+
+def _impersonated(call: Call) -> User | None:
+    """Return who is named in the headers, as they are named there.
+
+    Raises:
+        ApiError: 400, if there are groups and no user.
+    """
+    name = call.headers.get("Impersonate-User", "")
+    given = call.headers.get("Impersonate-Group", "").split(",")
+    groups = tuple(it.strip() for it in given if it.strip())
+    if name:
+        return User(name, groups)
+
+    if groups:
+        shown = ", ".join(f'"{it}"' for it in groups)
+        raise statuses.bad_request(
+            f'requested &user.DefaultInfo{{Name:"", UID:"", Groups:[]string{{{shown}}}, '
+            "Extra:map[string][]string(nil)} without impersonating a user name"
+        )
+
+    return None
+
+
+def _service_account(user: User) -> tuple[str, str] | None:
+    """Return namespace and name of the service account that somebody is; None if not."""
+    namespace, slash, name = user.name.removeprefix(_ACCOUNT).partition(":")
+    is_one = user.name.startswith(_ACCOUNT) and namespace and slash and name
+    return (namespace, name) if is_one else None
+
+
+def _way_to(wanted: User) -> str:
+    """Name the kind of impersonation that the newer rights are about."""
+    if _service_account(wanted):
+        return "serviceaccount"
+
+    return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
+
+
+def _steps_to(wanted: User, verb: str) -> Iterator[Attributes]:
+    """Yield what one must be allowed, one by one, in order to be somebody else."""
+    account = _service_account(wanted)
+    if account:
+        plural, (namespace, name) = "serviceaccounts", account
+    else:
+        plural, namespace, name = "users", "", wanted.name
+
+    yield Attributes(
+        verb=verb, version="v1", plural=plural, namespace=namespace, name=name
+    )
+    for group in wanted.groups:
+        yield Attributes(verb=verb, version="v1", plural="groups", name=group)
+
+
+def _completed(wanted: User) -> User:
+    """Add the groups that a real server adds, whoever it is."""
+    groups = wanted.groups
+    account = _service_account(wanted)
+    if account and not groups:
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}")
+
+    if wanted.name == _ANONYMOUS.name:
+        added = UNAUTHENTICATED
+    elif UNAUTHENTICATED in groups:
+        return wanted
+    else:
+        added = AUTHENTICATED
+
+    return User(wanted.name, groups if added in groups else (*groups, added))
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def _denied(user: User, asked: Attributes, problem: str) -> Exception:
+    """Make the refusal of something about a resource."""
+    group, plural = asked.group, asked.plural
+    what = f"{plural}.{group}" if group else plural
+    named = f'{what} "{asked.name}"' if asked.name else what
+    whole = f"{plural}/{asked.subresource}" if asked.subresource else plural
+    place = f'in the namespace "{asked.namespace}"'
+    message = (
+        f'{named} is forbidden: User "{user.name}" cannot {asked.verb} resource '
+        f'"{whole}" in API group "{group}" '
+        f"{place if asked.namespace else 'at the cluster scope'}{problem}"
+    )
+    details = {"name": asked.name, "group": group, "kind": plural}
+    return statuses.failure(
+        403, "Forbidden", message, {k: v for k, v in details.items() if v}
+    )

@@ -1,0 +1,226 @@
+"""Reviews: questions about rights, asked by creating objects that nobody stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model.resource import Resource
+from aioinformer_apiserver.auth.rbac import User
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.registry.request_bodies import decode_body
+from aioinformer_apiserver.requests.options import write_options_of
+from aioinformer_apiserver.requests.routes import Attributes
+from aioinformer_apiserver.storage.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aioinformer_apiserver.auth.gate import Access
+    from aioinformer_apiserver.requests.request import Call
+
+__all__ = ["REVIEWS", "answer_to"]
+
+_AUTHENTICATION = "authentication.k8s.io"
+_AUTHORIZATION = "authorization.k8s.io"
+
+# All that can be asked, in the order of discovery.
+REVIEWS = (
+    Resource(_AUTHENTICATION, "v1", "selfsubjectreviews", "SelfSubjectReview", False),
+    Resource(_AUTHENTICATION, "v1", "tokenreviews", "TokenReview", False),
+    Resource(
+        _AUTHORIZATION, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview"
+    ),
+    Resource(
+        _AUTHORIZATION,
+        "v1",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        False,
+    ),
+    Resource(
+        _AUTHORIZATION, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False
+    ),
+    Resource(
+        _AUTHORIZATION, "v1", "subjectaccessreviews", "SubjectAccessReview", False
+    ),
+)
+_KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS}
+
+
+def answer_to(
+    access: Access, user: User, asked: Attributes, call: Call
+) -> dict[str, Any] | None:
+    """Answer a review.
+
+    Args:
+        access: Knows the rules.
+        user: Who asks.
+        asked: What the request is.
+        call: The request.
+
+    Returns:
+        The review with its status; None if the request is none.
+
+    Raises:
+        ApiError: 404 if its path goes on, or has a namespace where there should be none
+            (or none where there should be one); 405 if it is not created; 400, 415 or
+            422 if the body will not do.
+    """
+    kind = _KINDS.get(_key_of(asked))
+    if kind is None:
+        return None
+
+    if asked.names_one or bool(asked.namespace) != kind.resource.namespaced:
+        raise statuses.no_such_path()
+
+    if asked.verb != "create":
+        raise statuses.method_not_allowed()
+
+    body = decode_body(kind, call.content(), write_options_of(call, "main"))
+    head = {
+        "kind": kind.resource.kind,
+        "apiVersion": kind.resource.api_version,
+        "metadata": _metadata(asked, body),
+    }
+    spec: dict[str, Any] = body.get("spec") or {}
+    match asked.plural:
+        case "selfsubjectreviews":
+            return {**head, "status": {"userInfo": _info(user)}}
+        case "tokenreviews":
+            return {**head, "spec": spec, "status": _token_status(access, spec)}
+        case "selfsubjectrulesreviews":
+            return {**head, "spec": {}, "status": _rules_status(access, user, spec)}
+        case _:
+            status = _access_status(access, user, asked, spec)
+            return {**head, "spec": spec, "status": status}
+
+
+def _key_of(asked: Attributes) -> tuple[str, str, str]:
+    return asked.group, asked.version, asked.plural
+
+
+def _metadata(asked: Attributes, body: Mapping[str, Any]) -> dict[str, Any]:
+    if not asked.namespace:
+        return {}
+
+    if (body.get("metadata") or {}).get("namespace") not in {None, asked.namespace}:
+        raise statuses.bad_request(
+            "the namespace of the provided object does not match the namespace sent on "
+            "the request"
+        )
+
+    return {"namespace": asked.namespace}
+
+
+def _info(user: User) -> dict[str, Any]:
+    return {"username": user.name, "groups": list(user.groups)}
+
+
+def _token_status(access: Access, spec: Mapping[str, Any]) -> dict[str, Any]:
+    token = spec.get("token")
+    if not token:
+        raise statuses.bad_request(
+            "token is required for TokenReview in authentication"
+        )
+
+    user = access.holder_of(token)
+    if user is None:
+        return {"user": {}, "error": "invalid bearer token"}
+
+    return {"authenticated": True, "user": _info(user)}
+
+
+def _rules_status(
+    access: Access, user: User, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    namespace = spec.get("namespace")
+    if not namespace:
+        raise statuses.bad_request("no namespace on request")
+
+    rules = list(access.rulebook.rules(user, namespace))
+    return {
+        "resourceRules": [it for it in rules if not it.get("nonResourceURLs")],
+        "nonResourceRules": [it for it in rules if it.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+
+
+# ---------------------------------------------------------------- may they?
+
+
+def _access_status(
+    access: Access, user: User, asked: Attributes, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    about_oneself = asked.plural == "selfsubjectaccessreviews"
+    problems = [*_wrong_wish(spec)]
+    if not about_oneself and not spec.get("user") and not spec.get("groups"):
+        why = "at least one of user or group must be specified"
+        problems.append(Problem.invalid("spec.user", "", why))
+
+    if asked.namespace and not problems:
+        problems += _wrong_place(spec, asked.namespace)
+
+    if problems:
+        # A real server leaves out what kind of review it refuses.
+        raise refusal(_KINDS[_key_of(asked)], "", problems, said_kind="")
+
+    if not about_oneself:
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
+
+    problem = access.rulebook.problem(user, _wanted(spec))
+    if not problem:
+        return {"allowed": problem is None}
+
+    return {"allowed": False, "reason": problem.removeprefix(": ")}
+
+
+def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with what a review asks about."""
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and other is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+
+    if resource is None and other is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be "
+        why += "specified"
+        yield Problem.invalid("spec.resourceAttributes", None, why)
+
+
+def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
+    """Yield what is asked that a review in this namespace does not tell."""
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if other is not None:
+        why = "disallowed on this kind of request"
+        yield Problem.invalid("spec.nonResourceAttributes", _in_go(other), why)
+    elif resource is not None and resource.get("namespace", "") != namespace:
+        field, why = "namespace", "must match metadata.namespace"
+        value = resource.get(field, "")
+        yield Problem.invalid(f"spec.resourceAttributes.{field}", value, why)
+
+
+def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Name fields as messages do that show a whole struct."""
+    return {
+        "Path": attributes.get("path") or "",
+        "Verb": attributes.get("verb") or "",
+    }
+
+
+def _wanted(spec: Mapping[str, Any]) -> Attributes:
+    wanted = spec.get("resourceAttributes")
+    if wanted is None:
+        other = spec["nonResourceAttributes"]
+        return Attributes(verb=other.get("verb", ""), path=other.get("path", ""))
+
+    return Attributes(
+        verb=wanted.get("verb", ""),
+        group=wanted.get("group", ""),
+        # An empty one means any; here it only says that a resource is meant.
+        version=wanted.get("version") or "*",
+        plural=wanted.get("resource", ""),
+        subresource=wanted.get("subresource", ""),
+        namespace=wanted.get("namespace", ""),
+        name=wanted.get("name", ""),
+    )

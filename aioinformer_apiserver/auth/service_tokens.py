@@ -1,0 +1,190 @@
+"""Tokens of service accounts: made on demand, and known again.
+
+They are JSON web tokens as those of a real server, but for the key: the server's own, of
+which nobody else knows anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model.resources import SERVICE_ACCOUNTS
+from aioinformer.model.times import kube_time
+from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.storage import Storage, Stored
+
+__all__ = ["ServiceTokens"]
+
+_REQUEST = Kind(resource=SUBRESOURCE_KINDS["token"])
+_ISSUER = "https://kubernetes.default.svc"
+_GROUP = "system:serviceaccounts"
+_USUAL_SECONDS = 3600
+_FEWEST_SECONDS = 600
+_MOST_SECONDS = 2**32
+_HEAD = {"alg": "HS256", "typ": "JWT"}
+
+
+class ServiceTokens:
+    """Makes and reads the tokens of one server.
+
+    Args:
+        storage: Holds the accounts.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._key = secrets.token_bytes(32)
+
+    def answer_to(
+        self, namespace: str, name: str, body: object, options: WriteOptions
+    ) -> dict[str, Any]:
+        """Answer a TokenRequest; also in a dry run, as nothing is stored.
+
+        Args:
+            namespace: Of the account.
+            name: Of the account.
+            body: Bytes of JSON, or decoded.
+            options: How.
+
+        Raises:
+            ApiError: 400 or 422 if the body will not do, 404 if there is no such account.
+        """
+        got = decode_body(_REQUEST, body, options)
+        check_namespace(namespace, got["metadata"])
+        spec, account = got.get("spec") or {}, self._account(namespace, name)
+        if account is None:
+            raise statuses.not_found(SERVICE_ACCOUNTS, name)
+
+        asked = spec.get("expirationSeconds")
+        seconds = _USUAL_SECONDS if asked is None else asked
+        _check(name, got["metadata"].get("name") or "", seconds)
+        now, audiences = _now(), spec.get("audiences") or [_ISSUER]
+        token = self._signed(_claims(account, audiences, now, now + seconds))
+        whole = {"audiences": audiences, "expirationSeconds": seconds}
+        return {
+            "kind": _REQUEST.resource.kind,
+            "apiVersion": _REQUEST.resource.api_version,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": account.uid,
+                "creationTimestamp": _time(now),
+            },
+            "spec": {**whole, "boundObjectRef": spec.get("boundObjectRef")},
+            "status": {"token": token, "expirationTimestamp": _time(now + seconds)},
+        }
+
+    def holder_of(self, token: str) -> User | None:
+        """Return the account whose token this is; None if it is not of this server.
+
+        A token is worth nothing once it has expired, was made for others than the API
+        server, or its account is gone.
+        """
+        claims = self._claims_of(token)
+        if claims is None or claims["exp"] <= _now() or _ISSUER not in claims["aud"]:
+            return None
+
+        about = claims["kubernetes.io"]
+        namespace, told = about["namespace"], about["serviceaccount"]
+        account = self._account(namespace, told["name"])
+        if account is None or account.uid != told["uid"]:
+            return None
+
+        return User(claims["sub"], (_GROUP, f"{_GROUP}:{namespace}", AUTHENTICATED))
+
+    def _account(self, namespace: str, name: str) -> Stored | None:
+        accounts = self._storage.collection(SERVICE_ACCOUNTS)
+        return accounts.get(f"{namespace}/{name}")
+
+    def _signed(self, claims: Mapping[str, Any]) -> str:
+        text = f"{_part(_HEAD)}.{_part(claims)}"
+        return f"{text}.{self._signature(text)}"
+
+    def _claims_of(self, token: str) -> dict[str, Any] | None:
+        text, _, signature = token.rpartition(".")
+        known = self._signature(text).encode()
+        # A header may hold bytes that are no text.
+        if not hmac.compare_digest(signature.encode(errors="replace"), known):
+            return None
+
+        part = text.partition(".")[2]
+        padded = part + "=" * (-len(part) % 4)
+        claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(padded))
+        return claims
+
+    def _signature(self, text: str) -> str:
+        return _encoded(
+            hmac.digest(self._key, text.encode(errors="replace"), hashlib.sha256)
+        )
+
+
+def _check(name: str, given: str, seconds: int) -> None:
+    """Check what is asked for.
+
+    Raises:
+        ApiError: 422, if it is no token that this account could have.
+    """
+    if given not in {"", name}:
+        why = "must match the service account name if specified"
+        raise refusal(_REQUEST, name, [Problem.invalid("metadata.name", given, why)])
+
+    why = ""
+    if seconds < _FEWEST_SECONDS:
+        why = "may not specify a duration less than 10 minutes"
+    elif seconds > _MOST_SECONDS:
+        why = "may not specify a duration larger than 2^32 seconds"
+
+    if why:
+        field = "spec.expirationSeconds"
+        raise refusal(_REQUEST, "", [Problem.invalid(field, seconds, why)])
+
+
+def _claims(
+    account: Stored, audiences: list[str], now: int, expires: int
+) -> dict[str, Any]:
+    """Return what a token says."""
+    return {
+        "aud": audiences,
+        "exp": expires,
+        "iat": now,
+        "iss": _ISSUER,
+        "jti": str(uuid.uuid4()),
+        "kubernetes.io": {
+            "namespace": account.namespace,
+            "serviceaccount": {"name": account.name, "uid": account.uid},
+        },
+        "nbf": now,
+        "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
+    }
+
+
+def _part(value: Mapping[str, Any]) -> str:
+    return _encoded(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _now() -> int:
+    return int(datetime.now(tz=UTC).timestamp())
+
+
+def _time(seconds: int) -> str:
+    return kube_time(datetime.fromtimestamp(seconds, tz=UTC))

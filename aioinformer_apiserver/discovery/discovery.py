@@ -1,0 +1,391 @@
+"""Discovery: the documents that say what is served. Pure.
+
+Groups, versions and resources stand in the order of a real server, because clients take
+the first that fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from aioinformer_apiserver.auth.reviews import REVIEWS
+from aioinformer_apiserver.discovery import openapi
+from aioinformer_apiserver.discovery.document import (
+    Document,
+    no_such_page,
+    shown,
+    tag_of,
+    unchanged,
+)
+from aioinformer_apiserver.discovery.health import health_at
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.serialization.negotiation import (
+    check_document_route,
+    chosen_aggregated,
+)
+from aioinformer_apiserver.serialization.writers import writer_of
+from aioinformer_apiserver.storage.encoding import plain
+from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.serialization.negotiation import Choice
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Storage
+
+__all__ = ["VERSION", "document_at"]
+
+# The release that is imitated, in whatever can be seen of it.
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.0",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "go1.26.0",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
+
+# What the media type of the aggregated document says beside its format.
+_AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+# The groups compiled into a real server, by the priorities it gives them. Those of
+# custom resources follow, by name.
+_GROUPS = (
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One resource, or the subresource of one, as discovery tells it."""
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    singular: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    typed: bool = True
+
+
+def document_at(storage: Storage, call: Call) -> Document | None:
+    """Return what a request for the server itself is answered; None for a resource.
+
+    Args:
+        storage: Whose kinds are served.
+        call: The request. Its body does not matter.
+
+    Returns:
+        The document, which may be a page that says that there is nothing; None if the
+        path is that of a resource, in a group that is served.
+
+    Raises:
+        ApiError: 404 if there is no such version, 405 if the document is only read,
+            406 if it cannot be written in a format that is accepted, 415 if a body is
+            announced that nobody would read.
+    """
+    parts = unquote(call.path).strip("/").split("/")
+    if parts[0] not in {"api", "apis"}:
+        return _about_the_server(storage, call, parts)
+
+    if _is_custom_and_missing(storage, parts):
+        return no_such_page()
+
+    if len(parts) > (2 if parts[0] == "api" else 3):
+        return None
+
+    entries = _entries_of(storage)
+    if len(parts) == 1:
+        return _groups_at(parts[0], entries, call)
+
+    found = _inside(parts, entries)
+    if found is None:
+        raise statuses.no_such_path()
+
+    if parts[0] == "api" or (len(parts) > 2 and parts[1] in _GROUPS):
+        _check_route(call)
+
+    return shown(found, call)
+
+
+# -------------------------------------------------------------------- documents
+
+
+def _about_the_server(
+    storage: Storage, call: Call, parts: list[str]
+) -> Document | None:
+    match parts:
+        case ["version"]:
+            _check_route(call, json_only=True)
+            return Document.indented(VERSION)
+        case [""]:
+            return Document.indented({"paths": _paths(storage)})
+        case ["openapi", *_]:
+            return openapi.document_at(_kinds_of(storage), call)
+        case _:
+            return health_at(call) or no_such_page()
+
+
+def _groups_at(root: str, entries: list[_Entry], call: Call) -> Document:
+    """Make what stands at `/api` and `/apis`."""
+    if root == "api":
+        _check_route(call)
+
+    inside = [it for it in entries if bool(it.resource.group) == (root == "apis")]
+    choice = chosen_aggregated(call.headers, call.query)
+    if choice is not None:
+        return _aggregated(inside, choice, call)
+
+    if root == "apis":
+        groups = [_group(inside, name) for name in _group_names(inside)]
+        listed = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        return shown(listed, call)
+
+    address = {
+        "clientCIDR": "0.0.0.0/0",
+        "serverAddress": call.headers.get("Host", ""),
+    }
+    versions = {"kind": "APIVersions", "versions": ["v1"]}
+    return shown({**versions, "serverAddressByClientCIDRs": [address]}, call)
+
+
+def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
+    match parts:
+        case ["api", version]:
+            return _resources(entries, version)
+        case ["apis", group]:
+            head = {"kind": "APIGroup", "apiVersion": "v1"}
+            return {**head, **_group(entries, group)}
+        case _:
+            return _resources(entries, "/".join(parts[1:]))
+
+
+def _check_route(call: Call, *, json_only: bool = False) -> None:
+    """Refuse what a real server's router does, which stands before these documents only.
+
+    Raises:
+        ApiError: 405, if more is asked for than to read, or less: only the head; 415 or
+            406, if a header names no type of the document.
+    """
+    if call.method != "GET":
+        raise statuses.method_not_allowed()
+
+    check_document_route(call.headers, json_only=json_only)
+
+
+def _group(entries: list[_Entry], group: str) -> dict[str, Any]:
+    versions = [
+        {"groupVersion": f"{group}/{name}", "version": name}
+        for name in _version_names(entries, group)
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resources(entries: list[_Entry], api_version: str) -> dict[str, Any] | None:
+    inside = [it for it in entries if it.resource.api_version == api_version]
+    if not inside:
+        return None
+
+    head: dict[str, Any] = {"kind": "APIResourceList"}
+    if "/" in api_version:
+        # The core group is older than this field, and never got it.
+        head["apiVersion"] = "v1"
+
+    found = [line for entry in inside for line in _lines(entry)]
+    return {**head, "groupVersion": api_version, "resources": found}
+
+
+def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
+    """Tell one resource and its subresources, as the documents of a version do."""
+    resource = entry.resource
+    yield _without_empty(
+        {
+            "name": resource.plural,
+            "singularName": entry.singular,
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+            "verbs": list(entry.verbs),
+            "shortNames": list(entry.short_names),
+            "categories": list(entry.categories),
+        }
+    )
+    for name, verbs in entry.subresources.items():
+        yield {
+            "name": f"{resource.plural}/{name}",
+            "singularName": "",
+            "namespaced": resource.namespaced,
+            **_sent_through(entry, name),
+            "verbs": list(verbs),
+        }
+
+
+def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
+    """Name the kind of a subresource, with its version if that is another one."""
+    sent = SUBRESOURCE_KINDS.get(subresource, entry.resource)
+    if sent.api_version == entry.resource.api_version:
+        return {"kind": sent.kind}
+
+    return {"group": sent.group, "version": sent.version, "kind": sent.kind}
+
+
+def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
+    items = []
+    for group in _group_names(entries):
+        versions = [
+            {
+                "version": name,
+                "resources": [
+                    _discovered(it)
+                    for it in entries
+                    if (it.resource.group, it.resource.version) == (group, name)
+                ],
+                "freshness": "Current",
+            }
+            for name in _version_names(entries, group)
+        ]
+        metadata = {"name": group} if group else {}
+        items.append({"metadata": metadata, "versions": versions})
+
+    head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
+    raw, writer = plain({**head, "metadata": {}, "items": items}), writer_of(choice)
+    media, tag = writer.media + _AGGREGATED, tag_of(raw)
+    kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
+    if unchanged(call.headers, tag):
+        return Document(body=b"", content_type=media, headers=kept, status=304)
+
+    return Document(body=writer.document(raw), content_type=media, headers=kept)
+
+
+def _discovered(entry: _Entry) -> dict[str, Any]:
+    """Tell one resource and its subresources, as the aggregated document does."""
+    resource = entry.resource
+    kind = _kind_of(entry)
+    subresources = [
+        {
+            "subresource": name,
+            "responseKind": {**kind, **_sent_through(entry, name)},
+            "verbs": list(verbs),
+        }
+        for name, verbs in entry.subresources.items()
+    ]
+    return _without_empty(
+        {
+            "resource": resource.plural,
+            "responseKind": kind,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "singularResource": entry.singular,
+            "verbs": list(entry.verbs),
+            "shortNames": list(entry.short_names),
+            "categories": list(entry.categories),
+            "subresources": subresources,
+        }
+    )
+
+
+def _kind_of(entry: _Entry) -> dict[str, str]:
+    """Name the kind; for built-in ones a real server leaves out what goes without saying."""
+    resource = entry.resource
+    if entry.typed:
+        return {"group": "", "version": "", "kind": resource.kind}
+
+    group, version = resource.group, resource.version
+    return {"group": group, "version": version, "kind": resource.kind}
+
+
+# -------------------------------------------------------------------- what is served
+
+
+def _entries_of(storage: Storage) -> list[_Entry]:
+    entries = [
+        _Entry(
+            resource=kind.resource,
+            verbs=kind.verbs,
+            singular=kind.singular,
+            short_names=kind.short_names,
+            categories=kind.categories,
+            subresources=kind.subresources,
+            typed=kind.typed,
+        )
+        for kind in _kinds_of(storage)
+    ]
+    entries += [
+        _Entry(resource=it, verbs=("create",), singular=it.kind.lower())
+        for it in (*REVIEWS, SUBRESOURCE_KINDS["binding"])
+    ]
+    return sorted(entries, key=lambda it: it.resource.plural)
+
+
+def _kinds_of(storage: Storage) -> list[Kind]:
+    return [collection.kind for collection in storage if collection.kind.served]
+
+
+def _group_names(entries: list[_Entry]) -> list[str]:
+    def order(name: str) -> tuple[int, str]:
+        built_in = name in _GROUPS
+        return (_GROUPS.index(name), "") if built_in else (len(_GROUPS), name)
+
+    return sorted({it.resource.group for it in entries}, key=order)
+
+
+def _version_names(entries: list[_Entry], group: str) -> list[str]:
+    names = {it.resource.version for it in entries if it.resource.group == group}
+    return sorted(names, key=version_order)
+
+
+def _is_custom_and_missing(storage: Storage, parts: list[str]) -> bool:
+    """Say whether a path is in no built-in group, and nothing is served there."""
+    if parts[0] == "api" or len(parts) < 2 or parts[1] in _GROUPS:
+        return False
+
+    if parts[3:4] == ["watch"]:
+        parts = [*parts[:3], *parts[4:]]  # The path of a watch, before the parameter.
+
+    if parts[3:4] == ["namespaces"] and len(parts) > 5:
+        parts = [*parts[:3], *parts[5:]]
+
+    group, version, plural = (*parts[1:], "", "")[:3]
+    return not any(
+        it.group == group and version in {"", it.version} and plural in {"", it.plural}
+        for it in (kind.resource for kind in _kinds_of(storage))
+    )
+
+
+def _paths(storage: Storage) -> list[str]:
+    paths = {"/api", "/api/v1", "/apis", "/apis/", "/openapi/v3", "/version"}
+    paths |= {"/healthz", "/healthz/ping", "/livez", "/livez/ping"}
+    paths |= {"/readyz", "/readyz/ping"}
+    for entry in _entries_of(storage):
+        if entry.resource.group:
+            paths.add(f"/apis/{entry.resource.group}")
+            paths.add(f"/apis/{entry.resource.api_version}")
+
+    return sorted(paths)
+
+
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value or value is False}

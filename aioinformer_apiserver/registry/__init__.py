@@ -1,0 +1,5 @@
+"""Writes: request bodies are decoded, completed, validated and stored.
+
+The law of this package: each write is one synchronous step, and a refused write changes
+nothing.
+"""

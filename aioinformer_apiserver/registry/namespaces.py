@@ -1,0 +1,103 @@
+"""Namespace lifecycle: admission into namespaces, and their removal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioinformer.model.resources import NAMESPACES
+from aioinformer_apiserver.errors import statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aioinformer.errors import ApiError
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage, Stored
+
+__all__ = ["NamespaceLifecycle"]
+
+_KEPT = frozenset({"default", "kube-system", "kube-public"})
+_TERMINATING = "Terminating"
+# Finalizer of the namespace controller.
+_OURS = "kubernetes"
+
+
+class NamespaceLifecycle:
+    """Lifecycle of the namespaces in a storage.
+
+    It does what the admission plugin of this name and the namespace controller do.
+
+    Args:
+        storage: Storage of the namespaces and their content.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.collection = storage.collection(NAMESPACES)
+        self._storage = storage
+
+    def is_missing(self, name: str) -> bool:
+        """Return whether a namespace does not exist; an empty name always exists."""
+        return bool(name) and self.collection.get(name) is None
+
+    def check_open(self, kind: Kind, name: str, namespace: str) -> None:
+        """Check that a namespace accepts new content.
+
+        Args:
+            kind: Kind of the new object.
+            name: Name of the new object; may be empty.
+            namespace: Namespace of the new object; empty for cluster-scoped kinds.
+
+        Raises:
+            ApiError: 404 if the namespace does not exist, 403 if it is terminating.
+        """
+        if self.is_missing(namespace):
+            raise statuses.not_found(NAMESPACES, namespace)
+
+        stored = self.collection.get(namespace) if namespace else None
+        if stored is not None and _is_terminating(stored):
+            raise _refusal(kind, name, namespace)
+
+    def check_deletable(self, name: str) -> None:
+        """Check that a namespace can be deleted.
+
+        Raises:
+            ApiError: 403 if the namespace is a system namespace.
+        """
+        if name in _KEPT:
+            why = "this namespace may not be deleted"
+            raise statuses.forbidden(NAMESPACES, name, why)
+
+    def content(self, namespace: str) -> Iterator[tuple[Collection, Stored]]:
+        """Yield the content of a namespace, each object in one version only."""
+        for held in self._storage:
+            if held.siblings[0] is held:
+                for found in [it for it in held if it.namespace == namespace]:
+                    yield held, found
+
+    def sweep(self, name: str) -> None:
+        """Remove a terminating namespace that has become empty."""
+        stored = self.collection.get(name)
+        if stored is None or not _is_terminating(stored):
+            return
+
+        body = stored.body()
+        others = {*((body.get("spec") or {}).get("finalizers") or ())} - {_OURS}
+        waits = others or body["metadata"].get("finalizers")
+        if not waits and next(self.content(name), None) is None:
+            self._storage.drop(self.collection, stored)
+
+
+def _is_terminating(stored: Stored) -> bool:
+    return stored.fields["status.phase"] == _TERMINATING
+
+
+def _refusal(kind: Kind, name: str, namespace: str) -> ApiError:
+    why = f"unable to create new content in namespace {namespace} because it is being "
+    error = statuses.forbidden(kind.resource, name, f"{why}terminated")
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    details = {**error.details, "causes": [cause]}
+    return statuses.failure(403, error.reason, error.message, details)

@@ -1,0 +1,189 @@
+"""Preconditions: uids and resource versions that a write states. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model import resources
+from aioinformer_apiserver.errors import statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer.errors import ApiError
+    from aioinformer.model import Resource
+    from aioinformer_apiserver.requests.options import DeleteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Stored
+
+__all__ = [
+    "check_applied",
+    "check_bound",
+    "check_deletion",
+    "check_new",
+    "check_served",
+    "check_uid",
+    "check_version",
+]
+
+# Storage keys of a real server that differ from the resource's name.
+_STORED_AS: dict[Resource, str] = {
+    resources.CUSTOM_RESOURCE_DEFINITIONS: (
+        "apiextensions.k8s.io/customresourcedefinitions"
+    ),
+    resources.ENDPOINTS: "services/endpoints",
+    resources.INGRESSES: "ingress",
+    resources.NODES: "minions",
+    resources.REPLICATION_CONTROLLERS: "controllers",
+    resources.SERVICES: "services/specs",
+}
+# Marking these kinds is a write of its own, so the storage checks the preconditions.
+_MARKED_FIRST = frozenset({resources.CUSTOM_RESOURCE_DEFINITIONS, resources.NAMESPACES})
+
+
+def check_new(metadata: Mapping[str, Any]) -> None:
+    """Check that a new object has no resource version.
+
+    Raises:
+        ApiError: 500 if it has one, as on a real server.
+    """
+    version = str(metadata.get("resourceVersion") or "0")
+    if version.isdecimal() and int(version):
+        message = "resourceVersion should not be set on objects to be created"
+        raise statuses.failure(500, "", message)
+
+
+def check_served(kind: Kind, name: str) -> None:
+    """Check that the definition of a custom resource is not terminating.
+
+    Raises:
+        ApiError: 403 if it is terminating.
+    """
+    if kind.terminating:
+        why = "create not allowed while custom resource definition is terminating"
+        raise statuses.forbidden(kind.resource, name, why)
+
+
+def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+    """Check the uid of an update.
+
+    Raises:
+        ApiError: 409 if the uid differs from the stored one.
+    """
+    uid = metadata.get("uid") or stored.uid
+    if uid != stored.uid:
+        raise _other_object(kind, stored, _failed("UID", uid, stored.uid))
+
+
+def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+    """Check the uid and resource version of a binding.
+
+    Raises:
+        ApiError: 409 if one differs from the stored one.
+    """
+    check_uid(kind, stored, metadata)
+    wanted, found = metadata.get("resourceVersion") or "", str(stored.version)
+    if wanted not in {"", found}:
+        failed = _failed("ResourceVersion", wanted, found)
+        raise _other_object(kind, stored, failed)
+
+
+def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
+    """Check the resource version of an update.
+
+    Raises:
+        ApiError: 409 if the version differs from the stored one, 422 if it is required
+            and missing, 500 if it is malformed.
+    """
+    version = str(metadata.get("resourceVersion") or "")
+    if version and not version.isdecimal():
+        message = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise statuses.failure(500, "", message)
+
+    if int(version or 0):
+        if int(version) != stored.version:
+            raise statuses.conflict(kind.resource, stored.name)
+    elif not kind.unconditional:
+        raise statuses.invalid(
+            kind.resource.plural,
+            kind.resource.group,
+            stored.name,
+            field="metadata.resourceVersion",
+            reason="FieldValueInvalid",
+            problem="Invalid value: 0: must be specified for an update",
+        )
+
+
+def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
+    """Check the preconditions of a deletion.
+
+    Raises:
+        ApiError: 409 if the uid or resource version differs from the stored one.
+    """
+    for what, wanted, found, why in (
+        ("UID", options.uid, stored.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.version, str(stored.version), "modified"),
+    ):
+        if wanted in {"", found}:
+            continue
+
+        if kind.resource in _MARKED_FIRST:
+            failed = _failed(what, wanted, found)
+            raise statuses.conflict(kind.resource, stored.name, failed)
+
+        message = (
+            f"the {what} in the precondition ({wanted}) does not match the {what} "
+        )
+        message += f"in record ({found}). The object might have been {why}"
+        raise _conflict_of_kind(kind, stored.name, message)
+
+
+def check_applied(
+    kind: Kind, name: str, stored: Stored | None, applied: Mapping[str, Any]
+) -> None:
+    """Check the uid and resource version of an applied object.
+
+    The object is not validated yet. Values that are not strings count as missing.
+
+    Raises:
+        ApiError: 409 if the version differs from the stored one, or if a uid is given
+            and the object does not exist.
+    """
+    given = applied.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
+    uid, version = metadata.get("uid") or "", metadata.get("resourceVersion") or ""
+    if stored is not None:
+        if version and isinstance(version, str):
+            check_version(kind, stored, metadata)
+    elif uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing "
+        raise statuses.conflict(kind.resource, name, f"{why}object was found")
+
+
+def _other_object(kind: Kind, stored: Stored, failed: str) -> ApiError:
+    resource = kind.resource
+    place = _STORED_AS.get(resource, resource.plural)
+    if not kind.typed:
+        place = f"{resource.group}/{resource.plural}"
+
+    why = "StorageError: invalid object, Code: 4, "
+    why += f"Key: /registry/{place}/{stored.key}, ResourceVersion: 0, "
+    why += f"AdditionalErrorMsg: {failed}"
+    return statuses.conflict(resource, stored.name, why)
+
+
+def _failed(what: str, wanted: str, found: str) -> str:
+    return (
+        f"Precondition failed: {what} in precondition: {wanted}, "
+        f"{what} in object meta: {found}"
+    )
+
+
+def _conflict_of_kind(kind: Kind, name: str, why: str) -> ApiError:
+    """Make a conflict that names the kind instead of the resource."""
+    resource = kind.resource
+    title = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {"name": name, "group": resource.group, "kind": resource.kind}
+    message = f'Operation cannot be fulfilled on {title} "{name}": {why}'
+    kept = {key: value for key, value in details.items() if value}
+    return statuses.failure(409, "Conflict", message, kept)

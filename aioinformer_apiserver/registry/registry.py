@@ -1,0 +1,467 @@
+"""Registry: creates, updates, patches and deletions, from the body to the storage.
+
+Synchronous: each method either does all of its work, or raises an `ApiError` and
+changes nothing. A write takes the path of a real server:
+
+    decode -> default -> track managed fields -> prepare (strategy)
+    -> validate -> compare -> store
+
+Objects that a test arranges take a shorter path: they are decoded loosely, defaulted,
+and stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer_apiserver.crds.custom_resources import CustomResources
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.names import generated_name
+from aioinformer_apiserver.patches.managed_fields import (
+    keep_unchanged_times,
+    reset_fields,
+)
+from aioinformer_apiserver.patches.patch_types import (
+    apply_patch,
+    decode_applied,
+    decode_patch,
+    merge_patch,
+)
+from aioinformer_apiserver.patches.server_side_apply import apply
+from aioinformer_apiserver.registry import preconditions, request_bodies
+from aioinformer_apiserver.registry.deletion import (
+    Deleter,
+    is_ready_to_go,
+    warn_of_deletion,
+)
+from aioinformer_apiserver.registry.namespaces import NamespaceLifecycle
+from aioinformer_apiserver.registry.strategy import (
+    SUBRESOURCES,
+    as_decoded,
+    is_unchanged,
+    prepare_for_create,
+    prepare_for_update,
+    timestamp,
+    to_storage_version,
+    with_generation,
+)
+from aioinformer_apiserver.registry.validation import validate_create, validate_update
+from aioinformer_apiserver.requests.options import (
+    Deleted,
+    DeleteOptions,
+    WriteOptions,
+    Written,
+)
+from aioinformer_apiserver.storage.kinds import built_in_kinds
+from aioinformer_apiserver.storage.storage import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aioinformer.client import PatchType
+    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer_apiserver.storage.storage import Collection, Storage
+
+__all__ = ["Registry"]
+
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_ARRANGED = WriteOptions(part="all")
+
+
+class Registry:
+    """Creates, updates and deletes objects like an API server.
+
+    Args:
+        storage: Storage of the objects; the registry serves the built-in kinds in it.
+        auto_namespaces: Create a missing namespace with its first object. A real server
+            never does.
+    """
+
+    def __init__(self, storage: Storage, *, auto_namespaces: bool = False) -> None:
+        self.storage = storage
+        self._auto_namespaces = auto_namespaces
+        for kind in built_in_kinds():
+            beside = storage.collection(kind.stored_as) if kind.stored_as else None
+            storage.serve(kind, beside=beside)
+
+        self._namespaces = NamespaceLifecycle(storage)
+        self._removal = Deleter(storage, self._namespaces, self._changed)
+        self.custom_resources = CustomResources(
+            storage, delete=self._delete_custom, now=timestamp
+        )
+        for name in _FIRST_NAMESPACES:
+            self._create_namespace(name, _ARRANGED)
+
+    # ---------------------------------------------------------------- for callers
+
+    def require(self, collection: Collection, namespace: str, name: str) -> Stored:
+        """Return a stored object.
+
+        Raises:
+            ApiError: 404 if the object does not exist.
+        """
+        stored = collection.get(_key(namespace, name))
+        if stored is None:
+            raise statuses.not_found(collection.kind.resource, name)
+
+        return stored
+
+    def create(
+        self,
+        collection: Collection,
+        namespace: str,
+        body: object,
+        options: WriteOptions,
+    ) -> Written:
+        """Create an object.
+
+        Args:
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            body: Object as JSON bytes or decoded.
+            options: Options of the write.
+
+        Raises:
+            ApiError: 400 or 422 if the body is invalid; 403 if the namespace is
+                terminating; 404 if the namespace does not exist; 409 if the name is
+                taken; 500 if the body has a resource version.
+        """
+        got = _understood(collection.kind, body, options)
+        return self._create(collection, namespace, got, options)
+
+    def update(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        body: object,
+        options: WriteOptions,
+    ) -> Written:
+        """Replace an object or a part of it.
+
+        An update without changes keeps the version. Kinds that allow it are created if
+        the object does not exist.
+
+        Args:
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            body: Object as JSON bytes or decoded.
+            options: Options of the write.
+
+        Raises:
+            ApiError: 400 or 422 if the body is invalid; 404 if the object does not
+                exist; 409 if its uid or version is not the stored one.
+        """
+        kind = collection.kind
+        got = _understood(kind, body, options)
+        metadata = got["metadata"]
+        request_bodies.check_name(namespace, name, metadata)
+        stored = collection.get(_key(namespace, name))
+        if stored is None and kind.created_by_update and options.part == "main":
+            fresh = {**got, "metadata": {**metadata, "resourceVersion": ""}}
+            return self._create(collection, namespace, fresh, options)
+
+        stored = self.require(collection, namespace, name)
+        preconditions.check_uid(kind, stored, metadata)
+        preconditions.check_version(kind, stored, metadata)
+        return self._replace(collection, stored, got, options)
+
+    def patch(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        patch: object,
+        options: WriteOptions,
+        *,
+        patch_type: PatchType = "merge",
+    ) -> Written:
+        """Patch an object or a part of it.
+
+        A patch with a `metadata.resourceVersion` applies to that version only. A
+        server-side apply may also create the object.
+
+        Args:
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            patch: Patch as JSON bytes or decoded.
+            options: Options of the write.
+            patch_type: Type of the patch.
+
+        Raises:
+            ApiError: 409 if an apply conflicts with other managers; 415 if the kind
+                does not support this type of patch; the errors of `update()`.
+        """
+        kind = collection.kind
+        if patch_type == "apply":
+            return self._apply(collection, namespace, name, patch, options)
+
+        stored = self.require(collection, namespace, name)
+        old = stored.body()
+        if isinstance(patch, bytes):
+            patch = decode_patch(patch, patch_type)
+
+        if options.part == "all":
+            got = request_bodies.decode_arranged(kind, merge_patch(old, patch))
+        else:
+            new = apply_patch(kind.schema, old, patch, patch_type, typed=kind.typed)
+            got = request_bodies.decode_patched(
+                kind, new, options, patch=patch, patch_type=patch_type
+            )
+
+        metadata = got["metadata"]
+        request_bodies.check_name(namespace, name, metadata)
+        # A missing or null version means the stored one.
+        if metadata.get("resourceVersion"):
+            preconditions.check_version(kind, stored, metadata)
+
+        return self._replace(collection, stored, got, options)
+
+    def delete(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+    ) -> Deleted:
+        """Delete an object, or mark it for deletion.
+
+        Dependents stay, as there is no garbage collector. A pod on a node is marked
+        first. If it has no finalizers it is removed at once, as if its containers had
+        stopped. Deleting a namespace deletes its content.
+
+        Args:
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            options: Options of the deletion.
+
+        Raises:
+            ApiError: 404 if the object does not exist, 409 if a precondition fails.
+        """
+        warn_of_deletion(collection.kind, options)
+        stored = self.require(collection, namespace, name)
+        preconditions.check_deletion(collection.kind, stored, options)
+        return self._removal.remove(collection, stored, options)
+
+    def delete_collection(
+        self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
+    ) -> list[Deleted]:
+        """Delete several objects of one resource, skipping those already removed.
+
+        Args:
+            collection: Collection of the resource.
+            found: Objects to delete.
+            options: Options of the deletion.
+
+        Raises:
+            ApiError: Error of the first deletion that fails; see `delete()`.
+        """
+        warn_of_deletion(collection.kind, options)
+        return [
+            self.delete(collection, it.namespace, it.name, options)
+            for it in found
+            if collection.get(it.key) is not None
+        ]
+
+    def commit(
+        self,
+        collection: Collection,
+        stored: Stored,
+        new: dict[str, Any],
+        options: WriteOptions,
+    ) -> Written:
+        """Validate the next state of an object, and store it if it differs.
+
+        Args:
+            collection: Collection of the resource.
+            stored: Stored object.
+            new: Next state, complete except for its generation.
+            options: Options of the write.
+
+        Raises:
+            ApiError: 422 if the next state is invalid.
+        """
+        kind = collection.kind
+        old = _state_of(kind, stored, options)
+        if options.part in {"main", "all"}:
+            new = with_generation(kind, old, new)
+
+        validate_update(kind, old, new, options)
+        new = to_storage_version(kind, new, options)
+        new = keep_unchanged_times(old, new)
+        if is_unchanged(kind, old, new):
+            return Written(stored)
+
+        if self._is_released(collection, new):
+            # The last finalizer was removed. As on a real server, the
+            # emptied state is answered but never stored, so the DELETED
+            # event still shows the finalizer.
+            if not options.dry_run:
+                self._removal.drop(collection, stored)
+
+            return Written(Stored.of(kind, new, stored.version))
+
+        return Written(self._put(collection, new, options))
+
+    # ---------------------------------------------------------------- steps
+
+    def _create(
+        self,
+        collection: Collection,
+        namespace: str,
+        got: dict[str, Any],
+        options: WriteOptions,
+        *,
+        applied: bool = False,
+    ) -> Written:
+        kind, metadata = collection.kind, got["metadata"]
+        request_bodies.check_namespace(namespace, metadata)
+        name = metadata.get("name") or ""
+        appears = self._auto_namespaces and self._namespaces.is_missing(namespace)
+        if not appears:
+            self._namespaces.check_open(kind, name, namespace)
+
+        name = name or self._generated(collection, namespace, metadata)
+        new = prepare_for_create(
+            kind,
+            got,
+            options,
+            name=name,
+            namespace=namespace,
+            others=collection,
+            owned=applied,
+        )
+        validate_create(kind, new, options)
+        preconditions.check_served(kind, name)
+        preconditions.check_new(metadata)
+        if collection.get(_key(namespace, name)) is not None:
+            raise statuses.already_exists(kind.resource, name)
+
+        if appears:
+            self._create_namespace(namespace, options)
+
+        stored = self._put(collection, to_storage_version(kind, new, options), options)
+        return Written(stored, created=True)
+
+    def _replace(
+        self,
+        collection: Collection,
+        stored: Stored,
+        got: dict[str, Any],
+        options: WriteOptions,
+        *,
+        applied: bool = False,
+    ) -> Written:
+        kind = collection.kind
+        old = _state_of(kind, stored, options)
+        new = prepare_for_update(
+            kind, old, got, options, others=collection, owned=applied
+        )
+        return self.commit(collection, stored, new, options)
+
+    def _apply(
+        self,
+        collection: Collection,
+        namespace: str,
+        name: str,
+        applied: object,
+        options: WriteOptions,
+    ) -> Written:
+        kind, subresource = collection.kind, SUBRESOURCES[options.part]
+        wanted = decode_applied(applied)
+        stored = collection.get(_key(namespace, name))
+        if stored is None and subresource:
+            raise statuses.not_found(kind.resource, name)
+
+        preconditions.check_applied(kind, name, stored, wanted)
+        merged = apply(
+            kind.schema,
+            stored.body() if stored else None,
+            wanted,
+            manager=options.manager,
+            force=options.force,
+            api_version=kind.resource.api_version,
+            now=timestamp(),
+            kind=kind.resource.kind,
+            subresource=subresource,
+            reset=reset_fields(kind, subresource),
+            versions=kind.versions,
+        )
+        got = request_bodies.decode_body(kind, merged, options)
+        request_bodies.check_name(namespace, name, got["metadata"])
+        if stored is None:
+            return self._create(collection, namespace, got, options, applied=True)
+
+        return self._replace(collection, stored, got, options, applied=True)
+
+    def _put(
+        self, collection: Collection, body: dict[str, Any], options: WriteOptions
+    ) -> Stored:
+        if options.dry_run:
+            version = int(body["metadata"].get("resourceVersion") or 0)
+            return Stored.of(collection.kind, body, version)
+
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
+        before = collection.get(_key(namespace or "", name))
+        stored = self.storage.put(collection, body)
+        self._changed(collection, before, stored)
+        if collection is self._namespaces.collection:
+            self._namespaces.sweep(stored.name)
+
+        return stored
+
+    def _changed(
+        self, collection: Collection, old: Stored | None, new: Stored | None
+    ) -> None:
+        if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+            self.custom_resources.written(old, new)
+        elif new is None:
+            self.custom_resources.dropped(collection)
+
+    def _is_released(self, collection: Collection, new: Mapping[str, Any]) -> bool:
+        namespaces = self._namespaces.collection
+        if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
+            return False
+
+        return is_ready_to_go(new["metadata"])
+
+    def _create_namespace(self, name: str, options: WriteOptions) -> None:
+        body = {"metadata": {"name": name}}
+        arranged = replace(_ARRANGED, dry_run=options.dry_run)
+        self.create(self._namespaces.collection, "", body, arranged)
+
+    def _delete_custom(self, collection: Collection, stored: Stored) -> None:
+        self._removal.remove(collection, stored, DeleteOptions())
+
+    def _generated(
+        self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
+    ) -> str:
+        """Return an unused name for `generateName`; empty without one."""
+        start = metadata.get("generateName") or ""
+        name = start and generated_name(start)
+        while name and collection.get(_key(namespace, name)) is not None:
+            name = generated_name(start)
+
+        return str(name)
+
+
+def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
+    if options.part == "all":
+        return request_bodies.decode_arranged(kind, body)
+
+    return request_bodies.decode_body(kind, body, options)
+
+
+def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
+    """Return the stored object as the server decodes it."""
+    body = stored.body()
+    return body if options.part == "all" else as_decoded(kind, body)
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name

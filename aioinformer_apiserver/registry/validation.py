@@ -1,0 +1,350 @@
+"""Validation of writes: metadata of all kinds, then the rules of each kind.
+
+All problems are collected before an error is raised, as on a real server. Pure, except
+for warnings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model import resources
+from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
+from aioinformer_apiserver.crds.validation import definition_problems
+from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
+from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.registry.request_bodies import type_meta_of
+from aioinformer_apiserver.registry.scale import value_at
+from aioinformer_apiserver.schema import builtin_validation
+from aioinformer_apiserver.schema.core_validation import events_v1_problems
+from aioinformer_apiserver.schema.schema_validation import schema_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from aioinformer_apiserver.requests.options import WriteOptions
+    from aioinformer_apiserver.storage.kinds import Kind
+
+__all__ = [
+    "validate_create",
+    "validate_update",
+]
+
+_ANNOTATIONS_BYTES = 256 * 1024
+# Kinds whose finalizers need no domain.
+_ANY_FINALIZERS = frozenset(
+    {resources.EVENTS, resources.LEASES, resources.POD_DISRUPTION_BUDGETS}
+)
+# Metadata that an update must not change.
+_IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+# ---------------------------------------------------------------- what is to be stored
+
+
+def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
+    """Validate the API version and kind of a custom resource."""
+    return [
+        Problem.invalid(field, body[field], f"must be {expected}")
+        for field, expected in type_meta_of(kind).items()
+        if body.get(field, expected) != expected
+    ]
+
+
+# ------------------------------------------------------------------ metadata
+
+
+def _metadata_creation_problems(
+    kind: Kind, metadata: Mapping[str, Any]
+) -> list[Problem]:
+    """Validate the metadata of a new object.
+
+    Args:
+        kind: Kind of the object.
+        metadata: Metadata with the name, generated if necessary.
+    """
+    prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
+    found = [
+        Problem.invalid("metadata.generateName", prefix, why)
+        for why in names.name_problems(kind.stored, prefix, prefix=True)
+        if prefix
+    ]
+    if name:
+        found += [
+            Problem.invalid("metadata.name", name, why)
+            for why in names.name_problems(kind.stored, name)
+        ]
+    else:
+        why = "Required value: name or generateName is required"
+        found.append(Problem("metadata.name", why, "FieldValueRequired"))
+
+    generation = metadata.get("generation") or 0
+    if generation < 0:
+        why = "must be greater than or equal to 0"
+        found.append(Problem.invalid("metadata.generation", generation, why))
+
+    found += _content_problems(metadata) + _finalizer_problems(metadata)
+    return found + _unknown_finalizers(kind, metadata)
+
+
+def _metadata_update_problems(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[Problem]:
+    """Validate the metadata of an update.
+
+    Args:
+        kind: Kind of the object.
+        old: Stored metadata.
+        new: New metadata.
+    """
+    content = _content_problems(new)
+    changes = [*_change_problems(old, new), *content]
+    # A real server runs the common checks for all kinds, and again for this one.
+    found = [*content, *_finalizer_problems(new), *changes, *changes]
+    return found + _unknown_finalizers(kind, new)
+
+
+def _change_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Problem]:
+    found = []
+    had = old.get("finalizers") or ()
+    added = [it for it in new.get("finalizers") or () if it not in had]
+    if added and old.get("deletionTimestamp"):
+        why = "no new finalizers can be added if the object is being deleted, found "
+        shown = ", ".join(f'"{it}"' for it in added)
+        why += f"new finalizers []string{{{shown}}}"
+        found.append(Problem.forbidden("metadata.finalizers", why))
+
+    return found + [
+        Problem.invalid(f"metadata.{field}", new[field], "field is immutable")
+        for field in _IMMUTABLE
+        if new.get(field) not in (None, old.get(field))
+    ]
+
+
+def _content_problems(metadata: Mapping[str, Any]) -> list[Problem]:
+    return [
+        *_label_problems(metadata.get("labels") or {}),
+        *_annotation_problems(metadata.get("annotations") or {}),
+        *_owner_problems(metadata.get("ownerReferences") or ()),
+    ]
+
+
+def _label_problems(labels: Mapping[str, str]) -> list[Problem]:
+    field, found = "metadata.labels", []
+    for key, value in labels.items():
+        for it, problems in (
+            (key, names.qualified_name_problems(key)),
+            (value, names.label_value_problems(value)),
+        ):
+            found += [Problem.invalid(field, it, why) for why in problems]
+
+    return found
+
+
+def _annotation_problems(annotations: Mapping[str, str]) -> list[Problem]:
+    field, found = "metadata.annotations", []
+    for key in annotations:
+        # Annotation keys may have capital letters.
+        problems = names.qualified_name_problems(key.lower())
+        found += [Problem.invalid(field, key, why) for why in problems]
+
+    size = sum(len(it.encode()) for pair in annotations.items() for it in pair)
+    if size > _ANNOTATIONS_BYTES:
+        why = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
+        found.append(Problem(field, why, "FieldValueTooLong"))
+
+    return found
+
+
+def _owner_problems(owners: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    field, found = "metadata.ownerReferences", []
+    for owner in owners:
+        for name, called in (
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ):
+            if not owner.get(name):
+                found.append(Problem.invalid(f"{field}.{name}", "", called))
+
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            why = "/v1, Kind=Event is disallowed from being an owner"
+            found.append(Problem.invalid(field, owner, why))
+
+    controllers = [it for it in owners if it.get("controller")]
+    if len(controllers) > 1:
+        first, second = (f"{it.get('kind')}/{it.get('name')}" for it in controllers[:2])
+        why = 'Only one reference can have Controller set to true. Found "true" in '
+        why += f"references for {first} and {second}"
+        found.append(Problem.invalid(field, owners, why))
+
+    return found
+
+
+def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
+    field, finalizers = "metadata.finalizers", metadata.get("finalizers") or ()
+    found = [
+        Problem.invalid(field, it, why)
+        for it in finalizers
+        for why in names.qualified_name_problems(it)
+    ]
+    orphan, foreground = names.STANDARD_FINALIZERS[1:]
+    if orphan in finalizers and foreground in finalizers:
+        why = f"finalizer {orphan} and {foreground} cannot be both set"
+        found.append(Problem.invalid(field, finalizers, why))
+
+    return found
+
+
+def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
+    """Validate that the finalizers of a built-in kind are qualified."""
+    if not kind.typed or kind.stored in _ANY_FINALIZERS:
+        return []
+
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        Problem.invalid(f"metadata.finalizers[{index}]", it, why)
+        for index, it in enumerate(metadata.get("finalizers") or ())
+        if "/" not in it and it not in names.STANDARD_FINALIZERS
+    ]
+
+
+# ------------------------------------------------------------------ whole objects
+
+
+_INT32_MAX = 2**31 - 1
+_FINALIZER_WARNING = (
+    'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
+    "accidental conflicts with other finalizer writers"
+)
+
+
+def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) -> None:
+    """Validate a new object.
+
+    Args:
+        kind: Kind of the object.
+        body: Complete object.
+        options: Options of the write; arranged objects are not validated by their
+            schema.
+
+    Raises:
+        ApiError: 422 if the object is invalid.
+    """
+    metadata = body["metadata"]
+    found: list[Problem] = [*_metadata_creation_problems(kind, metadata)]
+    if options.part != "all":
+        found += _problems_of_type(kind, body, None)
+
+    if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+        found += definition_problems(body)
+
+    _refuse(kind, body, found)
+    _warn_of_finalizers(kind, {}, metadata, options)
+
+
+def validate_update(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
+) -> None:
+    """Validate the next state of an object.
+
+    Args:
+        kind: Kind of the object.
+        old: Stored object.
+        new: Next state, complete except for its version.
+        options: Options of the write; arranged objects are not validated by their
+            schema.
+
+    Raises:
+        ApiError: 422 if the next state is invalid.
+    """
+    found: list[Problem] = [
+        *_metadata_update_problems(kind, old["metadata"], new["metadata"])
+    ]
+    if options.part != "all":
+        found += _problems_of_type(kind, new, old)
+
+    whole = options.part in {"main", "all"}
+    if whole and kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
+        found += definition_problems(new, old)
+
+    _refuse(kind, new, found)
+    _warn_of_finalizers(kind, old["metadata"], new["metadata"], options)
+
+
+def _problems_of_type(
+    kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
+) -> list[Problem]:
+    """Validate an object by the rules of its kind.
+
+    Args:
+        kind: Kind of the object.
+        body: Complete object.
+        old: Stored object; None if the object is new.
+    """
+    new = dict(body)
+    if kind.typed:
+        before = None if old is None else kind.to_storage(dict(old))
+        return _problems_of_stored(kind, kind.to_storage(new), before)
+
+    found: list[Problem] = [*_type_meta_problems(kind, body)]
+    if kind.schema is not None:
+        found += schema_problems(kind.schema, new, None if old is None else dict(old))
+
+    return [*found, *_problems_of_scale(kind, body)]
+
+
+def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
+    """Validate the replicas of a custom resource with a scale."""
+    if kind.scale is None:
+        return
+
+    value = value_at(body, kind.scale.replicas)
+    path = "." + ".".join(kind.scale.replicas)
+    if value is None:
+        return
+
+    if isinstance(value, bool) or not isinstance(value, int):
+        why = f"{path} accessor error: {go_text(value)} is of the type "
+        yield Problem.invalid(path, 0, f"{why}{go_type(value)}, expected int64")
+    elif value < 0:
+        yield Problem.invalid(path, value, "should be a non-negative integer")
+    elif value > _INT32_MAX:
+        why = f"should be less than or equal to {_INT32_MAX}"
+        yield Problem.invalid(path, value, why)
+
+
+def _problems_of_stored(
+    kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
+) -> list[Problem]:
+    """Validate an object of a built-in kind in its storage version."""
+    if old is None:
+        found = [*builtin_validation.create_problems(kind.stored, new)]
+    else:
+        found = [*builtin_validation.update_problems(kind.stored, old, new)]
+
+    is_newer_event = kind.stored.group != kind.resource.group
+    return [*events_v1_problems(new, old)] if is_newer_event else found
+
+
+def _warn_of_finalizers(
+    kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
+) -> None:
+    """Warn about new finalizers of a custom resource without a domain."""
+    if kind.typed:
+        return
+
+    known = {*STANDARD_FINALIZERS, *(old.get("finalizers") or ())}
+    for finalizer in new.get("finalizers") or ():
+        if "/" not in finalizer and finalizer not in known:
+            options.warn(_FINALIZER_WARNING.format(finalizer))
+
+
+def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
+    if found:
+        name = body["metadata"].get("name") or ""
+        said = None if kind.typed else str(body.get("kind"))
+        raise refusal(kind, name, found, said_kind=said)

@@ -1,0 +1,292 @@
+"""Label selectors: read, and refused, as the API server does. Pure.
+
+`LabelSelector.parse` reads the same language for clients, in words of its own and with
+the position of a mistake. A refusal here names the token at which the server stops, and
+what it would have taken instead; and here is taken what only newer servers take, such as
+`a in (b,,)`. What a selector means is found in one place for both.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+from aioinformer.model.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    integer_of,
+)
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors.names import (
+    label_value_problems,
+    qualified_name_problems,
+)
+from aioinformer_apiserver.errors.statuses import quoted
+
+if TYPE_CHECKING:
+    from aioinformer_apiserver.storage.kinds import Kind
+
+__all__ = ["field_selector_of", "label_selector_of"]
+# Blanks, then a symbol or a word. A doubled equals sign is one symbol.
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)?")
+_SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
+
+_OPERATORS: dict[str, LabelOperator] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<": "<",
+    ">": ">",
+    "in": "in",
+    "notin": "notin",
+}
+
+
+def label_selector_of(text: str) -> LabelSelector:
+    """Read a label selector.
+
+    Args:
+        text: The selector, as it stands in the parameter.
+
+    Raises:
+        ApiError: 400, if it is malformed.
+    """
+    try:
+        return LabelSelector(_Reader(text).read())
+    except _Refused as refused:
+        raise statuses.bad_request(str(refused)) from None
+
+
+class _Refused(Exception):
+    """Ends the reading."""
+
+
+class _Reader:
+    """Reads one selector from left to right, up to the first mistake."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens_of(text)
+        self._at = 0
+
+    def read(self) -> list[LabelRequirement]:
+        """Read all requirements.
+
+        Raises:
+            _Refused: With the message, at the first mistake.
+        """
+        found: list[LabelRequirement] = []
+        while self._next != "":
+            if self._next in _SYMBOLS and self._next != "!":
+                self._fail("!, identifier, or 'end of string'")
+
+            try:
+                found.append(self._requirement())
+            except _Refused as exc:
+                raise _Refused(f"unable to parse requirement: {exc}") from None
+
+            if self._next == "":
+                break
+
+            if self._take() != ",":
+                self._at -= 1
+                self._fail("',' or 'end of string'")
+
+            if self._next == "" or (self._next in _SYMBOLS and self._next != "!"):
+                self._fail("identifier after ','")
+
+        return found
+
+    @property
+    def _next(self) -> str:
+        """The next token; empty at the end."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token, self._at = self._next, self._at + 1
+        return token
+
+    def _fail(self, expected: str) -> NoReturn:
+        raise _Refused(f"found '{self._next}', expected: {expected}")
+
+    def _word(self) -> str:
+        if self._next == "" or self._next in _SYMBOLS:
+            self._fail("identifier")
+
+        return self._take()
+
+    def _requirement(self) -> LabelRequirement:
+        absent = self._next == "!"
+        if absent:
+            self._take()
+
+        key = self._word()
+        problems = qualified_name_problems(key)
+        if problems:
+            why = "; ".join(problems)
+            raise _Refused(f"<nil>: Invalid value: {quoted(key)}: {why}")
+
+        if absent or self._next in {"", ","}:
+            return LabelRequirement(key, "!" if absent else "exists")
+
+        operator = _OPERATORS.get(self._next)
+        if operator is None:
+            self._fail("in, notin, =, ==, !=, gt, lt")
+
+        self._take()
+        if operator in {"in", "notin"}:
+            values = sorted(self._values())
+        else:
+            values = ["" if self._next in {"", ","} else self._word()]
+
+        found = _value_problems(key, values, numeric=operator in {"<", ">"})
+        if found:
+            told = ", ".join(found)
+            raise _Refused(f"[{told}]" if len(found) > 1 else told)
+
+        return LabelRequirement(key, operator, tuple(values))
+
+    def _values(self) -> set[str]:
+        if self._next != "(":
+            raise _Refused(f"found '{self._next}' expected: '('")
+
+        self._take()
+        if self._next == ")":
+            self._take()
+            return {""}
+
+        if self._next == "" or self._next in _SYMBOLS - {","}:
+            self._fail("',', ')' or identifier")
+
+        values = self._items()
+        self._take()
+        return values
+
+    def _items(self) -> set[str]:
+        """Read up to the parenthesis that closes, where a missing value is empty."""
+        values: set[str] = set()
+        while True:
+            if self._next == ",":
+                self._take()
+                if not values:
+                    values.add("")
+
+                if self._next in {",", ")"}:
+                    values.add("")
+
+                if self._next == ")":
+                    return values
+            elif self._next == "" or self._next in _SYMBOLS:
+                self._fail("',', or identifier")
+            else:
+                values.add(self._take())
+                if self._next == ")":
+                    return values
+
+                if self._next != ",":
+                    self._fail("',' or ')'")
+
+
+def _tokens_of(text: str) -> list[str]:
+    found = [it[1] for it in _TOKEN.finditer(text)]
+    return [token for token in found if token]
+
+
+def _value_problems(key: str, values: list[str], *, numeric: bool) -> list[str]:
+    found = []
+    if numeric and integer_of(values[0]) is None:
+        found.append(
+            f"values[0]: Invalid value: {quoted(values[0])}: for 'Gt', 'Lt' operators, "
+            "the value must be an integer"
+        )
+
+    for index, value in enumerate(values):
+        problems = label_value_problems(value)
+        if problems:
+            head = f"values[{index}][{key}]: Invalid value: {quoted(value)}"
+            found.append(f"{head}: {'; '.join(problems)}")
+
+    return found
+
+
+# A backslash takes the character after it along, whatever that is.
+_TERM = re.compile(r"(?:\\.|[^,\\]|\\\Z)+", re.DOTALL)
+_OPERATOR = re.compile("!=|==|=")
+_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+_ESCAPED = frozenset(["\\", ",", "="])
+_NAMES = ("metadata.name", "metadata.namespace")
+
+
+def field_selector_of(kind: Kind, text: str) -> FieldSelector:
+    """Read a field selector.
+
+    Args:
+        kind: Whose objects are selected; decides which fields may be asked for.
+        text: The selector, as it stands in the parameter.
+
+    Raises:
+        ApiError: 400, if it is malformed, or asks for a field that is not selectable.
+    """
+    terms = [_term(text, it[0]) for it in _TERM.finditer(text)]
+    # The server looks at the fields in their order, and drops a term without any text.
+    asked = sorted(term for term in terms if term[0] or term[2])
+    for field, _, _ in asked:
+        if not _is_selectable(kind, field):
+            raise statuses.bad_request(_refusal(kind, field))
+
+    return FieldSelector(
+        tuple(
+            FieldRequirement(field, "!=" if operator == "!=" else "=", value)
+            for field, operator, value in asked
+        )
+    )
+
+
+def _term(whole: str, term: str) -> tuple[str, str, str]:
+    """Split a term into field, operator and value."""
+    operator = _OPERATOR.search(term)
+    if operator is None:
+        message = f"invalid selector: '{whole}'; can't understand '{term}'"
+        raise statuses.bad_request(message)
+
+    value = term[operator.end() :]
+    for escape in _ESCAPE.finditer(value):
+        if escape[1] not in _ESCAPED:
+            message = f"invalid field selector: invalid escape sequence: {escape[0]}"
+            raise statuses.bad_request(message)
+
+    for free in re.findall("[,=]", _ESCAPE.sub("", value)):
+        # The server prints the character as a number.
+        message = f"invalid field selector: unescaped character in value: {ord(free)}"
+        raise statuses.bad_request(message)
+
+    return term[: operator.start()], operator[0], _ESCAPE.sub(r"\1", value)
+
+
+def _is_selectable(kind: Kind, field: str) -> bool:
+    return field in kind.fields or field in _names_of(kind)
+
+
+def _names_of(kind: Kind) -> tuple[str, ...]:
+    """Return what every kind can be selected by.
+
+    Kinds that are in no namespace have an empty one; only those that name their fields
+    one by one do not take the question.
+    """
+    if kind.typed and kind.fields and not kind.resource.namespaced:
+        return _NAMES[:1]
+
+    return _NAMES
+
+
+def _refusal(kind: Kind, field: str) -> str:
+    if kind.resource.kind == "Job":
+        return f"field label {quoted(field)} not supported for Job"
+
+    if kind.typed and not kind.fields:
+        known = ", ".join(map(quoted, _NAMES))
+        return f"{quoted(field)} is not a known field selector: only {known}"
+
+    return f"field label not supported: {field}"

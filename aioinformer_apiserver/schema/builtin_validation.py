@@ -1,0 +1,445 @@
+"""Validation of built-in kinds: the rules that a real server enforces most often.
+
+These are required fields, names, choices, ranges, selectors, and immutable fields. A
+real server validates more: details of rarely used volumes, security contexts,
+schedules. It rejects whatever is rejected here, in the same words, but appends a diff
+to some of them.
+
+`aioinformer_apiserver.registry.validation` validates the metadata.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.model import resources
+from aioinformer_apiserver.schema import (
+    core_validation,
+    field_errors,
+    network_validation,
+    storage_validation,
+    workload_validation,
+)
+from aioinformer_apiserver.schema.field_errors import GoStruct, forbidden, shown
+from aioinformer_apiserver.schema.field_validation import (
+    immutable_fields,
+    is_changed,
+    listed,
+)
+from aioinformer_apiserver.schema.pod_validation import pod_problems, token_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aioinformer.model import Resource
+    from aioinformer_apiserver.errors.problems import Problem
+
+__all__ = ["create_problems", "update_problems"]
+
+Object = dict[str, Any]
+
+
+def create_problems(resource: Resource, body: Object) -> list[Problem]:
+    """Validate a new object of a built-in kind.
+
+    Args:
+        resource: Resource of the object; others have no problems.
+        body: Object with its defaults, completed by `with_creation_defaults`.
+    """
+    found = _state_problems(resource, body)
+    if resource == resources.PODS and (body.get("spec") or {}).get(
+        "ephemeralContainers"
+    ):
+        why = "cannot be set on create"
+        found.append(forbidden("spec.ephemeralContainers", why))
+
+    return found
+
+
+def update_problems(resource: Resource, old: Object, new: Object) -> list[Problem]:
+    """Validate an update of an object of a built-in kind.
+
+    Args:
+        resource: Resource of the object; others have no problems.
+        old: Stored object.
+        new: Next state with its defaults and with the server-owned fields of `old`.
+
+    Returns:
+        Problems; none if only metadata or status differ. So clients can label an
+        arranged object, and write its status, even if its spec is invalid.
+    """
+    if _essence(old) == _essence(new):
+        return []
+
+    changes = _CHANGES.get(resource)
+    found = _state_problems(resource, new)
+    return [*found, *changes(old, new)] if changes is not None else found
+
+
+# ---------------------------------------------------------------- updates
+
+
+_POD_FIELDS = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+    "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it "
+    "was previously negative)"
+)
+
+_SET_FIELDS = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+def _specs(old: Object, new: Object) -> tuple[Object, Object]:
+    return old.get("spec") or {}, new.get("spec") or {}
+
+
+# ---------------------------------------------------------------- pods
+
+
+def _pod_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of immutable pod fields."""
+    before, after = _specs(old, new)
+    for field in ("containers", "initContainers"):
+        if len(listed(before.get(field))) != len(listed(after.get(field))):
+            why = "pod updates may not add or remove containers"
+            yield field_errors.forbidden(f"spec.{field}", why)
+            return
+
+    for field in ("containers", "initContainers"):
+        for index, it in enumerate(listed(after.get(field))):
+            if not it.get("image"):
+                yield field_errors.required(f"spec.{field}[{index}].image")
+
+    late = _deadline_problem(before, after)
+    if late is not None:
+        yield late
+        if after.get("activeDeadlineSeconds") is not None:
+            return
+
+    yield from _toleration_changes(before, after)
+    yield from _gate_changes(before, after)
+    if is_changed(before, _with_allowed_changes(before, after)):
+        why = f"pod updates may not change fields other than {_POD_FIELDS}"
+        yield field_errors.forbidden("spec", why)
+
+
+def _deadline_problem(before: Object, after: Object) -> Problem | None:
+    path = "spec.activeDeadlineSeconds"
+    old, new = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
+    if new is None:
+        why = "must not update from a positive integer to nil value"
+        return field_errors.invalid(path, None, why) if old is not None else None
+
+    if old is not None and old < new:
+        why = "must be less than or equal to previous value"
+        return field_errors.invalid(path, new, why)
+
+    return None
+
+
+def _toleration_changes(before: Object, after: Object) -> Iterator[Problem]:
+    """Reject changes of tolerations, except for additions and other durations."""
+    kept = {shown(_timeless(it)) for it in listed(after.get("tolerations"))}
+    if any(
+        shown(_timeless(it)) not in kept for it in listed(before.get("tolerations"))
+    ):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        yield field_errors.forbidden("spec.tolerations", why)
+
+
+def _timeless(toleration: Object) -> Object:
+    return {k: it for k, it in toleration.items() if k != "tolerationSeconds"}
+
+
+def _gate_changes(before: Object, after: Object) -> Iterator[Problem]:
+    known = {it.get("name") for it in listed(before.get("schedulingGates"))}
+    for index, it in enumerate(listed(after.get("schedulingGates"))):
+        if it.get("name") not in known:
+            why = "only deletion is allowed, but found new scheduling gate "
+            path = f"spec.schedulingGates[{index}].name"
+            yield field_errors.forbidden(path, f"{why}'{it.get('name')}'")
+
+
+def _with_allowed_changes(before: Object, after: Object) -> Object:
+    """Revert the changes that are allowed."""
+    found = dict(after)
+    for field in ("containers", "initContainers"):
+        pairs = zip(listed(after.get(field)), listed(before.get(field)), strict=True)
+        if field in after:
+            found[field] = [_with_image(new, old.get("image")) for new, old in pairs]
+
+    undone = ["activeDeadlineSeconds", "schedulingGates", "tolerations"]
+    if before.get("schedulingGates"):
+        # The pod is not scheduled yet, so its node selection may be narrowed.
+        undone += ["nodeSelector", "affinity"]
+
+    if before.get("terminationGracePeriodSeconds", 0) < 0:
+        undone.append("terminationGracePeriodSeconds")
+
+    for field in undone:
+        found.pop(field, None)
+        if field in before:
+            found[field] = before[field]
+
+    return found
+
+
+def _with_image(container: Object, image: str | None) -> Object:
+    return {**container, "image": image}
+
+
+# ---------------------------------------------------------------- workloads
+
+
+def _selector_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of the selector."""
+    yield from immutable_fields(old, new, "spec.selector")
+
+
+def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of immutable StatefulSet fields."""
+    kept = [
+        {k: it for k, it in s.items() if k not in _SET_FIELDS} for s in _specs(old, new)
+    ]
+    if is_changed(*kept):
+        *others, last = (f"'{it}'" for it in _SET_FIELDS)
+        why = "updates to statefulset spec for fields other than "
+        why += f"{', '.join(others)} and {last} are forbidden"
+        yield field_errors.forbidden("spec", why)
+
+
+def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of immutable Job fields."""
+    before, after = _specs(old, new)
+    elastic = (
+        after.get("completionMode") == "Indexed"
+        and after.get("completions") == after.get("parallelism")
+        and before.get("completions") is not None
+    )
+    if not elastic:
+        yield from immutable_fields(old, new, "spec.completions")
+
+    yield from immutable_fields(old, new, "spec.selector")
+    suspended = before.get("suspend") and not (old.get("status") or {}).get("startTime")
+    if not suspended:
+        yield from immutable_fields(old, new, "spec.template")
+
+    yield from immutable_fields(
+        old,
+        new,
+        "spec.completionMode",
+        "spec.podFailurePolicy",
+        "spec.backoffLimitPerIndex",
+    )
+
+
+# ---------------------------------------------------------------- the others
+
+
+def _service_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of the cluster IP."""
+    before, after = _specs(old, new)
+    if "ExternalName" in {before.get("type"), after.get("type")}:
+        return
+
+    had, has = listed(before.get("clusterIPs")), listed(after.get("clusterIPs"))
+    if had and has and had[0] != has[0]:
+        yield field_errors.invalid("spec.clusterIPs[0]", has, "may not change once set")
+
+
+def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of immutable data."""
+    if not old.get("immutable"):
+        return
+
+    why = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield field_errors.forbidden("immutable", why)
+
+    for field in ("data", "binaryData"):
+        if is_changed(old.get(field) or {}, new.get(field) or {}):
+            yield field_errors.forbidden(field, why)
+
+
+def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of immutable PersistentVolumeClaim fields."""
+    before, after = _specs(old, new)
+    after = dict(after)
+    if not before.get("volumeName"):
+        after.pop("volumeName", None)
+
+    if not before.get("storageClassName") and not before.get("volumeName"):
+        # A default class may have been added since.
+        after.pop("storageClassName", None)
+
+    bound = (old.get("status") or {}).get("phase") == "Bound"
+    if bound:
+        for field in ("resources", "volumeAttributesClassName"):
+            after.pop(field, None)
+            if field in before:
+                after[field] = before[field]
+
+    if is_changed(before, after):
+        why = "spec is immutable after creation except resources.requests and "
+        why += "volumeAttributesClassName for bound claims"
+        yield field_errors.forbidden("spec", why)
+
+    if before.get("volumeMode") != after.get("volumeMode"):
+        yield field_errors.immutable("volumeMode", after.get("volumeMode"))
+
+
+def _volume_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of a volume's source."""
+    before, after = _specs(old, new)
+    if is_changed(
+        *({k: s.get(k) for k in _sources(before, after)} for s in (before, after))
+    ):
+        where = "spec.persistentvolumesource"
+        yield field_errors.forbidden(where, f"{where} is immutable after creation")
+
+    if before.get("volumeMode") != after.get("volumeMode"):
+        yield field_errors.immutable("volumeMode", after.get("volumeMode"))
+
+
+# Fields of a PersistentVolume's spec that are not its source.
+_NO_SOURCES = {
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+}
+
+
+def _sources(before: Object, after: Object) -> list[str]:
+    return sorted((before.keys() | after.keys()) - _NO_SOURCES)
+
+
+def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of the priority."""
+    if old.get("value", 0) != new.get("value", 0):
+        yield field_errors.forbidden("value", "may not be changed in an update.")
+
+    yield from immutable_fields(old, new, "preemptionPolicy")
+
+
+def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of the role."""
+    role = new.get("roleRef") or {}
+    if is_changed(old.get("roleRef"), new.get("roleRef")):
+        names = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+        told = GoStruct({title: role.get(field, "") for title, field in names})
+        yield field_errors.invalid("roleRef", told, "cannot change roleRef")
+
+
+def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:
+    """Reject changes of the pod network or provider, once they are set."""
+    before, after = _specs(old, new)
+    for field, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        if before.get(field) and before[field] != after.get(field):
+            why = f'node updates may not change {name} except from "" to valid'
+            yield field_errors.forbidden(f"spec.{field}", why)
+
+
+# ---------------------------------------------------------------- by kind
+
+
+def _essence(body: Object) -> Object:
+    return {k: it for k, it in body.items() if k not in _UNCHECKED}
+
+
+_UNCHECKED = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+def _state_problems(resource: Resource, body: Object) -> list[Problem]:
+    check = _STATES.get(resource)
+    return list(check(body)) if check is not None else []
+
+
+def _pod(body: Object) -> Iterator[Problem]:
+    spec = body.get("spec") or {}
+    return chain(pod_problems("spec", spec), token_problems("spec", spec))
+
+
+def _immutable(*fields: str) -> Callable[[Object, Object], Iterator[Problem]]:
+    return lambda old, new: immutable_fields(old, new, *fields)
+
+
+def _secret_changes(old: Object, new: Object) -> Iterator[Problem]:
+    return chain(
+        immutable_fields(old, new, "type"),
+        _data_update_problems(old, new),
+    )
+
+
+_STATES: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
+    resources.CLUSTER_ROLES: core_validation.role_problems,
+    resources.CLUSTER_ROLE_BINDINGS: core_validation.binding_problems,
+    resources.CONFIG_MAPS: core_validation.config_map_problems,
+    resources.CRON_JOBS: workload_validation.cron_job_problems,
+    resources.DAEMON_SETS: workload_validation.daemon_set_problems,
+    resources.DEPLOYMENTS: workload_validation.deployment_problems,
+    resources.ENDPOINTS: network_validation.endpoints_problems,
+    resources.ENDPOINT_SLICES: network_validation.endpoint_slice_problems,
+    resources.EVENTS: core_validation.event_problems,
+    resources.HORIZONTAL_POD_AUTOSCALERS: workload_validation.autoscaler_problems,
+    resources.INGRESSES: network_validation.ingress_problems,
+    resources.INGRESS_CLASSES: network_validation.ingress_class_problems,
+    resources.JOBS: workload_validation.job_problems,
+    resources.LEASES: core_validation.lease_problems,
+    resources.LIMIT_RANGES: core_validation.limit_range_problems,
+    resources.NAMESPACES: core_validation.namespace_problems,
+    resources.NETWORK_POLICIES: network_validation.network_policy_problems,
+    resources.NODES: core_validation.node_problems,
+    resources.PERSISTENT_VOLUMES: storage_validation.persistent_volume_problems,
+    resources.PERSISTENT_VOLUME_CLAIMS: storage_validation.claim_problems,
+    resources.PODS: _pod,
+    resources.POD_DISRUPTION_BUDGETS: workload_validation.disruption_problems,
+    resources.POD_TEMPLATES: workload_validation.template_object_problems,
+    resources.PRIORITY_CLASSES: core_validation.priority_class_problems,
+    resources.REPLICATION_CONTROLLERS: workload_validation.controller_problems,
+    resources.REPLICA_SETS: workload_validation.replica_set_problems,
+    resources.RESOURCE_QUOTAS: core_validation.quota_problems,
+    resources.ROLES: core_validation.role_problems,
+    resources.ROLE_BINDINGS: core_validation.binding_problems,
+    resources.SECRETS: core_validation.secret_problems,
+    resources.SERVICES: network_validation.service_problems,
+    resources.STATEFUL_SETS: workload_validation.stateful_set_problems,
+    resources.STORAGE_CLASSES: storage_validation.storage_class_problems,
+}
+
+_CHANGES: dict[Resource, Callable[[Object, Object], Iterator[Problem]]] = {
+    resources.CLUSTER_ROLE_BINDINGS: _binding_update_problems,
+    resources.CONFIG_MAPS: _data_update_problems,
+    resources.DAEMON_SETS: _selector_update_problems,
+    resources.DEPLOYMENTS: _selector_update_problems,
+    resources.ENDPOINT_SLICES: _immutable("addressType"),
+    resources.INGRESS_CLASSES: _immutable("spec.controller"),
+    resources.JOBS: _job_update_problems,
+    resources.NODES: _node_update_problems,
+    resources.PERSISTENT_VOLUMES: _volume_update_problems,
+    resources.PERSISTENT_VOLUME_CLAIMS: _claim_update_problems,
+    resources.PODS: _pod_update_problems,
+    resources.PRIORITY_CLASSES: _priority_class_update_problems,
+    resources.REPLICA_SETS: _selector_update_problems,
+    resources.ROLE_BINDINGS: _binding_update_problems,
+    resources.SECRETS: _secret_changes,
+    resources.SERVICES: _service_update_problems,
+    resources.STATEFUL_SETS: _stateful_set_update_problems,
+    resources.STORAGE_CLASSES: _immutable(
+        "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"
+    ),
+}

@@ -1,0 +1,698 @@
+"""Validation of pods and pod templates: affinity, containers, probes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from aioinformer_apiserver.schema import field_errors
+from aioinformer_apiserver.schema import field_validation as fields
+from aioinformer_apiserver.schema.field_validation import listed, relative_path_problems
+from aioinformer_apiserver.schema.quantities import is_multiple, quantity
+from aioinformer_apiserver.schema.storage_validation import volume_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from aioinformer_apiserver.errors.problems import Problem
+
+__all__ = [
+    "affinity_problems",
+    "container_problems",
+    "handler_problems",
+    "pod_problems",
+    "probe_problems",
+    "template_problems",
+    "token_problems",
+]
+
+Object = dict[str, Any]
+
+_LARGEST = 2**31 - 1
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+
+
+def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
+    """Validate the spec of a Pod.
+
+    Args:
+        path: Path of the spec, such as `"spec"` or `"spec.template.spec"`.
+        spec: Spec with its defaults.
+    """
+    volumes = listed(spec.get("volumes"))
+    yield from volume_problems(f"{path}.volumes", volumes)
+    yield from _containers_problems(path, spec, {it.get("name") for it in volumes})
+    yield from _host_port_problems(path, spec)
+    policies = ("Always", "OnFailure", "Never")
+    yield from fields.one_of(
+        f"{path}.restartPolicy", spec.get("restartPolicy"), policies
+    )
+    yield from fields.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
+    yield from fields.labels(f"{path}.nodeSelector", spec.get("nodeSelector"))
+    yield from _security_problems(f"{path}.securityContext", spec)
+    yield from affinity_problems(f"{path}.affinity", spec.get("affinity") or {})
+    yield from _dns_problems(path, spec)
+    yield from _gate_problems(path, spec)
+    for index, it in enumerate(listed(spec.get("topologySpreadConstraints"))):
+        yield from _spread_problems(f"{path}.topologySpreadConstraints[{index}]", it)
+
+    yield from _name_problems(path, spec)
+    for index, it in enumerate(listed(spec.get("tolerations"))):
+        yield from _toleration_problems(f"{path}.tolerations[{index}]", it)
+
+    for index, it in enumerate(listed(spec.get("hostAliases"))):
+        yield from fields.address(f"{path}.hostAliases[{index}].ip", it.get("ip", ""))
+
+    if spec.get("priorityClassName"):
+        where = f"{path}.priorityClassName"
+        yield from fields.subdomain(where, spec["priorityClassName"])
+
+
+def token_problems(path: str, spec: Object) -> Iterator[Problem]:
+    """Reject projected service account tokens in a Pod without an account.
+
+    Templates of pods may have them.
+
+    Args:
+        path: Path of the spec.
+        spec: Spec of the Pod.
+    """
+    if spec.get("serviceAccountName"):
+        return
+
+    for index, volume in enumerate(listed(spec.get("volumes"))):
+        sources = listed((volume.get("projected") or {}).get("sources"))
+        for number, it in enumerate(sources):
+            if "serviceAccountToken" in it:
+                where = f"{path}.volumes[{index}].projected.sources[{number}]"
+                why = "must not be specified when serviceAccountName is not set"
+                yield field_errors.forbidden(f"{where}.serviceAccountToken", why)
+
+
+def template_problems(path: str, template: Object) -> Iterator[Problem]:
+    """Validate a pod template.
+
+    Args:
+        path: Path of the template. Problems of labels have this path, as on a real
+            server.
+        template: Template with its defaults.
+    """
+    metadata = template.get("metadata") or {}
+    yield from fields.labels(f"{path}.labels", metadata.get("labels"))
+    yield from pod_problems(f"{path}.spec", template.get("spec") or {})
+    if (template.get("spec") or {}).get("ephemeralContainers"):
+        why = "ephemeral containers not allowed in pod template"
+        yield field_errors.forbidden(f"{path}.spec.ephemeralContainers", why)
+
+
+# ---------------------------------------------------------------- containers
+
+
+def _containers_problems(
+    path: str, spec: Object, volumes: set[str]
+) -> Iterator[Problem]:
+    containers = listed(spec.get("containers"))
+    if not containers:
+        yield field_errors.required(f"{path}.containers")
+
+    seen: set[str] = set()
+    for field in ("containers", "initContainers"):
+        for index, it in enumerate(listed(spec.get(field))):
+            where, name = f"{path}.{field}[{index}]", it.get("name")
+            first = field == "initContainers"
+            yield from container_problems(where, it, volumes, of_init=first)
+            if name in seen:
+                yield field_errors.duplicate(f"{where}.name", name)
+            elif name:
+                seen.add(name)
+
+
+def _host_port_problems(path: str, spec: Object) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, container in enumerate(listed(spec.get("containers"))):
+        for number, port in enumerate(listed(container.get("ports"))):
+            where = f"{path}.containers[{index}].ports[{number}].hostPort"
+            given = port.get("hostPort")
+            if not given:
+                continue
+
+            text = f"{port.get('protocol')}/{port.get('hostIP', '')}/{given}"
+            if text in seen:
+                yield field_errors.duplicate(where, text)
+
+            seen.add(text)
+            if spec.get("hostNetwork") and given != port.get("containerPort"):
+                why = "must match `containerPort` when `hostNetwork` is true"
+                yield field_errors.invalid(where, given, why)
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def _security_problems(path: str, spec: Object) -> Iterator[Problem]:
+    context = spec.get("securityContext") or {}
+    for field in ("fsGroup", "runAsUser", "runAsGroup"):
+        value = context.get(field, 0)
+        if not 0 <= value <= _LARGEST:
+            why = f"must be between 0 and {_LARGEST}, inclusive"
+            yield field_errors.invalid(f"{path}.{field}", value, why)
+
+
+def _dns_problems(path: str, spec: Object) -> Iterator[Problem]:
+    config = spec.get("dnsConfig")
+    if spec.get("dnsPolicy") == "None":
+        why = "when `dnsPolicy` is None"
+        if config is None:
+            why = f"must provide `dnsConfig` {why}"
+            yield field_errors.required(f"{path}.dnsConfig", why)
+        elif not config.get("nameservers"):
+            why = f"must provide at least one DNS nameserver {why}"
+            yield field_errors.required(f"{path}.dnsConfig.nameservers", why)
+
+    for index, it in enumerate(listed((config or {}).get("nameservers"))):
+        yield from fields.address(f"{path}.dnsConfig.nameservers[{index}]", it)
+
+
+def _gate_problems(path: str, spec: Object) -> Iterator[Problem]:
+    for index, it in enumerate(listed(spec.get("readinessGates"))):
+        where = f"{path}.readinessGates[{index}].conditionType"
+        yield from fields.qualified(where, it.get("conditionType", ""))
+
+    seen: set[str] = set()
+    for index, it in enumerate(listed(spec.get("schedulingGates"))):
+        where, name = f"{path}.schedulingGates[{index}]", it.get("name", "")
+        yield from fields.qualified(where, name)
+        if name in seen:
+            yield field_errors.duplicate(where, name)
+
+        seen.add(name)
+
+
+def _spread_problems(path: str, constraint: Object) -> Iterator[Problem]:
+    skew = constraint.get("maxSkew", 0)
+    if skew <= 0:
+        yield field_errors.invalid(f"{path}.maxSkew", skew, "must be greater than zero")
+
+    if not constraint.get("topologyKey"):
+        yield field_errors.required(f"{path}.topologyKey", "can not be empty")
+
+    unsatisfiable = constraint.get("whenUnsatisfiable", "")
+    choices = ("DoNotSchedule", "ScheduleAnyway")
+    yield from fields.one_of(f"{path}.whenUnsatisfiable", unsatisfiable, choices)
+    yield from fields.selector(f"{path}.labelSelector", constraint.get("labelSelector"))
+
+
+def _name_problems(path: str, spec: Object) -> Iterator[Problem]:
+    for field in ("serviceAccountName", "nodeName"):
+        if spec.get(field):
+            yield from fields.subdomain(f"{path}.{field}", spec[field])
+
+    deadline = spec.get("activeDeadlineSeconds", 1)
+    if not 1 <= deadline <= _LARGEST:
+        why = f"must be between 1 and {_LARGEST}, inclusive"
+        yield field_errors.invalid(f"{path}.activeDeadlineSeconds", deadline, why)
+
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            yield from fields.dns_label(f"{path}.{field}", spec[field])
+
+
+def _toleration_problems(path: str, toleration: Object) -> Iterator[Problem]:
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    value, effect = toleration.get("value", ""), toleration.get("effect", "")
+    where = f"{path}.operator"
+    if key:
+        yield from fields.qualified(f"{path}.key", key)
+    elif operator != "Exists":
+        why = "operator must be Exists when `key` is empty, which means "
+        yield field_errors.invalid(
+            where, operator, f'{why}"match all values and all keys"'
+        )
+
+    if "tolerationSeconds" in toleration and effect != "NoExecute":
+        why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield field_errors.invalid(f"{path}.effect", effect, why)
+
+    if operator == "Exists" and value:
+        why = "value must be empty when `operator` is 'Exists'"
+        yield field_errors.invalid(where, value, why)
+    elif operator not in {"", "Equal", "Exists"}:
+        yield field_errors.not_supported(where, operator, ("Equal", "Exists"))
+
+    if effect:
+        yield from fields.one_of(f"{path}.effect", effect, _EFFECTS)
+
+
+# ------------------------------------------------------------------ affinity
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+
+
+def affinity_problems(path: str, affinity: Object) -> Iterator[Problem]:
+    """Validate the affinity of a Pod."""
+    yield from _node_problems(
+        f"{path}.nodeAffinity", affinity.get("nodeAffinity") or {}
+    )
+    for field in ("podAffinity", "podAntiAffinity"):
+        yield from _pod_problems(f"{path}.{field}", affinity.get(field) or {})
+
+
+def _node_problems(path: str, affinity: Object) -> Iterator[Problem]:
+    required = affinity.get(_REQUIRED)
+    if required is not None:
+        where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
+        terms = listed(required.get("nodeSelectorTerms"))
+        if not terms:
+            why = "must have at least one node selector term"
+            yield field_errors.required(where, why)
+
+        for index, term in enumerate(terms):
+            yield from _term_problems(f"{where}[{index}]", term)
+
+    for index, it in enumerate(listed(affinity.get(_PREFERRED))):
+        where = f"{path}.{_PREFERRED}[{index}]"
+        yield from _weight_problems(where, it)
+        preference = it.get("preference") or {}
+        yield from _term_problems(f"{where}.preference", preference)
+
+
+def _term_problems(path: str, term: Object) -> Iterator[Problem]:
+    for index, it in enumerate(listed(term.get("matchExpressions"))):
+        where = f"{path}.matchExpressions[{index}]"
+        operator, values = it.get("operator", ""), it.get("values")
+        if operator not in _OPERATORS:
+            why = "not a valid selector operator"
+            yield field_errors.invalid(f"{where}.operator", operator, why)
+        elif operator in {"In", "NotIn"} and not values:
+            why = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield field_errors.required(f"{where}.values", why)
+        elif operator in {"Exists", "DoesNotExist"} and values:
+            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield field_errors.forbidden(f"{where}.values", why)
+        elif operator in {"Gt", "Lt"} and len(values or ()) != 1:
+            why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            yield field_errors.required(f"{where}.values", why)
+
+        yield from fields.qualified(f"{where}.key", it.get("key", ""))
+
+
+def _pod_problems(path: str, affinity: Object) -> Iterator[Problem]:
+    for index, it in enumerate(listed(affinity.get(_REQUIRED))):
+        yield from _pod_term_problems(f"{path}.{_REQUIRED}[{index}]", it)
+
+    for index, it in enumerate(listed(affinity.get(_PREFERRED))):
+        where = f"{path}.{_PREFERRED}[{index}]"
+        yield from _weight_problems(where, it)
+        term = it.get("podAffinityTerm") or {}
+        yield from _pod_term_problems(f"{where}.podAffinityTerm", term)
+
+
+def _weight_problems(path: str, preference: Object) -> Iterator[Problem]:
+    weight = preference.get("weight", 0)
+    if not 1 <= weight <= 100:
+        yield field_errors.invalid(
+            f"{path}.weight", weight, "must be in the range 1-100"
+        )
+
+
+def _pod_term_problems(path: str, term: Object) -> Iterator[Problem]:
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from fields.selector(f"{path}.{field}", term.get(field))
+
+    if not term.get("topologyKey"):
+        yield field_errors.required(f"{path}.topologyKey", "can not be empty")
+
+    yield from fields.qualified(f"{path}.topologyKey", term.get("topologyKey", ""))
+
+
+# ------------------------------------------------------------------ containers
+
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
+_HUGE = "hugepages-"
+_SOURCES = (
+    "fieldRef",
+    "resourceFieldRef",
+    "configMapKeyRef",
+    "secretKeyRef",
+    "fileKeyRef",
+)
+
+_FIELD_PATHS = frozenset(
+    {
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    }
+)
+_SUBSCRIPTED = re.compile(r"metadata\.(?:annotations|labels)\['.*'\]")
+_RESOURCES = tuple(
+    f"{part}.{name}"
+    for part in ("limits", "requests")
+    for name in ("cpu", "ephemeral-storage", "memory")
+)
+_LARGEST_ID = 2**31 - 1
+
+
+def container_problems(
+    path: str, container: Object, volumes: Collection[str], *, of_init: bool = False
+) -> Iterator[Problem]:
+    """Validate one container.
+
+    Args:
+        path: Path of the container.
+        container: Container with its defaults.
+        volumes: Names of the Pod's volumes.
+        of_init: Whether it is an init container.
+    """
+    name, image = container.get("name", ""), container.get("image", "")
+    if not name:
+        yield field_errors.required(f"{path}.name")
+    else:
+        yield from fields.dns_label(f"{path}.name", name)
+
+    if not image:
+        yield field_errors.required(f"{path}.image")
+    elif image != image.strip():
+        why = "must not have leading or trailing whitespace"
+        yield field_errors.invalid(f"{path}.image", image, why)
+
+    yield from _life_problems(path, container, of_init=of_init)
+    for field, choices in _CHOICES.items():
+        if field in container:
+            yield from fields.one_of(f"{path}.{field}", container[field], choices)
+
+    yield from _port_problems(f"{path}.ports", listed(container.get("ports")))
+    yield from _environment_problems(path, container)
+    yield from _mount_problems(
+        f"{path}.volumeMounts", listed(container.get("volumeMounts")), volumes
+    )
+    yield from _resource_problems(f"{path}.resources", container.get("resources") or {})
+    yield from _container_security_problems(
+        f"{path}.securityContext", container.get("securityContext") or {}
+    )
+
+
+_CHOICES = {
+    "imagePullPolicy": ("Always", "IfNotPresent", "Never"),
+    "restartPolicy": ("Always", "Never", "OnFailure"),
+    "terminationMessagePolicy": ("File", "FallbackToLogsOnError"),
+}
+
+
+def _life_problems(path: str, container: Object, *, of_init: bool) -> Iterator[Problem]:
+    """Validate probes and hooks; plain init containers must have none."""
+    brief = of_init and container.get("restartPolicy") != "Always"
+    for field in ("lifecycle", *_PROBES):
+        if field not in container:
+            continue
+
+        if brief:
+            why = "may not be set for init containers without restartPolicy=Always"
+            yield field_errors.forbidden(f"{path}.{field}", why)
+        elif field != "lifecycle":
+            only_once = field != "readinessProbe"
+            probe = container[field]
+            yield from probe_problems(f"{path}.{field}", probe, only_once=only_once)
+        else:
+            for hook in ("postStart", "preStop"):
+                if hook in container[field]:
+                    where = f"{path}.{field}.{hook}"
+                    yield from handler_problems(where, container[field][hook])
+
+
+# ---------------------------------------------------------------- ports
+
+
+def _port_problems(path: str, ports: list[Object]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        where, name = f"{path}[{index}]", port.get("name", "")
+        if name:
+            yield from fields.port_name(f"{where}.name", name)
+            if name in seen:
+                yield field_errors.duplicate(f"{where}.name", name)
+
+            seen.add(name)
+
+        number = port.get("containerPort", 0)
+        if number:
+            yield from fields.port_number(f"{where}.containerPort", number)
+        else:
+            yield field_errors.required(f"{where}.containerPort")
+
+        if port.get("hostPort"):
+            yield from fields.port_number(f"{where}.hostPort", port["hostPort"])
+
+        protocols = ("SCTP", "TCP", "UDP")
+        yield from fields.one_of(f"{where}.protocol", port.get("protocol"), protocols)
+
+
+# ---------------------------------------------------------------- environment
+
+
+def _environment_problems(path: str, container: Object) -> Iterator[Problem]:
+    for index, variable in enumerate(listed(container.get("env"))):
+        yield from _variable_problems(f"{path}.env[{index}]", variable)
+
+    for index, source in enumerate(listed(container.get("envFrom"))):
+        where = f"{path}.envFrom[{index}]"
+        if source.get("prefix"):
+            yield from _variable_name_problems(f"{where}.prefix", source["prefix"])
+
+        found = [it for it in ("configMapRef", "secretRef") if it in source]
+        if not found:
+            why = "must specify one of: `configMapRef` or `secretRef`"
+            yield field_errors.invalid(f"{path}.envFrom", "", why)
+        elif len(found) > 1:
+            why = "may not have more than one field specified at a time"
+            yield field_errors.invalid(f"{path}.envFrom", "", why)
+
+        for field in found:
+            if not source[field].get("name"):
+                yield field_errors.required(f"{where}.{field}.name")
+
+
+def _variable_name_problems(path: str, name: str) -> Iterator[Problem]:
+    if not re.fullmatch("[ -<>-~]+", name):
+        why = "a valid environment variable name must consist only of printable ASCII "
+        yield field_errors.invalid(path, name, f"{why}characters other than '='")
+
+
+def _variable_problems(path: str, variable: Object) -> Iterator[Problem]:
+    if not variable.get("name"):
+        yield field_errors.required(f"{path}.name")
+    else:
+        yield from _variable_name_problems(f"{path}.name", variable["name"])
+
+    source = variable.get("valueFrom")
+    if source is None:
+        return
+
+    where = f"{path}.valueFrom"
+    found = [it for it in _SOURCES if it in source]
+    for field in found:
+        yield from _source_problems(f"{where}.{field}", field, source[field])
+
+    if not found:
+        *others, last = (f"`{it}`" for it in _SOURCES)
+        why = f"must specify one of: {', '.join(others)} or {last}"
+        yield field_errors.invalid(where, "", why)
+    elif variable.get("value"):
+        why = "may not be specified when `value` is not empty"
+        yield field_errors.invalid(where, "", why)
+    elif len(found) > 1:
+        why = "may not have more than one field specified at a time"
+        yield field_errors.invalid(where, "", why)
+
+
+def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]:
+    if field == "fieldRef":
+        name = source.get("fieldPath", "")
+        if not name:
+            yield field_errors.required(f"{path}.fieldPath")
+        elif name not in _FIELD_PATHS and not _SUBSCRIPTED.fullmatch(name):
+            why = f"error converting fieldPath: field label not supported: {name}"
+            yield field_errors.invalid(f"{path}.fieldPath", name, why)
+    elif field == "resourceFieldRef":
+        name = source.get("resource", "")
+        if not name:
+            yield field_errors.required(f"{path}.resource")
+        elif _HUGE not in name:
+            yield from fields.one_of(f"{path}.resource", name, _RESOURCES)
+    elif field in {"configMapKeyRef", "secretKeyRef"}:
+        yield from fields.subdomain(f"{path}.name", source.get("name", ""))
+        if not source.get("key"):
+            yield field_errors.required(f"{path}.key")
+        else:
+            yield from fields.data_key(f"{path}.key", source["key"])
+
+
+# ---------------------------------------------------------------- mounts
+
+
+def _mount_problems(
+    path: str, mounts: list[Object], volumes: Collection[str]
+) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, mount in enumerate(mounts):
+        where, name = f"{path}[{index}]", mount.get("name", "")
+        if not name:
+            yield field_errors.required(f"{where}.name")
+
+        if name not in volumes:
+            yield fields.not_found(f"{where}.name", name)
+
+        target = mount.get("mountPath", "")
+        if not target:
+            yield field_errors.required(f"{where}.mountPath")
+
+        if target in seen:
+            yield field_errors.invalid(f"{where}.mountPath", target, "must be unique")
+
+        seen.add(target)
+        # The real server omits the index here.
+        if mount.get("subPath"):
+            yield from relative_path_problems(f"{path}.subPath", mount["subPath"])
+
+
+# ---------------------------------------------------------------- resources
+
+
+def _resource_problems(path: str, resources: Object) -> Iterator[Problem]:
+    limits = resources.get("limits") or {}
+    requests = resources.get("requests") or {}
+    for part, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            yield from _amount_problems(f"{path}.{part}[{name}]", name, amount)
+
+    for name, amount in requests.items():
+        limit = limits.get(name)
+        fixed = name not in _STANDARD
+        if limit is None:
+            if fixed:
+                why = "Limit must be set for non overcommitable resources"
+                yield field_errors.required(f"{path}.limits", why)
+        elif fixed and quantity(amount) != quantity(limit):
+            why = f"must be equal to {name} limit of {limit}"
+            yield field_errors.invalid(f"{path}.requests", amount, why)
+        elif quantity(amount) > quantity(limit):
+            why = f"must be less than or equal to {name} limit of {limit}"
+            yield field_errors.invalid(f"{path}.requests", amount, why)
+
+    huge = any(it.startswith(_HUGE) for it in limits)
+    if huge and not {"cpu", "memory"} & {*limits, *requests}:
+        yield field_errors.forbidden(path, "HugePages require cpu or memory")
+
+
+def _amount_problems(path: str, name: str, amount: str) -> Iterator[Problem]:
+    yield from fields.qualified(path, name)
+    value = quantity(amount)
+    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE):
+        if not list(fields.qualified(path, name)):
+            why = "must be a standard resource type or fully qualified"
+            yield field_errors.invalid(path, name, why)
+
+        yield field_errors.invalid(
+            path, name, "must be a standard resource for containers"
+        )
+    elif value < 0:
+        yield field_errors.invalid(path, amount, "must be greater than or equal to 0")
+    elif "/" in name and not is_multiple(value):
+        yield field_errors.invalid(path, amount, "must be an integer")
+    elif name.startswith(_HUGE):
+        step = quantity(name.removeprefix(_HUGE))
+        if not value or not is_multiple(value, step):
+            why = f"{amount} is not positive integer multiple of {name}"
+            yield field_errors.invalid(path, amount, why)
+
+
+def _container_security_problems(path: str, context: Object) -> Iterator[Problem]:
+    for field in ("runAsUser", "runAsGroup"):
+        value = context.get(field, 0)
+        if not 0 <= value <= _LARGEST_ID:
+            why = f"must be between 0 and {_LARGEST_ID}, inclusive"
+            yield field_errors.invalid(f"{path}.{field}", value, why)
+
+
+# ------------------------------------------------------------------ probes
+
+
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
+
+
+def probe_problems(
+    path: str, probe: dict[str, Any], *, only_once: bool
+) -> Iterator[Problem]:
+    """Validate a probe.
+
+    Args:
+        path: Path of the probe.
+        probe: Probe with its defaults.
+        only_once: Whether its success threshold must be 1.
+    """
+    yield from handler_problems(path, probe)
+    for field in _NUMBERS:
+        yield from fields.at_least(f"{path}.{field}", probe.get(field))
+
+    threshold = probe.get("successThreshold", 1)
+    if only_once and threshold != 1:
+        yield field_errors.invalid(f"{path}.successThreshold", threshold, "must be 1")
+
+
+def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[Problem]:
+    """Validate the handler of a probe or hook.
+
+    Args:
+        path: Path of the handler.
+        handler: Handler, which must have exactly one action.
+    """
+    found = [it for it in _HANDLERS if it in handler]
+    if not found:
+        yield field_errors.required(path, "must specify a handler type")
+
+    for index, field in enumerate(found):
+        where = f"{path}.{field}"
+        if index:
+            why = "may not specify more than 1 handler type"
+            yield field_errors.forbidden(where, why)
+        else:
+            yield from _action_problems(where, field, handler[field])
+
+
+def _action_problems(
+    path: str, field: str, action: dict[str, Any]
+) -> Iterator[Problem]:
+    match field:
+        case "exec":
+            if not action.get("command"):
+                yield field_errors.required(f"{path}.command")
+        case "httpGet":
+            if not action.get("path"):
+                yield field_errors.required(f"{path}.path")
+
+            yield from fields.port(f"{path}.port", action.get("port"))
+            schemes = ("HTTP", "HTTPS")
+            yield from fields.one_of(f"{path}.scheme", action.get("scheme"), schemes)
+        case "tcpSocket" | "grpc":
+            yield from fields.port(f"{path}.port", action.get("port"))
+        case _:
+            pass

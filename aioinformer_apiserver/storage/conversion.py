@@ -1,0 +1,395 @@
+"""Conversion of built-in kinds between API versions: autoscalers and events. Pure.
+
+autoscaling/v1 has one metric, CPU. All other fields of autoscaling/v2 travel in
+annotations, as JSON in a format of their own. A metric of autoscaling/v2 has one of three
+value types. Metrics in the annotations have one field for each combination of metric and
+value type, with different names for targets and current values.
+
+Events of the core group and of events.k8s.io hold the same data under other names.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from aioinformer_apiserver.schema.go_types import with_zero_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "autoscaler_to_v1",
+    "autoscaler_to_v2",
+    "event_to_core",
+    "event_to_events_v1",
+]
+Object = dict[str, Any]
+_DEFINITION = "io.k8s.api.autoscaling.{}.HorizontalPodAutoscaler"
+_PREFIX = "autoscaling.alpha.kubernetes.io/"
+_METRICS = f"{_PREFIX}metrics"
+_BEHAVIOR = f"{_PREFIX}behavior"
+_CURRENT = f"{_PREFIX}current-metrics"
+_CONDITIONS = f"{_PREFIX}conditions"
+_CARRIED = frozenset({_METRICS, _BEHAVIOR, _CURRENT, _CONDITIONS})
+# Of which share of its CPU a pod makes use, if nobody asks for anything.
+_USUAL_TARGET = 80
+
+# How the names of fields are written in the annotation about behavior.
+_BEHAVIOR_FIELDS = {
+    "ScaleUp": "scaleUp",
+    "ScaleDown": "scaleDown",
+    "StabilizationWindowSeconds": "stabilizationWindowSeconds",
+    "SelectPolicy": "selectPolicy",
+    "Policies": "policies",
+    "Type": "type",
+    "Value": "value",
+    "PeriodSeconds": "periodSeconds",
+    "Tolerance": "tolerance",
+}
+
+_BEHAVIOR_LEVELS = (
+    ("ScaleUp", "ScaleDown"),
+    ("StabilizationWindowSeconds", "SelectPolicy", "Policies", "Tolerance"),
+    ("Type", "Value", "PeriodSeconds"),
+)
+
+
+def autoscaler_to_v1(body: Mapping[str, Any]) -> Object:
+    """Say an autoscaling/v2 autoscaler as an autoscaling/v1 one."""
+    spec, status = _object(body.get("spec")), _object(body.get("status"))
+    targets = _list(spec.pop("metrics", None))
+    current = _list(status.pop("currentMetrics", None))
+    usage = [it for it in map(_cpu_target, targets) if it is not None]
+    if usage:
+        spec["targetCPUUtilizationPercentage"] = usage[-1]
+
+    used = [it for it in map(_cpu_current, current) if it is not None]
+    if used:
+        status["currentCPUUtilizationPercentage"] = used[-1]
+
+    others = [it for it in targets if _cpu_target(it) is None]
+    carried: dict[str, Any] = {
+        _METRICS: [_target_to_first(it) for it in others],
+        _BEHAVIOR: _capitalized(spec.pop("behavior", None), _BEHAVIOR_LEVELS),
+        _CURRENT: [_current_to_first(it) for it in current],
+        _CONDITIONS: _list(status.pop("conditions", None)),
+    }
+    texts = {key: _text(it) for key, it in carried.items() if it}
+    return _with("v1", body, spec, status, texts)
+
+
+def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
+    """Say an autoscaling/v1 autoscaler as an autoscaling/v2 one."""
+    spec, status = _object(body.get("spec")), _object(body.get("status"))
+    target = spec.pop("targetCPUUtilizationPercentage", None)
+    current = status.pop("currentCPUUtilizationPercentage", None)
+    annotations = _object(_object(body.get("metadata")).get("annotations"))
+    wanted = [_target_to_second(it) for it in _carried(annotations, _METRICS, list)]
+    if target is None and not wanted:
+        target = _USUAL_TARGET
+
+    spec["metrics"] = wanted if target is None else [*wanted, _cpu_of(target)]
+    behavior = _carried(annotations, _BEHAVIOR, dict)
+    if behavior:
+        spec["behavior"] = _uncapitalized(behavior)
+
+    found = [_current_to_second(it) for it in _carried(annotations, _CURRENT, list)]
+    if not found and current is not None:
+        found = [_cpu_used(current)]
+
+    if found:
+        status["currentMetrics"] = found
+
+    conditions = _carried(annotations, _CONDITIONS, list)
+    if conditions:
+        status["conditions"] = conditions
+
+    return _with("v2", body, spec, status, {})
+
+
+def _with(
+    version: str,
+    body: Mapping[str, Any],
+    spec: Object,
+    status: Object,
+    carried: dict[str, str],
+) -> Object:
+    """Put a body together again, with these annotations and no other ones of ours."""
+    metadata = _object(body.get("metadata"))
+    own = _object(metadata.pop("annotations", None))
+    annotations = {k: v for k, v in own.items() if k not in _CARRIED} | carried
+    if annotations:
+        metadata["annotations"] = annotations
+
+    parts = {"metadata": metadata, "spec": spec, "status": status}
+    return with_zero_values(_DEFINITION.format(version), {**body, **parts})
+
+
+def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
+    """Read what an annotation carries; nothing, if that is not of its kind."""
+    try:
+        found = json.loads(annotations.get(key) or "null")
+    except (TypeError, ValueError):
+        return kind()
+
+    if not isinstance(found, kind):
+        return kind()
+
+    is_fine = kind is dict or all(isinstance(it, dict) for it in found)
+    return found if is_fine else kind()
+
+
+def _capitalized(value: Any, levels: tuple[tuple[str, ...], ...]) -> Any:
+    """Write what is said of behavior as the struct that Go has for it, with its nulls."""
+    if isinstance(value, list):
+        return [_capitalized(it, levels) for it in value]
+
+    if not isinstance(value, dict) or not levels:
+        return value
+
+    first, *rest = levels
+    return {
+        it: _capitalized(value.get(_BEHAVIOR_FIELDS[it]), tuple(rest)) for it in first
+    }
+
+
+def _uncapitalized(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_uncapitalized(it) for it in value]
+
+    if not isinstance(value, dict):
+        return value
+
+    return {
+        _BEHAVIOR_FIELDS.get(key, key): _uncapitalized(it)
+        for key, it in value.items()
+        if it is not None
+    }
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _object(value: object) -> Object:
+    """Return a copy of an object; an empty one of anything else."""
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Object]:
+    """Return the objects in a list; none of anything else."""
+    return (
+        [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
+    )
+
+
+# By the type of a metric: the field that holds it.
+_HOLDERS = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+
+# How the first version calls the values, by what it calls them in the second.
+_TARGET_NAMES: Mapping[str, Mapping[str, str]] = {
+    "External": {"value": "targetValue", "averageValue": "targetAverageValue"},
+    "Object": {"value": "targetValue", "averageValue": "averageValue"},
+    "Pods": {"averageValue": "targetAverageValue"},
+    "Resource": {
+        "averageUtilization": "targetAverageUtilization",
+        "averageValue": "targetAverageValue",
+    },
+}
+
+_CURRENT_NAMES: Mapping[str, Mapping[str, str]] = {
+    "External": {"value": "currentValue", "averageValue": "currentAverageValue"},
+    "Object": {"value": "currentValue", "averageValue": "averageValue"},
+    "Pods": {"averageValue": "currentAverageValue"},
+    "Resource": {
+        "averageUtilization": "currentAverageUtilization",
+        "averageValue": "currentAverageValue",
+    },
+}
+
+# The values that are always told, if only as 0.
+_ALWAYS_TARGETS = {"Object": "targetValue", "Pods": "targetAverageValue"}
+
+_ALWAYS_CURRENT = {
+    "External": "currentValue",
+    "Object": "currentValue",
+    "Pods": "currentAverageValue",
+    "Resource": "currentAverageValue",
+}
+
+_TARGET_TYPES = {"averageUtilization": "Utilization", "averageValue": "AverageValue"}
+
+
+def _cpu_of(percentage: int) -> Object:
+    """Return the metric that is a target for the use of CPU."""
+    target = {"type": "Utilization", "averageUtilization": percentage}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def _cpu_used(percentage: int) -> Object:
+    """Return what is measured of the use of CPU."""
+    current = {"averageUtilization": percentage}
+    return {"type": "Resource", "resource": {"name": "cpu", "current": current}}
+
+
+def _cpu_target(metric: Object) -> int | None:
+    """Return which use of CPU a metric aims at; None if it is another one."""
+    return _cpu(metric, "target")
+
+
+def _cpu_current(metric: Object) -> int | None:
+    """Return which use of CPU was measured; None if it is another metric."""
+    return _cpu(metric, "current")
+
+
+def _target_to_first(metric: Object) -> Object:
+    """Write a metric that is aimed at as autoscaling/v1 does."""
+    return _to_first(metric, "target", _TARGET_NAMES, _ALWAYS_TARGETS)
+
+
+def _current_to_first(metric: Object) -> Object:
+    """Write a metric that was measured as autoscaling/v1 does."""
+    return _to_first(metric, "current", _CURRENT_NAMES, _ALWAYS_CURRENT)
+
+
+def _target_to_second(metric: Object) -> Object:
+    """Read a metric that is aimed at as autoscaling/v1 writes it."""
+    found = _to_second(metric, "target", _TARGET_NAMES)
+    target = _object_in(_held(found), "target")
+    # An average was meant where there is one: the other value is only told as 0.
+    for value, type_ in _TARGET_TYPES.items():
+        if value in target:
+            kept = {"type": type_, value: target[value]}
+            return _with_held(found, {**_held(found), "target": kept})
+
+    return _with_held(found, {**_held(found), "target": {"type": "Value", **target}})
+
+
+def _current_to_second(metric: Object) -> Object:
+    """Read a metric that was measured as autoscaling/v1 writes it."""
+    return _to_second(metric, "current", _CURRENT_NAMES)
+
+
+def _cpu(metric: Object, part: str) -> int | None:
+    held = _held(metric)
+    if metric.get("type") != "Resource" or held.get("name") != "cpu":
+        return None
+
+    found: int | None = _object_in(held, part).get("averageUtilization")
+    return found
+
+
+def _to_first(
+    metric: Object,
+    part: str,
+    fields: Mapping[str, Mapping[str, str]],
+    always: Mapping[str, str],
+) -> Object:
+    held, form = _held(metric), _form(metric)
+    given = _object_in(held, part)
+    named = fields.get(form, {})
+    values = {
+        name: given[key]
+        if given.get(key) is not None
+        else "0"
+        if always.get(form) == name
+        else None
+        for key, name in named.items()
+    }
+    about = _object_in(held, "metric")
+    selector = "metricSelector" if form == "External" else "selector"
+    found = {
+        "target": held.get("describedObject"),
+        "name": held.get("name"),
+        "metricName": about.get("name"),
+        selector: about.get("selector"),
+        **values,
+        "container": held.get("container"),
+    }
+    if form in {"Object", "Pods"}:
+        # There the selector stands behind the first value.
+        first = next(iter(values))
+        order = ("target", "metricName", first, "selector", *values)
+        found = {name: found[name] for name in dict.fromkeys(order)}
+
+    kept = {name: it for name, it in found.items() if it is not None}
+    return _with_held({"type": metric.get("type")}, kept)
+
+
+def _to_second(
+    metric: Object, part: str, fields: Mapping[str, Mapping[str, str]]
+) -> Object:
+    held, form = _held(metric), _form(metric)
+    named = fields.get(form, {})
+    values = {key: held[name] for key, name in named.items() if name in held}
+    selector = held.get("metricSelector" if form == "External" else "selector")
+    about = {"name": held.get("metricName"), "selector": selector}
+    found = {
+        "describedObject": held.get("target"),
+        "name": held.get("name"),
+        "metric": {k: it for k, it in about.items() if it is not None},
+        part: values,
+        "container": held.get("container"),
+    }
+    kept = {name: it for name, it in found.items() if it}
+    return _with_held({"type": metric.get("type")}, kept)
+
+
+def _form(metric: Object) -> str:
+    """Return the type; that of containers is written as that of whole pods."""
+    return str(metric.get("type")).removeprefix("Container")
+
+
+def _held(metric: Object) -> Object:
+    return _object_in(metric, _HOLDERS.get(str(metric.get("type")), ""))
+
+
+def _object_in(body: Object, name: str) -> Object:
+    """Return an object in another one; an empty one if there is none."""
+    found = body.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _with_held(metric: Object, held: Object) -> Object:
+    holder = _HOLDERS.get(str(metric.get("type")))
+    return {**metric, holder: held} if holder else metric
+
+
+# ---------------------------------------------------------------- events
+
+_CORE_EVENT = "io.k8s.api.core.v1.Event"
+_NEW_EVENT = "io.k8s.api.events.v1.Event"
+
+# How the core version calls what the newer one calls otherwise.
+_TO_CORE = {
+    "deprecatedCount": "count",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedSource": "source",
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+}
+
+_FROM_CORE = {core: new for new, core in _TO_CORE.items()}
+
+
+def event_to_core(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Say an events.k8s.io/v1 Event as one of the core group."""
+    return with_zero_values(
+        _CORE_EVENT, {_TO_CORE.get(name, name): it for name, it in body.items()}
+    )
+
+
+def event_to_events_v1(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Say an Event of the core group as an events.k8s.io/v1 one."""
+    return with_zero_values(
+        _NEW_EVENT, {_FROM_CORE.get(name, name): it for name, it in body.items()}
+    )

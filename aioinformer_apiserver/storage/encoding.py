@@ -1,0 +1,196 @@
+"""Bytes: how objects, lists and watch events are written, key by key.
+
+Typed kinds keep the order of Go's structs (`kind` first, `metadata` in the order of
+ObjectMeta); custom resources are maps in Go, whose keys come out sorted. Either way the
+three characters that Go escapes for HTML's sake are escaped here too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from aioinformer_apiserver.errors.statuses import ExpiredToken
+from aioinformer_apiserver.schema.field_order import order_of
+from aioinformer_apiserver.schema.go_types import struct_decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer.errors import ApiError
+    from aioinformer_apiserver.storage.kinds import Kind
+
+__all__ = [
+    "bookmark",
+    "canonical",
+    "encode",
+    "error_line",
+    "escaped",
+    "event_line",
+    "list_frame",
+    "list_item",
+    "plain",
+    "status_of",
+]
+
+PIECE_BYTES = 64 * 1024
+
+# What Go escapes for the sake of HTML and of JavaScript.
+_ESCAPES = {
+    b"&": b"\\u0026",
+    b"<": b"\\u003c",
+    b">": b"\\u003e",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+# Perhaps a number that `_whole()` changes; or a text that looks like it.
+_FRACTION = re.compile(rb"[0-9](?:\.0|e[0-9]+)[,}\]]")
+_INT64_BOUND = 2**63
+_ESCAPED = re.compile(b"|".join(_ESCAPES))
+_EMPTY: tuple[Any, ...] = (None, "", {}, [])
+
+
+def encode(kind: Kind, body: Mapping[str, Any]) -> bytes:
+    """Write an object as the server would; it may be incomplete, but is not checked."""
+    metadata = _metadata(body.get("metadata") or {})
+    whole = {**body, **_type_of(kind), "metadata": metadata}
+    if not kind.typed:
+        raw = plain(whole, sort=True)
+        return plain(_whole(whole), sort=True) if _FRACTION.search(raw) else raw
+
+    schema = kind.schema
+    assert schema is not None
+    return plain(order_of(schema.name)(whole))
+
+
+def _whole(value: Any) -> Any:
+    """Write numbers as Go does, for which one without a fraction needs no point."""
+    if isinstance(value, dict):
+        return {key: _whole(it) for key, it in value.items()}
+
+    if isinstance(value, list):
+        return [_whole(it) for it in value]
+
+    if isinstance(value, float) and value.is_integer() and abs(value) < _INT64_BOUND:
+        return int(value)
+
+    return value
+
+
+def plain(value: object, *, sort: bool = False) -> bytes:
+    """Write any JSON value, escaped as Go escapes it."""
+    return escaped(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None))
+
+
+def escaped(raw: bytes) -> bytes:
+    """Escape in JSON what Go escapes."""
+    # These can stand only inside strings, so a blind replacement is right.
+    if _ESCAPED.search(raw) is None:
+        return raw
+
+    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], raw)
+
+
+def canonical(body: Mapping[str, Any]) -> bytes:
+    """Write a body so that equal contents give equal bytes."""
+    return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+
+
+def event_line(event: str, raw: bytes) -> bytes:
+    """Write one line of a watch."""
+    return b'{"type":"%s","object":%s}\n' % (event.encode(), raw)
+
+
+def bookmark(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
+    """Write what a BOOKMARK holds: an object of which only the version says something."""
+    metadata: dict[str, Any] = {"resourceVersion": str(version)}
+    if initial_events_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+
+    body = {**_type_of(kind), "metadata": metadata}
+    if not kind.typed:
+        return plain(body, sort=True)
+
+    # A struct that was never filled: some of its fields are written nevertheless.
+    schema = kind.schema
+    assert schema is not None
+    whole = {**struct_decoder(schema.name)({}, None, []), **body}
+    if kind.resource.group == "apps":
+        _fill_in_conversions(kind.resource.kind, whole)
+
+    return plain(order_of(schema.name)(whole))
+
+
+def _fill_in_conversions(kind: str, blank: dict[str, Any]) -> None:
+    """Add what a blank object of the apps group comes by on its way through a server.
+
+    It is converted from an internal form, in which some fields are no pointers.
+    """
+    if kind == "DaemonSet":
+        annotations = blank["metadata"].get("annotations") or {}
+        generation = {"deprecated.daemonset.template.generation": "0"}
+        blank["metadata"]["annotations"] = generation | annotations
+    elif kind in {"Deployment", "ReplicaSet", "StatefulSet"}:
+        blank["spec"]["replicas"] = 0
+
+
+def error_line(error: ApiError) -> bytes:
+    """Write the ERROR event that ends a watch."""
+    return event_line("ERROR", plain(status_of(error)))
+
+
+def status_of(error: ApiError) -> dict[str, Any]:
+    """Return the Status object that tells a client about `error`."""
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": _continued(error),
+        "status": "Failure",
+        "message": error.message,
+    }
+    if error.reason:
+        status["reason"] = error.reason
+
+    # Most refusals without details leave them out; those of the router write them empty.
+    is_routing = error.status in {403, 404, 405}
+    is_routing |= error.message.startswith(("406: ", "415: "))
+    if error.details or is_routing:
+        status["details"] = dict(error.details)
+
+    status["code"] = error.status
+    return status
+
+
+def _continued(error: ApiError) -> dict[str, Any]:
+    return {"continue": error.token} if isinstance(error, ExpiredToken) else {}
+
+
+def list_frame(kind: Kind, metadata: dict[str, Any]) -> bytes:
+    """Write a list that is empty: `"items":[]`.
+
+    Args:
+        kind: What would be listed; decides the order of keys.
+        metadata: Of the list: `resourceVersion` and, on a page, `continue`.
+    """
+    name, version = kind.list_kind, kind.resource.api_version
+    if not kind.typed:
+        metadata = {"continue": "", **metadata}
+
+    head = {"kind": name, "apiVersion": version, "metadata": metadata, "items": []}
+    return plain(head, sort=not kind.typed)
+
+
+def list_item(kind: Kind, raw: bytes) -> bytes:
+    """Return an encoded object as it stands in a list: typed ones do not say their kind."""
+    return b"{" + raw[len(kind.prefix) :] if kind.typed else raw
+
+
+def _type_of(kind: Kind) -> dict[str, Any]:
+    return {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
+
+
+def _metadata(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is empty, as `omitempty` does."""
+    return {key: value for key, value in given.items() if value not in _EMPTY}

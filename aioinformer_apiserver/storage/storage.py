@@ -1,0 +1,554 @@
+"""Storage: the objects, one version counter over all of them, and a bounded history.
+
+Pure and synchronous: no task, no clock, no HTTP, and no opinion on what a body should
+say (that is the registry's). Every write is one step: version, object, history, and the
+bells of those who wait.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+
+from aioinformer.errors import OptionsError
+from aioinformer_apiserver.storage.encoding import encode, event_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from aioinformer.model.resource import Resource
+    from aioinformer_apiserver.storage.dispatcher import Pump
+    from aioinformer_apiserver.storage.kinds import Kind
+
+__all__ = ["Change", "Collection", "SavedState", "Storage", "Stored"]
+_UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
+# Lists that are being paged through at the same time, for each collection. One too many
+# costs its reader a reconstruction for each page, nothing else.
+SNAPSHOTS_KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """All objects at one version, as a backup of etcd holds them.
+
+    Attributes:
+        version: The newest one.
+        contents: Every kind that is served, and its objects.
+    """
+
+    version: int
+    contents: tuple[tuple[Kind, tuple[Stored, ...]], ...]
+
+
+class Collection:
+    """All objects of one resource, and what happened to them lately.
+
+    Changed only by its `Storage`. Readers take snapshots and cursors.
+    """
+
+    def __init__(self, kind: Kind, *, history: int, floor: int) -> None:
+        self.kind = kind
+        self.closed = False
+        self.siblings: tuple[Collection, ...] = (self,)
+        """The same objects in all versions of their resource, this one included."""
+        self.pump: Pump | None = None
+        """How watches are told of changes; made by the first one."""
+        self.hang_ups = 0
+        """How often the watches of the time were ended, though the kind is served on."""
+        self.tail = Change(kind, floor)
+        self.floor = floor
+        """The oldest version whose objects can still be told."""
+        self.watch_floor = floor
+        """The oldest version after which all changes can still be told."""
+        self.cached = (kind.resource.group, kind.resource.plural) not in _UNCACHED
+        """A real server keeps a watch cache in front of etcd; only events have none."""
+        self._objects: dict[str, Stored] = {}
+        # Invariant: the keys of `_objects`, sorted.
+        self._order: list[str] = []
+        self._history: deque[Change] = deque()
+        self._bound = history
+        self._snapshots: OrderedDict[int, list[Stored]] = OrderedDict()
+        self._readers: set[Callable[[], None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[Stored]:
+        return iter(self._objects.values())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Collection {self.kind.resource} objects={len(self)} "
+            f"history={self.floor}..{self.tail.version}>"
+        )
+
+    def get(self, key: str) -> Stored | None:
+        """Return the object under `"namespace/name"` or `"name"`, if it exists."""
+        return self._objects.get(key)
+
+    def has_history_since(self, version: int) -> bool:
+        """True if the state at `version`, and all changes after it, are known."""
+        return version >= self.floor
+
+    def has_changes_since(self, version: int) -> bool:
+        """True if a watch from `version` would miss nothing, as the server sees it."""
+        return version >= self.watch_floor
+
+    def snapshot(self, version: int | None = None) -> list[Stored]:
+        """Return all objects in the order of their keys; not to be changed.
+
+        Args:
+            version: As they were at this version, which must not be older than the
+                history; None for now.
+        """
+        latest = self.tail.version
+        if version is None or version >= latest:
+            version = latest
+
+        kept = self._snapshots.get(version)
+        if kept is None:
+            kept = self._ordered_at(version)
+            self._snapshots[version] = kept
+            while len(self._snapshots) > SNAPSHOTS_KEPT:
+                self._snapshots.popitem(last=False)
+
+        self._snapshots.move_to_end(version)
+        return kept
+
+    def cursor_at(self, version: int) -> Change:
+        """Return a cursor whose next change is the first one after `version`."""
+        later: Change | None = None
+        for change in reversed(self._history):
+            if change.version <= version:
+                return change
+
+            later = change
+
+        if later is None:
+            return self.tail
+
+        return Change(self.kind, version, next=later)
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each change, until the function returned is called."""
+        self._readers.add(wake)
+        return lambda: self._readers.discard(wake)
+
+    def record(self, version: int, key: str, new: Stored | None) -> None:
+        """Take one change in: for `Storage` only."""
+        change = Change(self.kind, version, self._objects.get(key), new)
+        if new is None:
+            del self._objects[key]
+            del self._order[bisect_left(self._order, key)]
+        else:
+            self._objects[key] = new
+            if change.old is None:
+                insort(self._order, key)
+
+        self.tail.next = change
+        self.tail = change
+        self._history.append(change)
+        while len(self._history) > self._bound:
+            self.floor = floor = self._history.popleft().version
+            # A cache that has dropped events does not know how long none came.
+            if self._history and self.cached:
+                floor = self._history[0].version - 1
+
+            self.watch_floor = max(self.watch_floor, floor)
+
+        self._forget_snapshots()
+        self.wake()
+
+    def forget_until(self, version: int) -> None:
+        """Forget what happened up to `version`: for `Storage` only."""
+        # After a compaction, etcd still has the version itself, with its one change.
+        watched = version if self.cached else version - 1
+        while self._history and self._history[0].version <= watched:
+            self._history.popleft()
+
+        self.floor = max(self.floor, version)
+        self.watch_floor = max(self.watch_floor, watched)
+        self._forget_snapshots()
+
+    def begin_anew(self, objects: Iterable[Stored], version: int) -> None:
+        """Hold these objects, without a history before `version`: for `Storage` only.
+
+        Ends all watches: what comes is no continuation of what they were told.
+        """
+        self._objects = {stored.key: stored for stored in objects}
+        self._order = sorted(self._objects)
+        self._history.clear()
+        self._snapshots.clear()
+        self.floor = self.watch_floor = version
+        self.tail = Change(self.kind, version)
+        self.hang_ups += 1
+        self.wake()
+
+    def redefine(self, kind: Kind, version: int) -> None:
+        """Hold the objects as another kind from `version` on: for `Storage` only.
+
+        Ends all watches. New ones cannot begin before, as with a cache that is new.
+        """
+        self.kind = kind
+        self.watch_floor = version
+        for key, stored in self._objects.items():
+            self._objects[key] = Stored.of(kind, stored.body(), stored.version)
+
+        self._snapshots.clear()
+        self.hang_ups += 1
+        self.wake()
+
+    def close(self) -> None:
+        """Say that there will be no more changes: for `Storage` only."""
+        self.closed = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all readers."""
+        for wake in tuple(self._readers):
+            wake()
+
+    def _forget_snapshots(self) -> None:
+        """Let go of those that nobody can ask for any more, and their old objects."""
+        for version in [it for it in self._snapshots if it < self.floor]:
+            del self._snapshots[version]
+
+    def _ordered_at(self, version: int) -> list[Stored]:
+        """Return all objects as they were at `version`, in the order of their keys."""
+        if version >= self.tail.version:
+            return [self._objects[key] for key in self._order]
+
+        objects = self._objects_at(version)
+        return [objects[key] for key in sorted(objects)]
+
+    def _objects_at(self, version: int) -> dict[str, Stored]:
+        """Undo what happened after `version`."""
+        objects = dict(self._objects)
+        for change in reversed(self._history):
+            if change.version <= version:
+                break
+
+            state = change.new or change.old
+            assert state is not None
+            if change.old is None:
+                objects.pop(state.key)
+            else:
+                objects[state.key] = change.old
+
+        return objects
+
+
+class Storage:
+    """Every collection, under one counter of versions.
+
+    Args:
+        history: How many changes of each collection are remembered; older versions
+            are answered with 410.
+    """
+
+    def __init__(self, *, history: int = 1000) -> None:
+        if history < 0:
+            raise OptionsError(f"history cannot be {history}")
+
+        self.version = 1
+        self._history = history
+        self._collections: dict[tuple[str, str, str], Collection] = {}
+        self._readers: set[Callable[[], None]] = set()
+
+    def __iter__(self) -> Iterator[Collection]:
+        return iter(self._collections.values())
+
+    def serve(self, kind: Kind, *, beside: Collection | None = None) -> Collection:
+        """Open a collection for `kind`; an existing one is returned.
+
+        Args:
+            kind: Of its objects.
+            beside: Another version of the same resource: the new collection holds the
+                same objects from now on. None opens an empty one.
+        """
+        path = _path_of(kind.resource)
+        if path in self._collections:
+            return self._collections[path]
+
+        new = Collection(kind, history=self._history, floor=self.version)
+        self._collections[path] = new
+        if beside is not None:
+            new.begin_anew(
+                [
+                    Stored.of(
+                        kind, _converted(beside.kind, kind, it.body()), it.version
+                    )
+                    for it in beside
+                ],
+                self.version,
+            )
+            _relate((*beside.siblings, new))
+
+        return new
+
+    def redefine(self, collection: Collection, kind: Kind) -> None:
+        """Serve a collection as another kind of the same name, and end its watches.
+
+        Watches from earlier versions are answered with 410.
+        """
+        collection.redefine(kind, self.version)
+
+    def withdraw(self, collection: Collection) -> None:
+        """Serve one version of a resource no longer; the others keep its objects."""
+        _relate(tuple(it for it in collection.siblings if it is not collection))
+        del self._collections[_path_of(collection.kind.resource)]
+        collection.close()
+
+    def find(self, group: str, version: str, plural: str) -> Collection | None:
+        """Return the collection that is served under these names, if there is one."""
+        found = self._collections.get((group, version, plural))
+        return found if found is not None and found.kind.served else None
+
+    def collection(self, resource: Resource) -> Collection:
+        """Return the collection of `resource`.
+
+        Raises:
+            OptionsError: If it is not served.
+        """
+        found = self.find(*_path_of(resource))
+        if found is None:
+            raise OptionsError(
+                f"{resource} ({resource.api_version}) is not served here; "
+                "a custom resource is registered first"
+            )
+
+        return found
+
+    def retire(self, collection: Collection) -> None:
+        """Delete all objects of a resource, end its watches, serve it no longer."""
+        for stored in list(collection):
+            self.drop(collection, stored)
+
+        for sibling in collection.siblings:
+            del self._collections[_path_of(sibling.kind.resource)]
+            sibling.close()
+
+    def put(self, collection: Collection, body: dict[str, Any]) -> Stored:
+        """Store a complete body as the next version of its object."""
+        new = Stored.of(collection.kind, body, self.version + 1)
+        self.version += 1
+        collection.record(self.version, new.key, new)
+        for sibling in collection.siblings:
+            if sibling is not collection:
+                other = _converted(collection.kind, sibling.kind, body)
+                shown = Stored.of(sibling.kind, other, self.version)
+                sibling.record(self.version, new.key, shown)
+
+        self._wake()
+        return new
+
+    def drop(self, collection: Collection, stored: Stored) -> None:
+        """Delete an object; the deletion has a version of its own."""
+        self.version += 1
+        for sibling in collection.siblings:
+            sibling.record(self.version, stored.key, None)
+
+        self._wake()
+
+    def compact(self) -> None:
+        """Forget all history: only the present can be listed or watched from."""
+        for collection in self._collections.values():
+            collection.forget_until(self.version)
+
+    def save(self) -> SavedState:
+        """Return the present, to be restored later."""
+        return SavedState(self.version, tuple((it.kind, tuple(it)) for it in self))
+
+    def restore(self, state: SavedState) -> None:
+        """Go back to a state, its version included; what came later never was.
+
+        Resources are served as they were then. Ends all watches.
+        """
+        self.version = state.version
+        served = {_path_of(kind.resource) for kind, _ in state.contents}
+        for path in [it for it in self._collections if it not in served]:
+            self._collections.pop(path).close()
+
+        related: dict[tuple[str, str], tuple[Collection, ...]] = {}
+        for kind, objects in state.contents:
+            collection = self.serve(kind)
+            collection.kind = kind
+            collection.begin_anew(objects, self.version)
+            name = kind.stored.group, kind.stored.plural
+            related[name] = (*related.get(name, ()), collection)
+
+        for collections in related.values():
+            _relate(collections)
+
+        self._wake()
+
+    def renew(self, make_uid: Callable[[], str]) -> None:
+        """Count versions from the beginning again, and give every object a new uid.
+
+        The objects are the same, in the order in which they were written. Ends all
+        watches.
+        """
+        found = [
+            (it, stored)
+            for it in self._collections.values()
+            if it is it.siblings[0]
+            for stored in it
+        ]
+        before, self.version = self.version, 1
+        renewed: dict[Collection, list[Stored]] = {}
+        for collection, stored in sorted(found, key=lambda pair: pair[1].version):
+            body = stored.body()
+            body["metadata"]["uid"] = make_uid()
+            self.version += 1
+            for sibling in collection.siblings:
+                other = _converted(collection.kind, sibling.kind, body)
+                new = Stored.of(sibling.kind, other, self.version)
+                renewed.setdefault(sibling, []).append(new)
+
+        if self.version == before:
+            # Where nothing was ever changed the two histories would end alike, and no
+            # client could tell them apart: one of a real cluster is never that short.
+            self.version += 1
+
+        for collection in self._collections.values():
+            collection.begin_anew(renewed.get(collection, ()), self.version)
+
+        self._wake()
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each write, until the function returned is called."""
+        self._readers.add(wake)
+        return lambda: self._readers.discard(wake)
+
+    def _wake(self) -> None:
+        for wake in tuple(self._readers):
+            wake()
+
+
+def _relate(collections: tuple[Collection, ...]) -> None:
+    for collection in collections:
+        collection.siblings = collections
+
+
+def _converted(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of one version as it is in another version of its resource."""
+    return other.from_storage(kind.to_storage(body))
+
+
+def _path_of(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural
+
+
+class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One state of one object. Immutable: the next state is another `Stored`.
+
+    There may be tens of thousands, which hold nothing but texts: the garbage collector
+    need not look at any of them.
+
+    Attributes:
+        key: `"namespace/name"`, or `"name"`; also the order of lists.
+        namespace: Empty for cluster-scoped kinds.
+        name: The name.
+        uid: The identity.
+        version: The resource version, as a number.
+        raw: The whole object, encoded.
+        labels: For selectors.
+        fields: The values of the kind's selectable fields.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    raw: bytes
+    labels: dict[str, str]
+    fields: dict[str, str]
+
+    @classmethod
+    def of(cls, kind: Kind, body: dict[str, Any], version: int) -> Stored:
+        """Encode a complete body, stamping it with `version` (0: without one).
+
+        The body is not changed, nor kept.
+        """
+        metadata = {**body["metadata"], "resourceVersion": str(version or "")}
+        namespace, name = metadata.get("namespace") or "", metadata["name"]
+        return cls(
+            key=f"{namespace}/{name}" if namespace else name,
+            namespace=namespace,
+            name=name,
+            uid=metadata.get("uid") or "",
+            version=version,
+            raw=encode(kind, {**body, "metadata": metadata}),
+            labels=dict(metadata.get("labels") or {}),
+            fields=kind.field_values(body),
+        )
+
+    def body(self) -> dict[str, Any]:
+        """Decode the object: a fresh dictionary, which the caller may change."""
+        decoded: dict[str, Any] = orjson.loads(self.raw)
+        return decoded
+
+    def field(self, path: str) -> str:
+        """Return a selectable field; `""` if it is missing."""
+        if path == "metadata.name":
+            return self.name
+
+        if path == "metadata.namespace":
+            return self.namespace
+
+        return self.fields.get(path, "")
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """One write: from `old` (None: created) to `new` (None: deleted), at `version`."""
+
+    kind: Kind
+    version: int
+    old: Stored | None = None
+    new: Stored | None = None
+    next: Change | None = None
+    _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def line(self, event: str) -> bytes:
+        """Return the watch line of this change, encoded once for all watchers.
+
+        Args:
+            event: `"ADDED"`, `"MODIFIED"` or `"DELETED"`.
+        """
+        return self.shown(event, "line", lambda state: event_line(event, state.raw))
+
+    def shown(self, event: str, form: str, show: Callable[[Stored], bytes]) -> bytes:
+        """Return what `show` makes of this change; made once for all who ask.
+
+        Args:
+            event: Decides which state; see `state()`.
+            form: Names what `show` makes: equal names, equal bytes.
+            show: Called for the first who asks for this form.
+        """
+        made = self._shown.get((event, form))
+        if made is None:
+            made = self._shown[event, form] = show(self.state(event))
+
+        return made
+
+    def state(self, event: str) -> Stored:
+        """Return the state that an event is about.
+
+        Args:
+            event: `"ADDED"` or `"MODIFIED"` are about the new state; `"DELETED"` about
+                the old one at the version of this change, also where the object lives
+                on and only stopped matching a selector.
+        """
+        state = self.old if event == "DELETED" else self.new
+        assert state is not None
+        if event != "DELETED":
+            return state
+
+        return Stored.of(self.kind, state.body(), self.version)

@@ -1,0 +1,417 @@
+"""Processing what is popped: failing, going back, being slow, being measured."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from budget_helpers import Clock
+from fifo_helpers import (
+    Fifo,
+    Thing,
+    again,
+    deltas,
+    holding,
+    nothing,
+    put,
+    take_all,
+)
+from queue_helpers import settle
+
+from aioinformer.cache import FIFO, DeltaFIFO, OrderedFIFO, Requeue
+from aioinformer.cache.queue import slow_after
+
+
+@pytest.fixture(params=[DeltaFIFO, OrderedFIFO])
+def fifo(request: pytest.FixtureRequest) -> Fifo:
+    return request.param()
+
+
+@pytest.fixture(params=[DeltaFIFO, OrderedFIFO, FIFO])
+def queue(request: pytest.FixtureRequest) -> Fifo:
+    """Also the one that hands out objects."""
+    return request.param()
+
+
+# ---------------------------------------------------------------- processing
+
+
+async def test_it_has_synced_when_the_last_of_the_list_was_processed(
+    queue: Fifo,
+) -> None:
+    during: list[tuple[bool, bool]] = []
+
+    def process(entry: object, initial: bool) -> None:
+        during.append((initial, queue.has_synced))
+
+    queue.replace([Thing("a"), Thing("b")])
+    queue.add(Thing("c"))
+    while len(queue):
+        await queue.pop(process)
+
+    # In client-go's DeltaFIFO who waits may see it while the last one is processed.
+    one_entry = isinstance(queue, OrderedFIFO)
+    assert during == [(True, False)] * (1 if one_entry else 2) + [(False, True)]
+
+
+async def test_an_entry_whose_processor_fails_counts_as_taken(fifo: Fifo) -> None:
+    def fail(entry: object, initial: bool) -> None:
+        raise ZeroDivisionError
+
+    await fifo.feed(deltas("a", "b"), "7")
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await fifo.pop(fail)
+
+    assert take_all(fifo) == []
+    assert fifo.applied() == "7"
+
+
+async def test_what_is_processed_is_not_applied_yet(fifo: Fifo) -> None:
+    during: list[str | None] = []
+    await fifo.feed(deltas("a"), "7")
+
+    await fifo.pop(lambda entry, initial: during.append(fifo.applied()))
+
+    assert [*during, fifo.applied()] == [None, "7"]
+
+
+# ---------------------------------------------------------------- going back
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries"),
+    [
+        # By key it goes to the end of the line: other keys need not wait for it.
+        pytest.param(DeltaFIFO, ["+b1", "+a1 ~a2"], id="DeltaFIFO"),
+        # Where the order is what it is about, to the front.
+        pytest.param(OrderedFIFO, ["+a1", "+b1", "~a2"], id="OrderedFIFO"),
+    ],
+)
+async def test_what_asks_for_it_is_queued_again(kind: Any, entries: list[str]) -> None:
+    fifo = kind()
+    put(fifo, "+a1", "+b1", "~a2")
+
+    await fifo.pop(again)
+
+    assert take_all(fifo) == entries
+
+
+async def test_an_object_that_asks_for_it_is_queued_again() -> None:
+    fifo = FIFO[Thing]()
+    fifo.replace([Thing("a"), Thing("b")])
+
+    await fifo.pop(again)
+
+    assert fifo.list_keys() == ["b", "a"]
+    assert not fifo.has_synced
+
+
+async def test_what_is_overtaken_does_not_come_again(queue: Fifo) -> None:
+    def outdate(entry: object, initial: bool) -> None:
+        queue.update(Thing("a", 2))
+        raise Requeue
+
+    queue.add(Thing("a", 1))
+
+    await queue.pop(outdate)
+
+    # The order of all has the old state, too: in front of the newer one.
+    left = len(queue)
+    newest = [queue.pop_nowait() for _ in range(left)][-1]
+    assert left == (2 if isinstance(queue, OrderedFIFO) else 1)
+    assert (newest if isinstance(newest, Thing) else newest[0].object).version == 2
+
+
+async def test_a_change_does_not_overtake_a_list_that_waits() -> None:
+    fifo = DeltaFIFO[Thing]()
+    put(fifo, "+a1", "=5")
+
+    await fifo.pop(again)
+
+    assert take_all(fifo) == ["=5"]
+
+
+async def test_a_whole_list_goes_back_to_the_front(fifo: Fifo) -> None:
+    put(fifo, "=5", "+a1", "=6", "~a2")
+
+    await fifo.pop(again)
+    synced = fifo.has_synced
+
+    assert take_all(fifo) == ["=5", "+a1", "=6", "~a2"]
+    assert not synced
+
+
+async def test_a_whole_resync_goes_back_to_the_front() -> None:
+    fifo = OrderedFIFO[Thing]()
+    put(fifo, "@", "+a1")
+
+    await fifo.pop(again)
+
+    assert take_all(fifo) == ["@", "+a1"]
+
+
+async def test_a_list_that_is_back_is_what_is_known_again() -> None:
+    fifo = DeltaFIFO[Thing]()
+    put(fifo, "=5")
+
+    await fifo.pop(again)
+    fifo.resync()
+
+    assert take_all(fifo) == ["=5", ".a0", ".b0", ".c0"]
+
+
+async def test_a_list_that_is_back_decides_what_the_next_one_ends() -> None:
+    fifo = OrderedFIFO(known_objects=holding("x1"))
+    put(fifo, "=5")
+
+    await fifo.pop(again)
+    fifo.replace([Thing("a", 7)])
+
+    assert take_all(fifo) == ["=5", "!b0", "!c0", "*a7"]
+
+
+async def test_what_is_behind_a_list_is_newest_though_others_come_again() -> None:
+    fifo = OrderedFIFO[Thing]()
+    put(fifo, "+a1", "=5")
+    await fifo.pop(again)
+    behind = fifo.newest("a")
+
+    fifo.add(Thing("b", 1))
+    fifo.pop_nowait()
+    fifo.pop_nowait()
+    await fifo.pop(lambda entry, initial: _change_again(fifo, "b"))
+    newest = fifo.newest("b")
+
+    assert behind is None
+    assert newest is not None
+    assert newest.object.version == 2
+
+
+def _change_again(fifo: Fifo, key: str) -> None:
+    """Something newer comes while the older is processed, and then comes again."""
+    fifo.update(Thing(key, 2))
+    raise Requeue
+
+
+async def test_a_version_waits_for_what_comes_again(fifo: Fifo) -> None:
+    await fifo.feed(deltas("a"), "7")
+    await fifo.feed(deltas("b"), "8")
+    await fifo.pop(again)
+
+    history = [fifo.applied()]
+    while len(fifo):
+        fifo.pop_nowait()
+        history.append(fifo.applied())
+
+    by_key = isinstance(fifo, DeltaFIFO)
+    assert history == ([None, None, "8"] if by_key else [None, "7", "8"])
+
+
+async def test_a_version_does_not_wait_for_what_came_later_and_comes_again(
+    fifo: Fifo,
+) -> None:
+    await fifo.feed(deltas("a"), "7")
+    await fifo.feed(deltas("b"), "8")
+    fifo.pop_nowait()
+
+    await fifo.pop(again)
+
+    assert fifo.applied() == "7"
+
+
+async def test_it_has_not_synced_while_something_of_the_list_comes_again() -> None:
+    fifo = DeltaFIFO[Thing]()
+    fifo.replace([Thing("a"), Thing("b")], "5")
+
+    await fifo.pop(again)
+    await fifo.pop(nothing)
+    before = fifo.has_synced
+    await fifo.pop(nothing)
+
+    assert not before
+    assert fifo.has_synced
+
+
+async def test_what_overtakes_an_object_of_the_list_is_waited_for() -> None:
+    fifo = DeltaFIFO[Thing]()
+    fifo.replace([Thing("a", 1)], "5")
+
+    await fifo.pop(lambda entry, initial: _change_again(fifo, "a"))
+    before = (fifo.has_synced, fifo.applied())
+    await fifo.pop(nothing)
+
+    assert before == (False, None)
+    assert (fifo.has_synced, fifo.applied()) == (True, "5")
+
+
+async def test_a_requeue_raises_its_cause(queue: Fifo) -> None:
+    def fail(entry: object, initial: bool) -> None:
+        raise Requeue from ZeroDivisionError("busy")
+
+    queue.add(Thing("a"))
+
+    with pytest.raises(ZeroDivisionError, match="busy"):
+        await queue.pop(fail)
+
+    assert len(queue) == 1
+
+
+async def test_what_always_comes_again_does_not_keep_the_loop(queue: Fifo) -> None:
+    turns = 0
+    queue.add(Thing("a"))
+
+    async def consume() -> None:
+        while True:
+            await queue.pop(again)
+
+    consumer = asyncio.create_task(consume())
+    async with asyncio.timeout(1):
+        while turns < 20:
+            await asyncio.sleep(0)
+            turns += 1
+
+    consumer.cancel()
+    await asyncio.wait({consumer})
+    assert consumer.cancelled()
+    assert len(queue) == 1
+
+
+async def test_what_comes_again_wakes_another_popper(queue: Fifo) -> None:
+    taken: list[object] = []
+    poppers = [
+        asyncio.create_task(queue.pop(again)),
+        asyncio.create_task(queue.pop(lambda entry, initial: taken.append(entry))),
+    ]
+    await settle()
+
+    queue.add(Thing("a"))
+    async with asyncio.timeout(1):
+        for popper in poppers:
+            await popper
+
+    assert len(taken) == 1
+
+
+# ---------------------------------------------------------------- slow processing
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("aioinformer.cache.queue.perf_counter", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("entries", "seconds"), [(1, 0.1), (2, 0.2), (10, 1.0), (11, 1.0), (1000, 1.0)]
+)
+def test_processing_is_slow_after(entries: int, seconds: float) -> None:
+    assert slow_after(entries) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("waiting", [10, 11])
+async def test_slow_processing_is_logged_while_many_wait(
+    fifo: Fifo, clock: Clock, waiting: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fifo.name = "pods"
+    for number in range(waiting + 1):
+        fifo.add(Thing(f"key-{number}"))
+
+    def work(entry: object, initial: bool) -> None:
+        clock.work(milliseconds=110)
+
+    with caplog.at_level(logging.WARNING, "aioinformer"):
+        await fifo.pop(work)
+
+    texts = [record.getMessage() for record in caplog.records]
+    if waiting == 10:
+        assert texts == []
+    else:
+        assert len(texts) == 1
+        assert texts[0].startswith("pods: slow processing of key-0 took 0.110 s")
+        assert texts[0].endswith("(entries=1, queued=11)")
+
+
+async def test_quick_processing_is_not_logged(
+    fifo: Fifo, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(100):
+        fifo.add(Thing(f"key-{number}"))
+
+    await fifo.pop(lambda entry, initial: clock.work(milliseconds=90))
+
+    assert caplog.records == []
+
+
+# ---------------------------------------------------------------- metrics
+
+
+class Sink:
+    enabled = True
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, float, str]] = []
+
+    def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        raise AssertionError("nothing here is a counter")
+
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        self.told.append((name, value, labels["name"]))
+
+    def observe(self, name: str, /, *values: float, **labels: str) -> None:
+        assert all(0 <= value < 10 for value in values)
+        self.told.append((name, -1.0, labels["name"]))
+
+
+@pytest.mark.parametrize("kind", [DeltaFIFO, OrderedFIFO, FIFO])
+async def test_depth_and_latency_are_measured(kind: Any) -> None:
+    sink = Sink()
+    queue = kind(name="pods", metrics=sink)
+
+    queue.add(Thing("a"))
+    queue.add(Thing("b"))
+    await queue.pop(nothing)
+    queue.pop_nowait()
+
+    depth, latency = "informer_queued_items", "informer_processing_latency_seconds"
+    assert sink.told == [
+        (depth, 1, "pods"),
+        (depth, 2, "pods"),
+        (depth, 1, "pods"),
+        (latency, -1, "pods"),
+        (depth, 0, "pods"),
+    ]
+
+
+async def test_depth_is_measured_for_a_consumer_that_takes(fifo: Fifo) -> None:
+    sink = Sink()
+    queue = type(fifo)(metrics=sink)
+    await queue.feed(deltas("a", "b", "c"), "7")
+
+    for _ in range(3):
+        queue.pop_nowait()
+
+    queue.applied()
+
+    assert [value for _, value, _ in sink.told] == [3, 0]
+
+
+async def test_a_sink_that_fails_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Sink):
+        def gauge(self, name: str, value: float, /, **labels: str) -> None:
+            raise ZeroDivisionError
+
+    queue = DeltaFIFO[Thing](name="pods", metrics=Failing())
+
+    put(queue, "+a1", "+b1")
+    await queue.pop(nothing)
+
+    assert [it.getMessage() for it in caplog.records] == [
+        "pods: the metrics sink failed"
+    ]

@@ -1,0 +1,397 @@
+"""Waiting for any of the queues: who is woken by what, closing, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fifo_helpers import (
+    Fifo,
+    Record,
+    Thing,
+    again,
+    deltas,
+    listing,
+    nothing,
+    put,
+    take_all,
+)
+from queue_helpers import settle
+
+from aioinformer.cache import FIFO, DeltaFIFO, OrderedFIFO
+from aioinformer.errors import QueueShutDown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+@pytest.fixture(params=[DeltaFIFO, OrderedFIFO])
+def fifo(request: pytest.FixtureRequest) -> Fifo:
+    return request.param()
+
+
+@pytest.fixture
+def record() -> Record:
+    return Record()
+
+
+# ---------------------------------------------------------------- waiting
+
+
+def test_an_empty_queue_has_nothing_to_pop(fifo: Fifo) -> None:
+    with pytest.raises(asyncio.QueueEmpty):
+        fifo.pop_nowait()
+
+
+each_feed = pytest.mark.parametrize(
+    "feed",
+    [
+        pytest.param(lambda fifo: fifo.feed(deltas("a", "b")), id="changes"),
+        pytest.param(lambda fifo: fifo.feed_replacement(listing(), "7"), id="list"),
+        pytest.param(lambda fifo: fifo.feed([], "7"), id="version"),
+    ],
+)
+each_call = pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda fifo: fifo.add(Thing("a")), id="add"),
+        pytest.param(lambda fifo: fifo.update(Thing("a")), id="update"),
+        pytest.param(lambda fifo: fifo.replace([Thing("a")], "7"), id="replace"),
+        pytest.param(lambda fifo: fifo.replace_all(listing(), "7"), id="replace_all"),
+        pytest.param(lambda fifo: fifo.bookmark("7"), id="bookmark"),
+    ],
+)
+each_wait = pytest.mark.parametrize(
+    "wait",
+    [
+        pytest.param(lambda fifo: fifo.wait_filled(), id="wait_filled"),
+        pytest.param(lambda fifo: fifo.pop(nothing), id="pop"),
+        pytest.param(lambda fifo: fifo.pop_batch(nothing, nothing), id="pop_batch"),
+    ],
+)
+
+
+@each_feed
+async def test_wait_filled_is_woken_by(fifo: Fifo, feed: Any) -> None:
+    waiter = asyncio.create_task(fifo.wait_filled())
+    await settle()
+
+    waited = not waiter.done()
+    await feed(fifo)
+
+    assert waited
+    async with asyncio.timeout(1):
+        await waiter
+
+
+@each_call
+async def test_plain_methods_wake_who_waits(fifo: Fifo, call: Any) -> None:
+    waiters = [asyncio.create_task(fifo.wait_filled()) for _ in range(2)]
+    await settle()
+
+    waited = not any(waiter.done() for waiter in waiters)
+    call(fifo)
+
+    assert waited
+    async with asyncio.timeout(1):
+        for waiter in waiters:
+            await waiter
+
+
+async def test_a_deletion_wakes_who_waits() -> None:
+    fifo = OrderedFIFO[Thing]()
+    waiter = asyncio.create_task(fifo.pop(nothing))
+    await settle()
+
+    fifo.delete(Thing("a"))
+
+    async with asyncio.timeout(1):
+        await waiter
+
+
+async def test_a_resync_wakes_who_waits() -> None:
+    fifo = OrderedFIFO[Thing]()
+    waiter = asyncio.create_task(fifo.pop(nothing))
+    await settle()
+
+    fifo.resync()
+
+    async with asyncio.timeout(1):
+        await waiter
+
+
+@each_feed
+async def test_wait_filled_does_not_wait_after(fifo: Fifo, feed: Any) -> None:
+    await feed(fifo)
+
+    with pytest.raises(StopIteration):
+        fifo.wait_filled().send(None)
+
+
+async def test_wait_filled_takes_nothing(fifo: Fifo) -> None:
+    await fifo.feed(deltas("a"), "7")
+
+    await fifo.wait_filled()
+    await fifo.wait_filled()
+
+    assert take_all(fifo) == ["~a0"]
+    await fifo.wait_filled()
+    assert fifo.applied() == "7"
+
+
+async def test_wait_filled_remembers_a_version_that_was_passed_while_marking(
+    fifo: Fifo,
+) -> None:
+    await fifo.feed(deltas("a"), "7")
+    fifo.pop_nowait()
+    fifo.bookmark("8")
+    fifo._progress._pass_versions()
+
+    with pytest.raises(StopIteration):
+        fifo.wait_filled().send(None)
+
+    assert fifo.applied() == "8"
+
+
+async def test_a_feed_without_news_ends_no_wait(fifo: Fifo) -> None:
+    waiter = asyncio.create_task(fifo.wait_filled())
+    await settle()
+
+    await fifo.feed([])
+    await settle()
+    woken = waiter.done()
+    await fifo.feed(deltas("a"))
+    await waiter
+
+    assert not woken
+
+
+async def test_pop_hands_each_entry_to_the_processor(
+    fifo: Fifo, record: Record
+) -> None:
+    await fifo.feed(deltas("a", "b"), "7")
+    await fifo.feed_replacement(listing(), "8")
+
+    for _ in range(3):
+        await fifo.pop(record)
+
+    assert record == ["~a0", "~b0", "=8"]
+
+
+async def test_pop_waits_for_an_entry(fifo: Fifo, record: Record) -> None:
+    popper = asyncio.create_task(fifo.pop(record))
+    await settle()
+
+    await fifo.feed(deltas("a"))
+    await popper
+
+    assert record == ["~a0"]
+
+
+async def test_each_entry_goes_to_one_of_many_poppers(
+    fifo: Fifo, record: Record
+) -> None:
+    poppers = [asyncio.create_task(fifo.pop(record)) for _ in range(3)]
+    await settle()
+
+    await fifo.feed(deltas("a", "b"))
+    await settle()
+    waiting = [popper for popper in poppers if not popper.done()]
+    await fifo.feed(deltas("c"))
+    await asyncio.wait(poppers)
+
+    assert len(waiting) == 1
+    assert record == ["~a0", "~b0", "~c0"]
+
+
+async def test_the_changes_of_each_producer_keep_their_order(fifo: Fifo) -> None:
+    """Two producers and a consumer, all at once; each thing has a key of its own."""
+    seen: list[Thing] = []
+
+    async def produce(name: str) -> None:
+        for number in range(500):
+            fifo.add(Thing(f"{name}{number}", number))
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+
+    def process(entry: Any, initial: bool) -> None:
+        seen.extend(delta.object for delta in entry)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        for name in "ab":
+            tasks.create_task(produce(name))
+
+        for _ in range(1000):
+            await fifo.pop(process)
+
+    for name in "ab":
+        numbers = [thing.version for thing in seen if thing.key[0] == name]
+        assert numbers == list(range(500))
+
+
+# ---------------------------------------------------------------- closing
+
+
+async def test_close_wakes_everybody(fifo: Fifo) -> None:
+    waits: list[Awaitable[None]] = [fifo.wait_filled() for _ in range(10)]
+    waits += [fifo.pop(nothing) for _ in range(10)]
+    waits += [fifo.pop_batch(nothing, nothing) for _ in range(10)]
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await settle()
+
+    await fifo.close()
+    await asyncio.wait(tasks, timeout=1)
+
+    assert [type(task.exception()) for task in tasks] == [QueueShutDown] * 30
+
+
+async def test_close_wakes_who_waits_for_an_object() -> None:
+    fifo = FIFO[Thing]()
+    tasks = [asyncio.create_task(fifo.pop(nothing)) for _ in range(10)]
+    await settle()
+
+    await fifo.close()
+    await asyncio.wait(tasks, timeout=1)
+
+    assert [type(task.exception()) for task in tasks] == [QueueShutDown] * 10
+
+
+async def test_what_is_queued_can_be_taken_from_a_closed_queue(
+    fifo: Fifo, record: Record
+) -> None:
+    await fifo.feed(deltas("a", "b"), "7")
+    before = fifo.closed
+
+    await fifo.close()
+    await fifo.close()  # idempotent
+    await fifo.wait_filled()
+    await fifo.pop(record)
+    put(fifo, "+c1")
+
+    assert [*record, *take_all(fifo)] == ["~a0", "~b0", "+c1"]
+    await fifo.wait_filled()  # there is a version
+    assert fifo.applied() == "7"
+    assert (before, fifo.closed) == (False, True)
+
+
+@each_wait
+async def test_a_closed_and_empty_queue_raises(
+    fifo: Fifo, wait: Callable[[Fifo], Awaitable[None]]
+) -> None:
+    await fifo.close()
+
+    with pytest.raises(QueueShutDown):
+        fifo.pop_nowait()
+
+    with pytest.raises(QueueShutDown):
+        await wait(fifo)
+
+
+# ---------------------------------------------------------------- cancellation
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda fifo: fifo.feed(deltas("b"), "9"), id="feed"),
+        pytest.param(lambda fifo: fifo.feed_replacement(listing(), "9"), id="list"),
+        pytest.param(lambda fifo: fifo.close(), id="close"),
+        pytest.param(lambda fifo: fifo.pop(nothing), id="pop"),
+        pytest.param(lambda fifo: fifo.pop_batch(nothing, nothing), id="pop_batch"),
+    ],
+)
+async def test_where_there_is_nothing_to_wait_for_there_is_nothing_to_cancel(
+    fifo: Fifo, work: Any
+) -> None:
+    """Each of them does all of its work in its first step, or none of it."""
+    await fifo.feed(deltas("a"))
+    task = asyncio.create_task(work(fifo))
+    task.cancel()
+    await asyncio.wait({task})
+    untouched = len(fifo) == 1 and not fifo.closed
+
+    with pytest.raises(StopIteration):
+        work(fifo).send(None)
+
+    assert task.cancelled()
+    assert untouched
+
+
+@pytest.mark.parametrize("cancel_first", [True, False], ids=["before", "after"])
+@each_wait
+async def test_a_waiter_cancelled_as_a_batch_arrives_takes_nothing(
+    fifo: Fifo, wait: Any, cancel_first: bool
+) -> None:
+    waiter = asyncio.create_task(wait(fifo))
+    await settle()
+
+    if cancel_first:
+        waiter.cancel()
+
+    await fifo.feed(deltas("a"))
+    waiter.cancel()
+    await asyncio.wait({waiter})
+
+    assert waiter.cancelled()
+    assert take_all(fifo) == ["~a0"]
+
+
+async def test_a_waiter_cancelled_as_a_batch_arrives_leaves_it_to_another(
+    fifo: Fifo, record: Record
+) -> None:
+    first = asyncio.create_task(fifo.pop(nothing))
+    second = asyncio.create_task(fifo.pop(record))
+    await settle()
+
+    await fifo.feed(deltas("a"))
+    first.cancel()
+    async with asyncio.timeout(1):
+        await second
+
+    assert record == ["~a0"]
+    assert first.cancelled()
+
+
+async def test_a_waiter_cancelled_as_it_closes_leaves_nobody_waiting(
+    fifo: Fifo,
+) -> None:
+    first = asyncio.create_task(fifo.pop(nothing))
+    second = asyncio.create_task(fifo.pop(nothing))
+    await settle()
+
+    await fifo.close()
+    first.cancel()
+    async with asyncio.timeout(1):
+        await asyncio.wait({first, second})
+
+    assert first.cancelled()
+    assert isinstance(second.exception(), QueueShutDown)
+
+
+async def test_a_popper_cancelled_as_its_entry_goes_back_loses_nothing(
+    fifo: Fifo,
+) -> None:
+    """The turn of the loop after a requeue is its only wait with an entry in hand."""
+    fifo.add(Thing("a"))
+    popper = fifo.pop(again)
+    popper.send(None)
+
+    with pytest.raises(asyncio.CancelledError):
+        popper.throw(asyncio.CancelledError())
+
+    assert take_all(fifo) == ["+a0"]
+
+
+async def test_a_timeout_around_wait_filled_loses_nothing(fifo: Fifo) -> None:
+    async def feed() -> None:
+        await asyncio.sleep(3)  # ends in the very turn in which the timeout cancels
+        await fifo.feed(deltas("a"))
+
+    feeder = asyncio.create_task(feed())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            await fifo.wait_filled()
+
+    await feeder
+    assert take_all(fifo) == ["~a0"]

@@ -1,0 +1,448 @@
+"""The figures of how this code base is built, as a table: files, classes, circles, ways.
+
+`scripts/house` runs this. It measures any checkout, so that a table from before a change
+can be compared with one from after: what moves is found by its name, wherever it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["Module", "circles", "main", "measure", "modules_of", "twice"]
+
+ROOT = Path(__file__).parents[2]
+OURS, SERVER, TESTS = "aioinformer", "server", "tests"
+
+# Public entry points, then what is found by its name alone.
+CLASSES = (
+    "SharedInformer",
+    "SharedInformerFactory",
+    "Client",
+    "WorkQueue",
+    "PriorityQueue",
+    "DeltaFIFO",
+    "Store",
+    "Reflector",
+    "Controller",
+    "Manager",
+    "Pipeline",
+    "ReconcileClient",
+)
+SUITE = ("pytest", "-q", "--numprocesses=auto", "--dist=worksteal")
+
+Figure = int | float | str
+Imports = set[tuple[str, str]]
+"""Who imports, and what: a module, or a name in one."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was measured.
+
+    Attributes:
+        figures: The lines of the table, in their order.
+        details: What some of them consist of, by a title.
+    """
+
+    figures: dict[str, Figure] = field(default_factory=dict)
+    details: dict[str, list[str]] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- files
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One file of a checkout.
+
+    Attributes:
+        path: Relative to the checkout.
+        part: Of what it is: the package, the server for tests, or the tests.
+        text: What it holds.
+    """
+
+    path: Path
+    part: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """As in an import."""
+        parts = self.path.with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def lines(self) -> int:
+        """How many."""
+        return self.text.count("\n")
+
+
+def modules_of(root: Path) -> list[Module]:
+    """The files of a checkout, sorted.
+
+    The server for tests is a package of its own, or, where there is none, a folder of
+    the package.
+    """
+    server = Path("aioinformer_apiserver")
+    if not (root / server).is_dir():
+        server = Path("aioinformer", "testing")
+
+    modules = []
+    for folder in (Path("aioinformer"), Path("aioinformer_apiserver"), Path("tests")):
+        for path in sorted((root / folder).rglob("*.py")):
+            relative = path.relative_to(root)
+            part = TESTS if folder.name == "tests" else OURS
+            if relative.is_relative_to(server):
+                part = SERVER
+
+            modules.append(Module(relative, part, path.read_text(encoding="utf-8")))
+
+    return modules
+
+
+def sizes(modules: Sequence[Module]) -> Iterator[tuple[str, Figure]]:
+    """How many files of which length each part has."""
+    for part in (OURS, SERVER, TESTS):
+        of_part = [it for it in modules if it.part == part]
+        if not of_part:
+            continue
+
+        largest = max(of_part, key=lambda it: it.lines)
+        yield f"{part}: files", len(of_part)
+        yield f"{part}: lines", sum(it.lines for it in of_part)
+        yield f"{part}: median lines", statistics.median(it.lines for it in of_part)
+        yield f"{part}: lines of the largest file", largest.lines
+        yield f"{part}: the largest file", "/".join(largest.path.parts[1:])
+
+    folder = Path("aioinformer", "informer")
+    inside = [it for it in modules if it.path.is_relative_to(folder)]
+    yield "aioinformer/informer/: files", len(inside)
+
+
+# ---------------------------------------------------------------- classes
+
+
+def classes_of(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """The modules that define each public class, by its name."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in ast.parse(module.text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(module.name)
+
+    return dict(found)
+
+
+def twice(modules: Iterable[Module]) -> list[str]:
+    """The public classes of one name in two modules or more, with these."""
+    found = classes_of(modules)
+    return [
+        f"{name}: {', '.join(sorted(found[name]))}"
+        for name in sorted(found)
+        if len(set(found[name])) > 1
+    ]
+
+
+# ---------------------------------------------------------------- who imports whom
+
+
+class _Imports(ast.NodeVisitor):
+    """Sorts the imports of a module by when they happen."""
+
+    def __init__(self) -> None:
+        self.loading: set[str] = set()
+        self.later: set[str] = set()
+        self.types: set[str] = set()
+        self._kind = self.loading
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self._kind.update(it.name for it in node.names)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self._kind.update(f"{node.module}.{it.name}" for it in node.names)
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) not in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            self.generic_visit(node)
+            return
+
+        self._visit_as(self.types, node.body)
+        for statement in node.orelse:
+            self.visit(statement)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._visit_as(self.later, node.body)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._visit_as(self.later, node.body)
+
+    def _visit_as(self, kind: set[str], body: Iterable[ast.stmt]) -> None:
+        before, self._kind = self._kind, kind
+        for statement in body:
+            self.visit(statement)
+
+        self._kind = before
+
+
+def imports_of(modules: Iterable[Module]) -> tuple[Imports, Imports, Imports]:
+    """The imports when a module is loaded, those in functions, those for type checkers.
+
+    A package is what its `__init__` holds: to import a module is not to import the
+    packages that it is in.
+    """
+    kinds: tuple[Imports, Imports, Imports] = (set(), set(), set())
+    for module in modules:
+        found = _Imports()
+        found.visit(ast.parse(module.text))
+        for kind, names in zip(
+            kinds, (found.loading, found.later, found.types), strict=True
+        ):
+            kind.update((module.name, it) for it in names)
+
+    return kinds
+
+
+def circles(modules: Sequence[Module], imports: Imports) -> list[list[str]]:
+    """The largest sets of modules of which each leads to each other; two at least."""
+    names = {it.name for it in modules}
+    targets: defaultdict[str, set[str]] = defaultdict(set)
+    for importer, imported in imports:
+        # A name in a module, or a module.
+        module = imported if imported in names else imported.rpartition(".")[0]
+        if module in names - {importer}:
+            targets[importer].add(module)
+
+    reached = {name: _reached(name, targets) for name in names}
+    found = {
+        frozenset(it for it in reached[name] if name in reached[it]) for name in names
+    }
+    return sorted(sorted(it) for it in found if it)
+
+
+def _reached(start: str, targets: Mapping[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = targets.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+
+    return reached
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def environment(root: Path) -> dict[str, str]:
+    """That of processes that import the packages of a checkout."""
+    return {**os.environ, "PYTHONPATH": str(root)}
+
+
+def probe(root: Path, modules: Iterable[Module]) -> Mapping[str, Any]:
+    """What running the package tells: see `house_probe`."""
+    defined = classes_of(modules)
+    wanted = {name: defined.get(name, []) for name in CLASSES}
+    script = Path(__file__).with_name("house_probe.py")
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(wanted)],
+        env=environment(root),
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    told: Mapping[str, Any] = json.loads(done.stdout)
+    if told["root"] != str(root):
+        raise SystemExit(f"not {root} was measured, but {told['root']}")
+
+    return told
+
+
+def number_of_tests(root: Path) -> int:
+    """How many there are that the suite would run."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
+    done = subprocess.run(
+        command,
+        cwd=root,
+        env=environment(root),
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    matched = re.search(r"^(\d+)(?:/\d+)? tests? collected", done.stdout, re.MULTILINE)
+    if matched is None:
+        raise SystemExit(f"the number of tests is missing:\n{done.stdout[-500:]}")
+
+    return int(matched[1])
+
+
+def suite(root: Path) -> Iterator[tuple[str, Figure]]:
+    """What one run of the suite takes; the time of processors is that of all its own."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", *SUITE],
+        cwd=root,
+        env=environment(root),
+        stdout=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
+    wall = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    last = (done.stdout.splitlines() or [""])[-1]
+    yield "tests: outcome", last.strip("= ").partition(" in ")[0]
+    yield "tests: CPU seconds", round(used)
+    yield "tests: wall seconds", round(wall)
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def measure(root: Path, *, tests: bool = False, times: bool = False) -> Report:
+    """All figures of a checkout.
+
+    Args:
+        root: Where it is.
+        tests: Count the tests, too.
+        times: Run them, and say how long that takes.
+    """
+    report = Report()
+    modules = modules_of(root)
+    ours = [it for it in modules if it.part == OURS]
+    server = [it for it in modules if it.part == SERVER]
+    figures = report.figures
+    figures.update(sizes(modules))
+
+    told = probe(root, ours)
+    for name, depth in told["depths"].items():
+        figures[f"depth of inheritance: {name}"] = depth
+
+    loading, later, types = imports_of(ours + server)
+    for title, imports in (
+        ("import circles, when loaded", loading),
+        ("import circles, at any time", loading | later),
+        ("import circles, with those for type checkers", loading | later | types),
+    ):
+        found = circles(ours + server, imports)
+        figures[title] = len(found)
+        report.details[title] = [", ".join(it) for it in found]
+
+    for part, members in (
+        (OURS, ours),
+        (SERVER, server),
+        ("both together", ours + server),
+    ):
+        title = f"class names defined twice: {part}"
+        report.details[title] = twice(members)
+        figures[title] = len(report.details[title])
+
+    for title, way in (
+        ("way of an event", told["event"]),
+        ("way of a key", told["key"]),
+    ):
+        figures[f"{title}: files"] = len({it["file"] for it in way})
+        figures[f"{title}: functions"] = len(way)
+        report.details[title] = list(_steps(way))
+        report.details[f"{title}: entered more than once"] = [
+            f"{it['entries']} times {it['function']}" for it in way if it["entries"] > 1
+        ]
+
+    if tests:
+        figures["tests: number"] = number_of_tests(root)
+
+    if times:
+        figures.update(suite(root))
+
+    return report
+
+
+def _steps(way: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each file, in the order entered, with its functions."""
+    functions: defaultdict[str, list[str]] = defaultdict(list)
+    for it in way:
+        functions[it["file"]].append(it["function"])
+
+    yield from (f"{file}: {', '.join(names)}" for file, names in functions.items())
+
+
+# ---------------------------------------------------------------- the command
+
+
+def table(heads: Sequence[str], columns: Sequence[Mapping[str, Figure]]) -> str:
+    """Figures side by side; what a column does not have is a dash."""
+    titles = list(dict.fromkeys(title for column in columns for title in column))
+    rows = [["figure", *heads]]
+    rows += [[it, *(_shown(column.get(it)) for column in columns)] for it in titles]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * widths[0], *("-" * (it - 1) + ":" for it in widths[1:])])
+    lines = []
+    for title, *cells in rows:
+        aligned = [it.rjust(w) for it, w in zip(cells, widths[1:], strict=True)]
+        lines.append(f"| {' | '.join([title.ljust(widths[0]), *aligned])} |")
+
+    return "\n".join(lines)
+
+
+def _shown(figure: Figure | None) -> str:
+    match figure:
+        case None:
+            return "-"
+        case float():
+            return f"{figure:g}"
+        case _:
+            return str(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure a checkout and print the table; returns 0."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/house",
+        description="Prints figures of how this code base is built.",
+    )
+    add = parser.add_argument
+    add("--root", type=Path, default=ROOT, help="the checkout to measure")
+    add("--json", type=Path, metavar="FILE", help="write what was measured")
+    add("--compare", type=Path, metavar="FILE", help="print what --json wrote, beside")
+    add("--tests", action="store_true", help="count the tests, too")
+    add("--time-tests", action="store_true", help="run the suite, and measure that")
+    add("--verbose", action="store_true", help="list what the figures count")
+    options = parser.parse_args(arguments)
+
+    report = measure(
+        options.root.resolve(), tests=options.tests, times=options.time_tests
+    )
+    if options.json is not None:
+        written = json.dumps(asdict(report), indent=1)
+        options.json.write_text(f"{written}\n", encoding="utf-8")
+
+    if options.compare is None:
+        print(table(["now"], [report.figures]))
+    else:
+        former = json.loads(options.compare.read_text(encoding="utf-8"))
+        print(table(["before", "after"], [former["figures"], report.figures]))
+
+    for title, lines in report.details.items() if options.verbose else ():
+        print(f"\n{title}: {len(lines)}")
+        print("".join(f"  {it}\n" for it in lines), end="")
+
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
