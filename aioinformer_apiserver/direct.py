@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 
 from aioinformer._tasks import Supervisor
 from aioinformer.client.config import ClientConfig
-from aioinformer.client.failures import api_error, refuse_web_page
+from aioinformer.client.error_mapping import api_error, refuse_web_page
 from aioinformer.errors import TransportError
 from aioinformer_apiserver.http.outlet import Outlet
 from aioinformer_apiserver.requests.request import Call
@@ -110,7 +110,11 @@ class DirectEndpoint:
                 await server.stop()
 
     async def _respond(
-        self, call: Call, outlet: MemoryOutlet, bell: Bell, ready: Callable[[], None]
+        self,
+        call: Call,
+        outlet: MemoryOutlet,
+        bell: Bell,
+        ready: Callable[[], None],
     ) -> None:
         ready()
         try:

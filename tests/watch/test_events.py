@@ -115,7 +115,9 @@ def test_a_complete_event_stays_itself() -> None:
 def test_what_makes_no_event_is_refused() -> None:
     event = WatchEvent.of("ADDED", pod("a"))
 
-    with pytest.raises(OptionsError, match=r"unknown event type 'added' .* ADDED, MODIFIED"):
+    with pytest.raises(
+        OptionsError, match=r"unknown event type 'added' .* ADDED, MODIFIED"
+    ):
         WatchEvent.of("added", pod("a"))
 
     with pytest.raises(OptionsError, match="missing"):
