@@ -332,7 +332,7 @@ async def test_a_restart_goes_back_to_what_is_a_snapshot(server: APIServer) -> N
         "new_history": {"new_history": "x"},
     }.items():
         given: Any = options
-        with pytest.raises(OptionsError, match=f"^{name} is .*, not 'x'"):
+        with pytest.raises(OptionsError, match=f"^{name} must be .*, not 'x'"):
             await server.restart(**given)
 
     assert "stopped" in repr(server)

@@ -248,7 +248,7 @@ def test_options_that_are_none_are_one_clear_error(run: Run) -> None:
 
     for message in (
         "unknown options of APIServer: tokn. Options are resources, ",
-        "the marker takes options by name, not (['pods'],)",
+        "the marker takes keyword arguments, not (['pods'],)",
         "watch_seconds must be a number of seconds, more than 0, not",
         "resources must be a list of Resources, not 7",
         "users must map tokens to users, such as {'a-token': 'alice'}",
