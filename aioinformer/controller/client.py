@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.client.config import ClientConfig
     from aioinformer.client.discovery import Discovery
-    from aioinformer.client.exchange import Response
+    from aioinformer.client.response import Response
     from aioinformer.client.verbs import Body, PatchType, Propagation, Request
     from aioinformer.controller.pending_writes import PendingWrites
     from aioinformer.model.objects import KubeObject

@@ -29,8 +29,8 @@ from aioinformer.errors import (
 )
 from aioinformer.informer.handlers.error_reporter import LogLimit
 from aioinformer.informer.lifecycle import Lifecycle, running_loop
-from aioinformer.model.names import qualified_name_problem
 from aioinformer.model.resource import Resource
+from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
     import random

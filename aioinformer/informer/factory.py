@@ -11,9 +11,8 @@ from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
-from aioinformer.client.discovery_source import DiscoveredListWatch
-from aioinformer.client.list_watch import ListWatch
-from aioinformer.client.sharing import entered_together
+from aioinformer.client.keep_open import keep_open
+from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
@@ -21,7 +20,7 @@ from aioinformer.informer.listwatch.interface import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.informer.status import not_ready, wait_for_cache_sync
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
     from aioinformer.informer.informer_spec import InformerSpec
@@ -44,9 +43,9 @@ if TYPE_CHECKING:
     from aioinformer.informer.informer_spec import InformerSpec, Namespaces
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
 
@@ -465,7 +464,7 @@ class SharedInformerFactory(HostedLifecycle):
 
     async def _life(self, ready: Callable[[], None]) -> None:
         try:
-            async with entered_together(self._client):
+            async with keep_open(self._client):
                 await self._runnables.run(ready)
         finally:
             for informer in self.informers:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
 
 __all__ = [

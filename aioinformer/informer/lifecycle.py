@@ -7,9 +7,9 @@ import contextlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
-from aioinformer._tasks import Bell
+from aioinformer._tasks import Notifier
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aioinformer._tasks import Supervisor
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["HostedLifecycle", "Lifecycle", "RunState", "running_loop"]
 
@@ -156,7 +156,7 @@ class RunState:
         self.followers: list[Callable[[], None]] = []
         self.on_death: Callable[[BaseException], None] | None = None
         self.why_ending: Callable[[], BaseException | None] = lambda: None
-        self._changed = Bell()
+        self._changed = Notifier()
 
     def __repr__(self) -> str:
         begun = "idle" if self.loop is None else "running"
@@ -201,7 +201,7 @@ class RunState:
 
     def tell(self) -> None:
         """Wake everybody who waits for a change."""
-        self._changed.ring()
+        self._changed.notify()
 
     async def wait_for_change(self) -> None:
         """Wait until something has changed since this was called. Cancellation: safe."""

@@ -13,7 +13,7 @@ import msgspec
 from aioinformer._user_code import guarded_logger
 from aioinformer.cache.index import NAMESPACE_INDEX, index_by_label
 from aioinformer.errors import DecodeError, OptionsError
-from aioinformer.model.nesting import check_json
+from aioinformer.model.deep_json import check_json
 from aioinformer.model.selectors import LabelSelector
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.cache.store import Contents, Indexer
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["BodyJoiner", "Lister", "TypedLister"]
 

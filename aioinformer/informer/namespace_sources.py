@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.errors import NotSynced, OptionsError, Stale
 from aioinformer.informer.status import InformerStatus, combined, describe_state
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.listwatch.reflector import Reflector
     from aioinformer.informer.store.pipeline import Pipeline
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
     from aioinformer.watch.interface import ListerWatcher
 
 __all__ = ["NamespaceSource", "NamespaceSources", "sources_of"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from aioinformer._tasks import leaf_of, watch_over
+from aioinformer._tasks import fail_when_any_ends, unwrap_group
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.cache.store import Indexer
@@ -39,7 +39,7 @@ from aioinformer.informer.store.transformer import Transformer
 from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.informer.waits import InformerWaits
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from aioinformer.informer.status import InformerStatus
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
 
@@ -750,7 +750,7 @@ class SharedInformer:
         try:
             await self._run()
         except BaseExceptionGroup as group:
-            failure = leaf_of(group)
+            failure = unwrap_group(group)
         finally:
             self._processor.end()
             self._run_state.end(failure)
@@ -823,10 +823,10 @@ class SharedInformer:
                             ),
                         )
 
-                    await watch_over(tasks)
+                    await fail_when_any_ends(tasks)
             except BaseExceptionGroup as group:
                 # Dead from here on, though the handlers may go on for a while.
-                self._run_state.die(leaf_of(group))
+                self._run_state.die(unwrap_group(group))
                 raise
             finally:
                 # If the processor has failed, the group was cancelled for that.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
-from aioinformer.model.durations import timeout_of
-from aioinformer.model.functions import check_plain
-from aioinformer.model.versions import version_number
+from aioinformer.model.callables import check_plain
+from aioinformer.model.keys import version_number
+from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.namespace_sources import NamespaceSource, NamespaceSources
     from aioinformer.informer.store.waiters import StoreWaiters
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["InformerWaits"]
 

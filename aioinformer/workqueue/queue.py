@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 from aioinformer._condition import LoopLock, owned_lock
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 from aioinformer.workqueue.metrics import WorkQueueMetrics
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ class QueuedItems(Protocol[T]):
 
 
 class WorkQueue(Generic[T]):
-    """A queue of distinct hashable items, such as object keys, for any number of workers.
+    """A queue of distinct hashable items, such as object keys, for its workers.
 
     A worker takes an item with `get()` and must call `done()` for it. `item()` and
-    `async for` call `done()` themselves.
+    `async for` call `done()` themselves. There may be any number of workers.
 
     Guarantees:
         Items are handed out in the order in which they were first added.
@@ -421,7 +421,8 @@ class WorkQueue(Generic[T]):
     def _close(self, phase: _Phase) -> None:
         self._phase = phase
         if self._loop_thread._is_owned():  # noqa: SLF001
-            self._loop_thread.release()  # from now on every call checks the loop and the phase
+            # From now on every call checks the loop and the phase.
+            self._loop_thread.release()
 
         self._filled.notify_all()
 

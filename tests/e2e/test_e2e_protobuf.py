@@ -1,4 +1,4 @@
-"""What a real server says in the binary encoding is read as what it says in JSON."""
+"""Protobuf bodies of a real server decode to the same objects as JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model import resources
-from aioinformer_apiserver.protobuf.objects import decoded
+from aioinformer_apiserver.protobuf.decoding import decoded
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
-# With objects that every server makes for itself.
+# Including objects that every server creates.
 KINDS = [
     resources.CLUSTER_ROLES,
     resources.CLUSTER_ROLE_BINDINGS,

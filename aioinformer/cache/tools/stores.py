@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from aioinformer._user_code import user_errors
 from aioinformer.cache.store import Store
 from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     import builtins
@@ -141,7 +141,7 @@ class ExpirationStore(Generic[T]):
             return [it.obj for key, it in entries if not self._expires(key, it, now)]
 
     def list_keys(self) -> builtins.list[str]:
-        """Return all keys in a new list. Expired objects count until a read meets them."""
+        """Return all keys in a new list, of expired objects until a read meets them."""
         return list(self._entries)
 
     # ------------------------------------------------------------ writes

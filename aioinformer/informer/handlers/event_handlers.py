@@ -16,14 +16,14 @@ from aioinformer.informer.notifications import (
     Updated,
     object_of,
 )
-from aioinformer.model.functions import check_plain, check_runs, check_takes
+from aioinformer.model.callables import check_plain, check_runs, check_takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioinformer.informer.handlers.error_reporter import ErrorReporter
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = [
     "EventHandlers",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.informer.handlers.error_reporter import LogLimit
 from aioinformer.metrics import NULL_SINK, ScopedSink
-from aioinformer.model.functions import check_ran
+from aioinformer.model.callables import check_ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

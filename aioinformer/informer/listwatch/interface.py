@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from aioinformer.errors import InternalError, OptionsError
-from aioinformer.model.durations import Duration, seconds_of
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -51,7 +51,7 @@ from aioinformer.informer.listwatch.recovery import pace_of
 from aioinformer.informer.listwatch.reflector_stats import ReflectorStats
 from aioinformer.informer.listwatch.watch_reader import WatchReader
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.interface import Connected, WatchOptions
 from aioinformer.watch.pages import PagesAhead

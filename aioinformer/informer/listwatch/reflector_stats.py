@@ -13,8 +13,8 @@ from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.listwatch.recovery import is_foreign, is_refusal
 from aioinformer.metrics import NULL_SINK, GuardedSink
-from aioinformer.model.functions import check_plain
-from aioinformer.model.versions import version_number
+from aioinformer.model.callables import check_plain
+from aioinformer.model.keys import version_number
 from aioinformer.watch.connectivity import Connectivity
 
 if TYPE_CHECKING:

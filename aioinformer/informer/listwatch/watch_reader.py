@@ -20,7 +20,7 @@ from aioinformer.informer.listwatch.machine import WatchEnded
 from aioinformer.informer.listwatch.recovery import is_internal
 from aioinformer.informer.listwatch.watch_events import history_reset, to_changes
 from aioinformer.informer.listwatch.watchdog import Watchdog
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from aioinformer.informer.store.transformer import (
 from aioinformer.informer.store.waiters import StoreWaiters
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.compression import SAMPLES
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 
 if TYPE_CHECKING:
     from aioinformer.cache.store import Contents

@@ -9,7 +9,7 @@ from aioinformer._user_code import user_errors
 from aioinformer.cache.deltas import Delta, DeltaType
 from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.informer.listwatch.watch_events import same_state
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
