@@ -57,7 +57,7 @@ def answered(status: int, kind: str, body: bytes, **headers: str) -> ApiError:
 def test_does_not_blame_the_resource_for_the_answer_of_a_web_server() -> None:
     line = message_of(answered(404, "text/html", b"<h1>not here</h1>"))
 
-    assert line.endswith("or the URL not that of an API server?")
+    assert line.endswith("and the API server's URL")
 
 
 def test_blames_the_resource_where_an_api_server_knows_no_such_path() -> None:
