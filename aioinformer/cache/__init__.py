@@ -1,7 +1,14 @@
 """Stores, indexes, and the queue of changes that feeds them.
 
-The law of this layer: it holds objects of any type and knows neither servers nor
-handlers. State changes are plain methods; only waiting is a coroutine.
+This layer holds objects of any type. It does not know servers or handlers. State
+changes are plain methods, only waiting is a coroutine.
+
+On the path of an event:
+
+    delta_fifo, deltas, queue   changes between the reflector and the store
+    store, index                objects by key, and by the values of index functions
+
+`tools` has the other queues and stores of client-go.
 """
 
 from aioinformer.cache.delta_fifo import DeltaFIFO

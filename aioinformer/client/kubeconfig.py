@@ -1,34 +1,47 @@
-"""Kubeconfig files: read, merged as kubectl merges them, and one context taken out."""
+"""Kubeconfig files: reading, merging as in kubectl, and resolving a context."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.client.config import ClientConfig
-from aioinformer.client.credentials import Credentials
-from aioinformer.client.kubeconfig_entry import Entry, at_home
-from aioinformer.client.kubeconfig_user import user_credentials, user_headers
-from aioinformer.client.proxies import proxy_of_environment
-from aioinformer.client.tls import TLSOptions
+from aioinformer.client.auth.credentials import Credentials
+from aioinformer.client.auth.exec_plugin import API_VERSIONS, ExecPlugin
+from aioinformer.client.auth.tls import TLSOptions
+from aioinformer.client.config import (
+    ClientConfig,
+    impersonation_headers,
+    proxy_of_environment,
+)
 from aioinformer.errors import OptionsError
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
-__all__ = ["Kubeconfig", "default_paths", "load_kubeconfig"]
+__all__ = [
+    "Kubeconfig",
+    "KubeconfigEntry",
+    "default_paths",
+    "expand_home",
+    "load_kubeconfig",
+    "user_credentials",
+    "user_headers",
+]
 
 
 def default_paths() -> tuple[list[Path], str]:
-    """The files to read when none is named, and where their names come from."""
+    """Return the default kubeconfig files, and the origin of their names."""
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
-        paths = [at_home(part) for part in listed.split(os.pathsep) if part]
+        paths = [expand_home(part) for part in listed.split(os.pathsep) if part]
         return paths, "KUBECONFIG"
 
-    return [at_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
+    return [expand_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
 
 
 def load_kubeconfig(
@@ -37,16 +50,16 @@ def load_kubeconfig(
     """Read kubeconfig files and resolve one context. Blocks: call it in a thread.
 
     Args:
-        path: One file, which must exist; None for those of `KUBECONFIG` (where the
-            first file to define a name wins), else `~/.kube/config`.
-        context: None for the `current-context`.
+        path: One file, which must exist; None for those of `KUBECONFIG` (the first file
+            to define a name wins), else `~/.kube/config`.
+        context: Context; None for the `current-context`.
 
-    Raises:
-        OptionsError: If there is no file, or one cannot be read or used; the text
-            names the file and what to do.
+        Raises:
+            OptionsError: If there is no file, or one cannot be read or used; the text
+                names the file and the remedy.
     """
     if path is not None:
-        paths, origin = [at_home(path)], "the caller"
+        paths, origin = [expand_home(path)], "the caller"
     else:
         paths, origin = default_paths()
 
@@ -55,17 +68,17 @@ def load_kubeconfig(
         names = ", ".join(map(str, paths)) or "no file at all"
         raise OptionsError(
             f"no kubeconfig: {names} (from {origin}) does not exist or is empty. "
-            "Name an existing file, or set KUBECONFIG."
+            "Give an existing file, or set KUBECONFIG."
         )
 
     return found.config(context)
 
 
 class Kubeconfig:
-    """The merged content of kubeconfig files."""
+    """Merged content of kubeconfig files."""
 
     def __init__(self) -> None:
-        self._sections: dict[str, dict[str, Entry]] = {
+        self._sections: dict[str, dict[str, KubeconfigEntry]] = {
             "clusters": {},
             "users": {},
             "contexts": {},
@@ -75,7 +88,7 @@ class Kubeconfig:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Kubeconfig:
-        """Read and merge the files that exist: the first to define something wins.
+        """Read and merge the existing files. The first definition of a name wins.
 
         Raises:
             OptionsError: If a file exists and cannot be read.
@@ -96,28 +109,28 @@ class Kubeconfig:
 
     @property
     def current_context(self) -> str:
-        """The context that is taken unless told; empty if no file names one."""
+        """The `current-context`; empty if no file sets one."""
         return self._current
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the files that exist."""
+        """Files that exist."""
         return tuple(self._files)
 
     def config(self, context: str | None = None) -> ClientConfig:
         """Resolve one context.
 
         Args:
-            context: Its name; None for the `current-context`.
+            context: Name of the context; None for the `current-context`.
 
         Raises:
-            OptionsError: If it does not exist, lacks something, or needs something
-                that is not supported.
+            OptionsError: If it does not exist, is incomplete, or uses an unsupported
+                feature.
         """
         chosen = self._context(context)
         cluster = self._linked(chosen, "cluster", "clusters")
         if cluster is None:
-            raise OptionsError(f"{chosen.where} names no cluster: add one to it")
+            raise OptionsError(f"{chosen.where} has no cluster: add one to it")
 
         user = self._linked(chosen, "user", "users")
         server = _server(cluster)
@@ -139,14 +152,16 @@ class Kubeconfig:
             raise OptionsError(f"{chosen.where}: {exc}") from exc.__cause__
 
     def _merge(self, path: Path, content: Mapping[str, Any]) -> None:
-        current = Entry("the top level", path, content).text("current-context")
+        current = KubeconfigEntry("the top level", path, content).text(
+            "current-context"
+        )
         self._current = self._current or current
 
         for section, entries in self._sections.items():
             for entry in _named(path, section, content.get(section)):
                 entries.setdefault(entry[0], entry[1])
 
-    def _context(self, name: str | None) -> Entry:
+    def _context(self, name: str | None) -> KubeconfigEntry:
         contexts = self._sections["contexts"]
         known = ", ".join(sorted(contexts)) or "none"
         files = ", ".join(map(str, self._files))
@@ -154,18 +169,20 @@ class Kubeconfig:
 
         if not name:
             raise OptionsError(
-                f"no current-context in {files}: name one of its contexts ({known}), "
+                f"no current-context in {files}: choose one of its contexts ({known}), "
                 "or run `kubectl config use-context`"
             )
 
         if name not in contexts:
             raise OptionsError(
-                f"no context {name!r} in {files}; there are: {known}. Name one of them."
+                f"no context {name!r} in {files}. Existing contexts: {known}"
             )
 
         return contexts[name]
 
-    def _linked(self, context: Entry, key: str, section: str) -> Entry | None:
+    def _linked(
+        self, context: KubeconfigEntry, key: str, section: str
+    ) -> KubeconfigEntry | None:
         name = context.text(key)
         if not name:
             return None
@@ -173,7 +190,7 @@ class Kubeconfig:
         entry = self._sections[section].get(name)
         if entry is None:
             raise OptionsError(
-                f"{context.where} names the {key} {name!r}, which is not defined: "
+                f"{context.where} refers to the {key} {name!r}, which is not defined: "
                 f"add it under {section}"
             )
 
@@ -181,13 +198,13 @@ class Kubeconfig:
 
 
 def _absolute(path: Path) -> Path:
-    """The path from the root, so that a later change of the folder does no harm."""
+    """Return an absolute path, which a later change of directory does not affect."""
     try:
         return path.absolute()
     except OSError as exc:
         raise OptionsError(
-            f"cannot find the kubeconfig {path}: the current folder is gone. "
-            "Name it by its whole path."
+            f"cannot find the kubeconfig {path}: the current directory was deleted. "
+            "Give an absolute path."
         ) from exc
 
 
@@ -205,23 +222,27 @@ def _read_file(path: Path) -> Mapping[str, Any] | None:
         content = decoded_yaml(text)
     except YAMLError as exc:
         line = f" at line {exc.line}" if exc.line else ""
-        # Not chained: the text of the cause may quote a line that holds a token.
+        # Not chained: the text of the cause may quote a line with a token.
         raise OptionsError(
-            f"the kubeconfig {path} is {exc.reason}{line}: mend it, or name another one"
+            f"the kubeconfig {path} is {exc.reason}{line}: fix it, or use another one"
         ) from None
 
     if content is None:
         return {}
 
     if not isinstance(content, dict):
-        raise OptionsError(f"{path} is no kubeconfig: its top level must be a mapping")
+        raise OptionsError(
+            f"{path} is not a kubeconfig: its top level must be a mapping"
+        )
 
     return content
 
 
-def _named(path: Path, section: str, items: object) -> list[tuple[str, Entry]]:
+def _named(
+    path: Path, section: str, items: object
+) -> list[tuple[str, KubeconfigEntry]]:
     kind = section.removesuffix("s")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, KubeconfigEntry] = {}
     if items is not None and not isinstance(items, list):
         raise OptionsError(f"{section} in {path} must be a list of named {section}")
 
@@ -236,12 +257,12 @@ def _named(path: Path, section: str, items: object) -> list[tuple[str, Entry]]:
         if name in entries:
             raise OptionsError(f"{section} in {path} has the name {name!r} twice")
 
-        entries[name] = Entry(f"{kind} {name!r}", path, data or {})
+        entries[name] = KubeconfigEntry(f"{kind} {name!r}", path, data or {})
 
     return list(entries.items())
 
 
-def _server(cluster: Entry) -> str:
+def _server(cluster: KubeconfigEntry) -> str:
     server = cluster.text("server")
     if not server:
         raise OptionsError(f"{cluster.where} has no server: add its URL")
@@ -249,7 +270,7 @@ def _server(cluster: Entry) -> str:
     return server if "://" in server else f"https://{server}"
 
 
-def _tls(cluster: Entry, user: Entry | None) -> TLSOptions:
+def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> TLSOptions:
     certificate = user.material("client-certificate") if user else None
     key = user.material("client-key") if user else None
     if user and (certificate is None) != (key is None):
@@ -262,7 +283,7 @@ def _tls(cluster: Entry, user: Entry | None) -> TLSOptions:
     if authority is not None and unverified:
         raise OptionsError(
             f"{cluster.where} has a certificate-authority and insecure-skip-tls-verify: "
-            "remove one, best the latter"
+            "remove one, preferably the latter"
         )
 
     return TLSOptions(
@@ -273,4 +294,251 @@ def _tls(cluster: Entry, user: Entry | None) -> TLSOptions:
         verify=not unverified,
         ca_of=cluster.where,
         certificate_of=user.where if user else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigEntry:
+    """Named cluster, user or context, or a part of one, with the file that defines it.
+
+    Every method raises `OptionsError`, which names the file and the field, for values of
+    the wrong type. Null counts as absent.
+    """
+
+    title: str
+    file: Path
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        """Location for errors: `user 'me' in ~/.kube/config`."""
+        return f"{self.title} in {self.file}"
+
+    def text(self, key: str) -> str:
+        """Return a string field; empty if absent."""
+        value = self.data.get(key)
+        if value is None:
+            return ""
+
+        if not isinstance(value, str):
+            raise OptionsError(f"{key} of {self.where} must be a string: quote it")
+
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return a boolean field; false if absent."""
+        value = self.data.get(key)
+        if not isinstance(value, bool | None):
+            raise OptionsError(f"{key} of {self.where} must be true or false, unquoted")
+
+        return bool(value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of strings; empty if absent."""
+        value = self.data.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
+            raise OptionsError(
+                f"{key} of {self.where} must be a list of strings: quote each"
+            )
+
+        return tuple(value)
+
+    def part(self, key: str) -> KubeconfigEntry | None:
+        """Return a nested mapping; None if absent or empty."""
+        value = self.data.get(key)
+        if not isinstance(value, dict | None):
+            raise OptionsError(f"{key} of {self.where} must be a mapping")
+
+        return (
+            KubeconfigEntry(f"{key} of {self.title}", self.file, value)
+            if value
+            else None
+        )
+
+    def parts(self, key: str) -> list[KubeconfigEntry]:
+        """Return a list of nested mappings; empty if absent."""
+        value = self.data.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(it, dict) for it in value):
+            raise OptionsError(f"{key} of {self.where} must be a list of mappings")
+
+        return [
+            KubeconfigEntry(f"{key} of {self.title}", self.file, each) for each in value
+        ]
+
+    def path(self, key: str) -> Path | None:
+        """Return the path in a field, relative to the kubeconfig file; None if absent."""
+        name = self.text(key)
+        if "\0" in name:
+            raise OptionsError(f"{key} of {self.where} is not a path")
+
+        return self.file.parent / expand_home(name) if name else None
+
+    def material(self, key: str) -> bytes | Path | None:
+        """Return embedded data, which takes precedence, or the path of the file."""
+        encoded = self.text(f"{key}-data")
+        if not encoded:
+            return self.path(key)
+
+        try:
+            return base64.b64decode("".join(encoded.split()), validate=True)
+        except ValueError as exc:  # binascii.Error is one, non-ASCII text another
+            message = f"{key}-data of {self.where} is not base64"
+            raise OptionsError(message) from (
+                exc if isinstance(exc, binascii.Error) else None
+            )
+
+
+def expand_home(path: str | Path) -> Path:
+    """Expand a leading `~` if the home directory is known."""
+    # Not Path.expanduser(): it raises for a user without a home directory, as in pods
+    # with an arbitrary user id.
+    return Path(os.path.expanduser(path))
+
+
+# Extension of a cluster with the configuration for its plugins.
+_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+# Fields of a cluster that are passed to a plugin, under the same names.
+_PASSED_FIELDS = ("server", "tls-server-name", "proxy-url")
+
+
+_PASSED_FLAGS = ("insecure-skip-tls-verify", "disable-compression")
+
+
+# Replacements of the providers that were built into kubectl.
+_REPLACEMENTS = {
+    "gcp": "install gke-gcloud-auth-plugin and run "
+    "`gcloud container clusters get-credentials` again",
+    "azure": "install kubelogin and run `kubelogin convert-kubeconfig`",
+    "oidc": "use kubelogin (`kubectl oidc-login`) as an exec plugin, or put its "
+    "id-token into `token`",
+}
+
+
+def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credentials:
+    """Create the credentials of a user. A token takes precedence over an exec plugin.
+
+    Args:
+        user: Entry of `users`.
+        cluster: Entry of `clusters` that they are for.
+
+    Raises:
+        OptionsError: If a field cannot be used, or fields contradict each other; the
+            text names them and the file.
+    """
+    plugin, provider = user.part("exec"), user.part("auth-provider")
+    token, token_file = user.text("token"), user.path("tokenFile")
+    username = user.text("username")
+    if username and (token or token_file):
+        raise OptionsError(f"{user.where} has a token and a username: remove one")
+
+    if plugin and provider:
+        raise OptionsError(f"{user.where} has exec and auth-provider: remove one")
+
+    try:
+        if not plugin or token or token_file or username:
+            if provider and not (token or token_file or username):
+                raise _no_provider(user, provider)
+
+            return Credentials(
+                token=token,
+                token_file=token_file,
+                username=username,
+                password=user.text("password"),
+            )
+    except OptionsError as exc:
+        if user.where in str(exc):
+            raise
+
+        raise OptionsError(f"{user.where}: {exc}") from exc
+
+    return Credentials(source=_plugin(user, plugin, cluster).auth_info)
+
+
+def user_headers(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
+    """Return the impersonation headers of a user, if the entry has any.
+
+    Raises:
+        OptionsError: If a field cannot be used; the text names it and the file.
+    """
+    uid, groups = user.text("as-uid"), user.texts("as-groups")
+    extra = user.part("as-user-extra")
+    named = {key: extra.texts(key) for key in extra.data} if extra else {}
+    if not (user.text("as") or uid or groups or named):
+        return ()
+
+    try:
+        return impersonation_headers(
+            user.text("as"), uid=uid, groups=groups, extra=named
+        )
+    except OptionsError as exc:
+        raise OptionsError(f"{user.where}: {exc}: add `as`") from exc
+
+
+def _plugin(
+    user: KubeconfigEntry, plugin: KubeconfigEntry, cluster: KubeconfigEntry
+) -> ExecPlugin:
+    command, version = plugin.text("command"), plugin.text("apiVersion")
+    if not command:
+        raise OptionsError(f"{plugin.where} has no command")
+
+    if not version:
+        raise OptionsError(
+            f"{plugin.where} has no apiVersion: add {' or '.join(API_VERSIONS)}"
+        )
+
+    if os.path.dirname(command):
+        # A path relative to the kubeconfig file, not to the working directory.
+        command = str(plugin.path("command"))
+
+    mode = plugin.text("interactiveMode")
+    if not mode and version == API_VERSIONS[0]:
+        raise OptionsError(
+            f"{plugin.where} has no interactiveMode, which {version} needs: add Never, "
+            "IfAvailable or Always"
+        )
+
+    passed = plugin.flag("provideClusterInfo")
+    return ExecPlugin(
+        command=command,
+        where=user.where,
+        arguments=plugin.texts("args"),
+        environment=_environment(plugin),
+        api_version=version,
+        interactive_mode=mode or "IfAvailable",
+        cluster=_cluster_info(cluster) if passed else None,
+        ca=cluster.material("certificate-authority") if passed else None,
+        install_hint=plugin.text("installHint"),
+    )
+
+
+def _environment(plugin: KubeconfigEntry) -> dict[str, str]:
+    variables = {}
+    for each in plugin.parts("env"):
+        name = each.text("name")
+        if not name:
+            raise OptionsError(f"{each.where} has an entry without a name")
+
+        variables[name] = each.text("value")
+
+    return variables
+
+
+def _cluster_info(cluster: KubeconfigEntry) -> dict[str, Any]:
+    about: dict[str, Any] = {key: cluster.text(key) for key in _PASSED_FIELDS}
+    about |= {key: cluster.flag(key) for key in _PASSED_FLAGS}
+    for each in cluster.parts("extensions"):
+        if each.text("name") == _EXTENSION:
+            about["config"] = each.data.get("extension")
+
+    return {key: value for key, value in about.items() if value}
+
+
+def _no_provider(user: KubeconfigEntry, provider: KubeconfigEntry) -> OptionsError:
+    name = provider.text("name")
+    instead = _REPLACEMENTS.get(name, "use a user with a token or an exec plugin")
+    return OptionsError(
+        f"{user.where} needs the auth-provider {name!r}, which is not supported: "
+        f"{instead}"
     )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 from aioinformer._condition import LoopLock, owned_lock
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 from aioinformer.workqueue.metrics import WorkQueueMetrics
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ class QueuedItems(Protocol[T]):
 
 
 class WorkQueue(Generic[T]):
-    """A queue of distinct hashable items, such as object keys, for any number of workers.
+    """A queue of distinct hashable items, such as object keys, for its workers.
 
     A worker takes an item with `get()` and must call `done()` for it. `item()` and
-    `async for` call `done()` themselves.
+    `async for` call `done()` themselves. There may be any number of workers.
 
     Guarantees:
         Items are handed out in the order in which they were first added.
@@ -129,9 +129,9 @@ class WorkQueue(Generic[T]):
 
         # Asking for the running loop costs as much as the rest of `add()`, asking for
         # the thread half of that. Asking whether this thread holds a lock is nearly
-        # free. So the loop's thread holds `_loop_thread` while the queue is bound and open.
-        # Methods call `_check_loop()` if it is not held, or if they are slow anyway.
-        # No thread ever waits for it.
+        # free. So the loop's thread holds `_loop_thread` while the queue is bound and
+        # open. Methods call `_check_loop()` if it is not held, or if they are slow
+        # anyway. No thread ever waits for it.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = owned_lock()
 
@@ -309,7 +309,8 @@ class WorkQueue(Generic[T]):
 
         `done()` is called for an item when the next one is requested. If the loop is
         left early (`break`, `return`, an exception), `done()` is called when the event
-        loop closes the generator. `contextlib.aclosing(aiter(queue))` closes it at once.
+        loop closes the generator. `contextlib.aclosing(aiter(queue))` closes it at
+        once.
         """
         while True:
             try:
@@ -348,11 +349,12 @@ class WorkQueue(Generic[T]):
     ) -> frozenset[T]:
         """Accept no new items, and wait until all known ones are done.
 
-        Workers must go on calling `get()` and `done()`: they get queued items, and items
-        that were added again while in work. During the drain an item in work may be
-        added again once, so that a failure gets one more attempt. After that it counts
-        as not done. A worker that finds the queue empty gets `QueueShutDown`, even while
-        others work. So a worker that adds an item again must be there to take it.
+        Workers must go on calling `get()` and `done()`: they get queued items, and
+        items that were added again while in work. During the drain an item in work may
+        be added again once, so that a failure gets one more attempt. After that it
+        counts as not done. A worker that finds the queue empty gets `QueueShutDown`,
+        even while others work. So a worker that adds an item again must be there to
+        take it.
 
         (client-go's drain does not wait for queued items that no worker has taken, and
         loses delayed ones.)
@@ -363,9 +365,9 @@ class WorkQueue(Generic[T]):
         Args:
             timeout: Longest time to wait, in seconds or as a `timedelta`; None for no
                 limit.
-            delayed: Treatment of delayed items, and of items in work that are added with
-                a delay meanwhile. `"run"` hands them out at once, `"return"` counts them
-                as not done.
+            delayed: Treatment of delayed items, and of items in work that are added
+                with a delay meanwhile. `"run"` hands them out at once, `"return"`
+                counts them as not done.
 
         Returns:
             Items that are not done: in work, never handed out, or added again in vain.
@@ -419,7 +421,8 @@ class WorkQueue(Generic[T]):
     def _close(self, phase: _Phase) -> None:
         self._phase = phase
         if self._loop_thread._is_owned():  # noqa: SLF001
-            self._loop_thread.release()  # from now on every call checks the loop and the phase
+            # From now on every call checks the loop and the phase.
+            self._loop_thread.release()
 
         self._filled.notify_all()
 
@@ -520,7 +523,8 @@ class WorkQueue(Generic[T]):
         try:
             await self._filled.wait()
         except BaseException:
-            # It may have been notified in the same turn: the item is for another worker.
+            # It may have been notified in the same turn: the item is for another
+            # worker.
             if self._queued:
                 self._filled.notify()
 

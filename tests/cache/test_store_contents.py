@@ -55,7 +55,7 @@ async def test_indexes_are_built_in_slices_and_appear_complete(
     turns = 0
     while not building.done():
         assert set(indexer.indexers) == {"version"}
-        with pytest.raises(OptionsError, match="there are: version"):
+        with pytest.raises(OptionsError, match="indexes: version"):
             indexer.by_index("tag", "x")
 
         turns += 1

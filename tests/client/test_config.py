@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
-from aioinformer.client.environment import load_from_environment
-from aioinformer.client.in_cluster import load_in_cluster
+from aioinformer.client.environment import load_from_environment, load_in_cluster
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
 
@@ -68,9 +67,9 @@ def service_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("api.example:6443", "must be a URL", id="no-scheme"),
         pytest.param("ftp://api.example", "must be a URL", id="wrong-scheme"),
         pytest.param("https://", "must be a URL", id="no-host"),
-        pytest.param("https://api.example:port", "no URL", id="port-no-number"),
+        pytest.param("https://api.example:port", "not a URL", id="port-no-number"),
         pytest.param("https://me:pw@api.example", "credentials", id="password"),
-        pytest.param("http://[::1", "no URL", id="half-of-brackets"),
+        pytest.param("http://[::1", "not a URL", id="half-of-brackets"),
         pytest.param("https://api.example?x=1", "query", id="query"),
     ],
 )
@@ -179,7 +178,7 @@ async def test_reads_the_current_context(tmp_path: Path) -> None:
     assert config.namespace == "shop"
     assert config.tls == TLSOptions(server_name="api.test")
     assert config.proxy == "http://proxy.example:3128"
-    assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
+    assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 def test_decodes_embedded_data_rather_than_reading_the_file(tmp_path: Path) -> None:
@@ -228,7 +227,7 @@ async def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) ->
     assert config.tls.ca == tmp_path / "ca.crt"
     assert config.tls.certificate == tmp_path / "home/me.crt"
     assert config.tls.key == Path(absolute)
-    assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
+    assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 async def test_paths_stay_the_same_after_a_change_of_folder(
@@ -249,7 +248,7 @@ async def test_paths_stay_the_same_after_a_change_of_folder(
 
     for each in (config, url.config):
         assert each.tls.ca == tmp_path / "here/ca.crt"
-        assert (await each.credentials.proof()).authorization == f"Bearer {TOKEN}"
+        assert (await each.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 def test_the_first_file_to_define_a_name_wins(
@@ -294,7 +293,7 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         pytest.param("- a\n- b\n", ["top level"], id="a-list"),
         pytest.param(
             f"users: [\ntoken: '{TOKEN}\n",
-            ["not YAML at line", "mend"],
+            ["not YAML at line", "fix it"],
             id="no-yaml",
         ),
         pytest.param(
@@ -304,7 +303,7 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         ),
         pytest.param(
             kubeconfig(current="other"),
-            ["no context 'other'", "there are: main"],
+            ["no context 'other'", "Existing contexts: main"],
             id="unknown-context",
         ),
         pytest.param(
@@ -313,7 +312,7 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         pytest.param(kubeconfig({"server": ""}), ["no server"], id="no-server"),
         pytest.param(kubeconfig({"server": "https://:1"}), ["URL"], id="bad-server"),
         pytest.param(
-            kubeconfig(None, {"token": 12345678}), ["quotes"], id="token-is-a-number"
+            kubeconfig(None, {"token": 12345678}), ["quote"], id="token-is-a-number"
         ),
         pytest.param(
             kubeconfig(None, {"token": f"{TOKEN}\x07"}), ["characters"], id="bad-token"
@@ -328,7 +327,7 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         ),
         pytest.param(
             kubeconfig() | {"current-context": 7},
-            ["current-context", "quotes"],
+            ["current-context", "quote"],
             id="current-no-text",
         ),
         pytest.param("[" * 200_000, ["nested deeper than 100"], id="deep-list"),
@@ -343,7 +342,7 @@ def test_a_context_without_user_is_anonymous(tmp_path: Path) -> None:
         pytest.param("a: !!int ''", ["is not YAML"], id="empty-number"),
         pytest.param("a: !!bool maybe", ["is not YAML"], id="no-flag"),
         pytest.param(
-            kubeconfig({"certificate-authority": "a\0b"}), ["be a path"], id="nul"
+            kubeconfig({"certificate-authority": "a\0b"}), ["is not a path"], id="nul"
         ),
         pytest.param(kubeconfig(users={}), ["must be a list"], id="users-no-list"),
         pytest.param(
@@ -393,7 +392,7 @@ async def test_reads_the_service_account(
     assert config.server == "https://10.0.0.1:443"
     assert config.namespace == "shop"
     assert config.tls.ca == folder / "ca.crt"
-    assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
+    assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 def test_puts_an_ipv6_address_in_brackets(

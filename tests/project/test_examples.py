@@ -14,7 +14,7 @@ from conftest import pod
 from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 from web_helpers import SentEvents
 
-from aioinformer.cli.manifests import create_all
+from aioinformer.cli.apiserver import create_all
 from aioinformer.model import Resource
 from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, PODS
 from aioinformer.testing import APIServer

@@ -1,5 +1,5 @@
-"""Queues and stores of client-go beside the path of an event.
+"""Queues and stores of client-go that are not on the path of an event.
 
-For programs that build on them directly. No informer needs them: an `OrderedFIFO` can be
-given to one.
+For programs that build on them. An informer takes an `OrderedFIFO` in place of its
+queue; the others are for programs alone.
 """

@@ -1,7 +1,8 @@
-"""`FIFO`: the newest state of each object, in the order in which they were first queued.
+"""`FIFO` and `OrderedFIFO`: client-go's other queues.
 
-The oldest of client-go's queues: it tells what is, not what happened. Deletions are not
-handed out, they only take an object out of the line.
+`FIFO` hands out the newest state of each object, in the order in which they were first
+queued. `OrderedFIFO`, client-go's RealFIFO, hands out every change, in the order in
+which the reflector saw it.
 """
 
 from __future__ import annotations
@@ -41,25 +42,26 @@ if TYPE_CHECKING:
 
 __all__ = ["FIFO", "OrderedFIFO"]
 
-
 T = TypeVar("T")
 
 
 class FIFO(Generic[T]):
     """Objects that wait to be processed, each once and in its newest state.
 
-    It can be read and written like a `Store` of what waits; popped objects are in it no
-    more. Unlike a store it belongs to one event loop, also for reading.
+    It tells the state, not the changes: a deletion only removes an object from the
+    queue. The queue can be read and written like a `Store` of waiting objects. Unlike a
+    store it belongs to one event loop, also for reading.
 
-    All methods that change it are plain, and wake whoever waits. They raise `NoKey` for
-    an object without a key, and `WrongLoop` while somebody waits in another loop or
-    thread; then nothing has changed.
+    Waiting is as in `DeltaFIFO`. Changes raise `NoKey` for an object without a key, and
+    `WrongLoop` while a task waits in another loop or thread. Then nothing has changed.
 
     Args:
-        key_func: The key of an object; `"namespace/name"` of its metadata if left out.
-        name: Names it in log, metrics and `repr()`.
-        metrics: Takes `informer_queued_items`, a gauge, and for what `pop` processes
-            `informer_processing_latency_seconds`; both with the label `name`.
+        key_func: Function that returns the key of an object; by default
+            `"namespace/name"` of its metadata.
+        name: Name in log, metrics and `repr()`.
+        metrics: Sink of `informer_queued_items`, a gauge, and of
+            `informer_processing_latency_seconds` for the calls that `pop` makes. Both
+            have the label `name`.
     """
 
     def __init__(
@@ -75,11 +77,11 @@ class FIFO(Generic[T]):
         self._closed = False
         self.key_func = key_func
 
-        # The line; an object that changes stays where it is.
+        # In queue order. An object that changes keeps its place.
         self._objects: OrderedDict[str, T] = OrderedDict()
 
-        # Of the first list, the keys that were neither processed nor deleted; None
-        # before anything came.
+        # Keys of the first list that were neither processed nor deleted; None before
+        # the first change or list.
         self._initial: set[str] | None = None
 
     def __len__(self) -> int:
@@ -100,31 +102,31 @@ class FIFO(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """True when all of the first list was processed, or an object came before it."""
+        """True once the first list was processed, or an object came before any list."""
         return self._initial is not None and not self._initial
 
     # ------------------------------------------------------------ reads
 
     def get_by_key(self, key: str) -> T | None:
-        """The object that waits under `key`, or None."""
+        """Return the queued object with this key, or None."""
         return self._objects.get(key)
 
     def get(self, obj: T) -> T | None:
-        """The object that waits with the key of `obj`, or None."""
+        """Return the queued object with the key of `obj`, or None."""
         return self._objects.get(key_of(obj, self.key_func))
 
     def list(self) -> builtins.list[T]:
-        """All objects that wait, in their order, in a fresh list."""
+        """Return all queued objects in their order, in a new list."""
         return [*self._objects.values()]
 
     def list_keys(self) -> builtins.list[str]:
-        """The keys of all objects that wait, in their order, in a fresh list."""
+        """Return the keys of all queued objects in their order, in a new list."""
         return [*self._objects]
 
     # ------------------------------------------------------------ state changes
 
     def add(self, obj: T) -> None:
-        """Queue an object, or put it in the place of the one with its key."""
+        """Queue an object, in place of a queued one with the same key."""
         self._condition.check_loop()
         self._objects[key_of(obj, self.key_func)] = obj
         self._begin()
@@ -133,9 +135,10 @@ class FIFO(Generic[T]):
     update = add
 
     def delete(self, obj: T) -> None:
-        """Take the object with the key of `obj` out of the line, if it is there.
+        """Remove the object with the key of `obj` from the queue, if it is there.
 
-        If it comes again, it stands at the end. (In client-go it finds its old place.)
+        When it comes again, it is queued at the end. (In client-go it gets its old
+        place.)
         """
         self._condition.check_loop()
         key = key_of(obj, self.key_func)
@@ -144,11 +147,11 @@ class FIFO(Generic[T]):
         self._notify()
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
-        """Put `objects` in the place of everything; of those with one key the last.
+        """Replace all queued objects; of several with one key the last wins.
 
         Args:
-            objects: All there is, in the order in which they are to come.
-            resource_version: Takes no part here; stores and queues are given it.
+            objects: All objects that exist, in their order.
+            resource_version: Not used; stores and other queues need it.
         """
         self._condition.check_loop()
         key_func = self.key_func
@@ -161,7 +164,7 @@ class FIFO(Generic[T]):
         self._notify()
 
     def resync(self) -> None:
-        """Do nothing: whatever is here stands in line already."""
+        """Do nothing: all objects are queued already."""
 
     async def close(self) -> None:
         """End all waits; queued objects can still be popped. Idempotent.
@@ -238,10 +241,10 @@ class FIFO(Generic[T]):
 class OrderedFIFO(Generic[T]):
     """Changes of objects in the order they came, waiting for the store.
 
-    Nothing is merged, and each deletion is queued, known or not. A list is one entry and a
-    resync is one entry: the consumer, which has the store, compares and repeats. With
-    `known_objects`, lists and resyncs are queued by objects instead. (In client-go these
-    are two modes, with options that exclude each other.)
+    Nothing is merged, and each deletion is queued, known or not. A list is one entry
+    and a resync is one entry: the consumer, which has the store, compares and repeats.
+    With `known_objects`, lists and resyncs are queued by objects instead. (In client-go
+    these are two modes, with options that exclude each other.)
 
     The queue is unbounded: a reflector that waited for room would not read its watch,
     which the server then ends. (client-go's holds its lock while 2000 or more entries
@@ -283,8 +286,8 @@ class OrderedFIFO(Generic[T]):
         self._condition = LoopCondition(f"OrderedFIFO {name}".rstrip())
         self._closed = False
 
-        # Invariants: an entry without a key is a list or a resync. `_newest` has the keys
-        # that were queued after the last list, each with its newest delta.
+        # Invariants: an entry without a key is a list or a resync. `_newest` has the
+        # keys that were queued after the last list, each with its newest delta.
         self._queue: deque[tuple[str | None, Delta[Any] | Replacement[T] | ResyncAll]]
         self._queue = deque()
         self._newest: dict[str, Delta[Any]] = {}
@@ -360,8 +363,8 @@ class OrderedFIFO(Generic[T]):
     def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry.
 
-        Args:
-            contents: All objects that exist, ready to be swapped into a store. They must
+        Args: contents: All objects that exist, ready to be swapped into a store. They
+            must
                 not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
@@ -376,8 +379,8 @@ class OrderedFIFO(Generic[T]):
     def resync(self) -> None:
         """Queue one entry that asks the consumer to repeat all its objects.
 
-        With known objects, queue a SYNC delta for each that has no queued delta instead.
-        That takes about a microsecond for each object, without a break.
+        With known objects, queue a SYNC delta for each that has no queued delta
+        instead. That takes about a microsecond for each object, without a break.
         """
         self._condition.check_loop()
         if self._expected.known is None:
@@ -488,7 +491,8 @@ class OrderedFIFO(Generic[T]):
 
         await self._wait_for_entry()
         initial = not self.has_synced
-        # Entries count when they have been processed, so this is still the first list's.
+        # Entries count when they have been processed, so this is still the first
+        # list's.
         limit = min(limit, self._progress.left_to_sync or limit)
         batch = {self._queue[0][0]: self._take()}
         while self._queue and len(batch) < limit and None not in batch:
@@ -532,7 +536,7 @@ class OrderedFIFO(Generic[T]):
         return self._progress.applied()
 
     def newest(self, key: str) -> Delta[T] | None:
-        """Return the newest delta queued for `key` after the last whole list, or None."""
+        """Return the newest delta queued for `key` after the last list, or None."""
         return self._newest.get(key)
 
     def key_of(

@@ -1,8 +1,8 @@
-"""`MutationCache`: own writes laid over a store, until the store has caught up.
+"""`MutationCache`: own writes on top of a store, until the store has caught up.
 
-A store follows the server at some distance. Who writes an object and reads it right
-behind that would find it as it was before; laid over the store, the answer of the write
-is found instead, for as long as the store has nothing newer.
+A store follows the server with a delay. A program that writes an object and reads it at
+once would see the old state. This cache returns the response of the write instead,
+while the store has nothing newer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from aioinformer.cache.deltas import DeletedFinalStateUnknown
 from aioinformer.cache.store import Indexer
 from aioinformer.cache.tools.stores import LoopClock
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.keys import key_of
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import key_of, version_number
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,22 +29,22 @@ __all__ = ["MutationCache", "Versioned"]
 
 
 class Versioned(Protocol):
-    """An object that says which one it is, and of what version, as `KubeObject`."""
+    """Object with a uid and a version, such as a `KubeObject`."""
 
     @property
     def uid(self) -> str:
-        """Who it is; empty if unknown, which equals no other."""
+        """Uid; an empty one is unknown and equals no other."""
 
     @property
     def resource_version(self) -> str:
-        """A decimal number; empty counts as 0."""
+        """Decimal number; an empty one counts as 0."""
 
 
 T = TypeVar("T", bound=Versioned)
 
 
 class _Held(NamedTuple, Generic[T]):
-    """What is laid over a key: an object, or a tombstone without one."""
+    """Written object of a key, or a tombstone without one."""
 
     obj: T | None
     uid: str
@@ -54,11 +53,11 @@ class _Held(NamedTuple, Generic[T]):
 
 
 class MutationCache(Generic[T]):
-    """Reads through what was written lately; client-go's MutationCache.
+    """Reads that include recent own writes; client-go's MutationCache.
 
-    Give it the answer of each own write, and read through it. Told of what happens to
-    the store, it forgets early what that outdates, and does not take the late answer of
-    a write to an object that was deleted meanwhile for a living one::
+    Give it the response of each own write, and read through it. As a handler of the
+    store's informer it drops outdated writes early. It also ignores a late response of
+    a write to an object that was deleted meanwhile::
 
         mutations = MutationCache(informer.indexer)
         informer.add_event_handler(
@@ -72,18 +71,16 @@ class MutationCache(Generic[T]):
 
     May be used from any thread.
 
-    Args:
-        store: What it is laid over; an `Indexer` for `by_index`.
-        ttl: Seconds, or a timedelta, for which a write is kept at most.
-        include_adds: Show written objects that the store does not have. Without being
-            told of deletions, an object that was created and deleted again is then
+    Args: store: Store to read; an `Indexer` for `by_index`. ttl: Longest time to keep a
+        write, in seconds or as a timedelta. include_adds: Whether to show written
+        objects that the store does not have. Without
+            the handler for deletions, an object that was created and deleted again is
             shown for up to `ttl`.
-        max_size: So many writes are kept at most; the one used longest ago goes first.
-        clock: Seconds since some moment; the time of the running loop if left out.
+        max_size: Largest number of writes; the one used longest ago is dropped first.
+        clock: Function that returns seconds; by default the time of the running loop.
 
     Raises:
-        OptionsError: If `ttl` is not finite, or one of `ttl` and `max_size` is not more
-            than 0.
+        OptionsError: If `ttl` is not finite, or `ttl` or `max_size` is not above 0.
     """
 
     def __init__(
@@ -103,12 +100,12 @@ class MutationCache(Generic[T]):
             raise OptionsError(f"ttl={ttl} and max_size={max_size} must be more than 0")
 
         self._clock = clock or LoopClock()
-        # The one used longest ago first.
+        # In the order of their last use.
         self._held: OrderedDict[str, _Held[T]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many writes and tombstones are kept; some may be outdated."""
+        """Return the number of kept writes and tombstones, including outdated ones."""
         return len(self._held)
 
     def __repr__(self) -> str:
@@ -117,14 +114,14 @@ class MutationCache(Generic[T]):
     # ------------------------------------------------------------ reads
 
     def get_by_key(self, key: str) -> T | None:
-        """The newer one of what the store has and what was written, or None."""
+        """Return the newer of the stored and the written object, or None."""
         if not self._held:
             return self._store.get_by_key(key)
 
         with self._lock:
             held = self._look(key)
 
-        # Behind that: the store has by now what was forgotten because the store had it.
+        # Last: a write that was dropped as outdated is in the store by now.
         stored = self._store.get_by_key(key)
         if held is None or held.obj is None:
             return stored
@@ -142,14 +139,13 @@ class MutationCache(Generic[T]):
         return stored
 
     def by_index(self, name: str, value: str) -> list[T]:
-        """The objects that have `value` in the index `name`, in a fresh list.
+        """Return the objects that have `value` in the index `name`, in a new list.
 
-        A written object counts with the values that it has now; client-go answers what
-        the store would, and so gives it under its old values. Where the index function
-        fails it has none.
+        A written object has its new index values. (In client-go it has those of the
+        stored object.) If the index function fails for it, it has none.
 
         Raises:
-            OptionsError: There is no such index, or the store has no indexes.
+            OptionsError: If there is no such index, or the store has no indexes.
         """
         if not isinstance(self._store, Indexer):
             raise OptionsError(f"{self._store!r} has no indexes")
@@ -175,14 +171,13 @@ class MutationCache(Generic[T]):
     # ------------------------------------------------------------ own writes
 
     def mutation(self, obj: T) -> None:
-        """Lay what a write answered over the store, unless something newer is known.
+        """Keep the response of a write, unless a newer state is known.
 
         Args:
-            obj: The object as the server answered it, with its new version.
+            obj: Object in the server's response, with its new version.
 
-        Raises:
-            NoKey: It has no key.
-            OptionsError: Its version is no decimal number, so nothing can be newer.
+        Raises: NoKey: If it has no key. OptionsError: If its version is not a decimal
+            number, so no state can be newer.
         """
         key = key_of(obj, self._store.key_func)
         version = _number(obj)
@@ -200,17 +195,17 @@ class MutationCache(Generic[T]):
             if stored is None or not _reaches(stored, version):
                 self._lay(key, obj, obj.uid, version)
 
-    # ------------------------------------------------------------ what the store learns
+    # ------------------------------------------------------------ events of the store
 
     def on_add_or_update(self, *states: T) -> None:
-        """The store has this object: forget what it outdates.
+        """Drop the write that a stored object outdates.
 
-        Args:
-            states: The last one counts, so that this can be a handler of `on_add` and of
-                `on_update`.
+        Args: states: States of the object. The last one counts, so that this can be a
+            handler
+                for `on_add` and for `on_update`.
 
         Raises:
-            NoKey: It has no key.
+            NoKey: If it has no key.
         """
         obj = states[-1]
         key = key_of(obj, self._store.key_func)
@@ -220,15 +215,16 @@ class MutationCache(Generic[T]):
                 del self._held[key]
 
     def on_delete(self, obj: T | DeletedFinalStateUnknown[T]) -> None:
-        """The store does not have this object any more: forget what was written to it.
+        """Drop the write to an object that the store does not have any more.
 
-        For `ttl` it is remembered, so that the late answer of a write to it is ignored.
+        The deletion is remembered for `ttl`, so that a late response of a write is
+        ignored.
 
         Args:
-            obj: Its last known state. Of one without any, nothing can be remembered.
+            obj: Last known state. Without a state, nothing can be remembered.
 
         Raises:
-            NoKey: It has no key.
+            NoKey: If it has no key.
         """
         if isinstance(obj, DeletedFinalStateUnknown):
             if obj.obj is None:
@@ -242,14 +238,14 @@ class MutationCache(Generic[T]):
         key = key_of(obj, self._store.key_func)
         with self._lock:
             held = self._look(key)
-            # A newer one of another uid was written: it exists again.
+            # A newer write with another uid means that the object exists again.
             if held is None or _same(held, obj.uid) or _reaches(obj, held.version):
                 self._lay(key, None, obj.uid, _number(obj))
 
     # ------------------------------------------------------------ helpers, locked
 
     def _look(self, key: str) -> _Held[T] | None:
-        """What is laid over the key, if its time is not over."""
+        """Return the write that is kept for a key, unless its time is over."""
         held = self._held.get(key)
         if held is None:
             return None
@@ -269,12 +265,12 @@ class MutationCache(Generic[T]):
 
 
 def _number(obj: Versioned) -> int:
-    """The version as a number; -1 if it is none."""
+    """Return a version as a number; -1 if it is not one."""
     return version_number(obj.resource_version or "0")
 
 
 def _reaches(obj: Versioned, version: int) -> bool:
-    """True if it is as new as that; also if that cannot be told: the store is right."""
+    """Return True if an object is as new as a version, or cannot be compared."""
     number = _number(obj)
     return number < 0 or number >= version
 
@@ -284,7 +280,7 @@ def _same(held: _Held[T], uid: str) -> bool:
 
 
 def _rejects(held: _Held[T], uid: str, version: int) -> bool:
-    """True if something newer is known than what was written."""
+    """Return True if something newer than a write is known."""
     if held.obj is None and (_same(held, uid) or held.version == version):
         return True
 

@@ -1,8 +1,8 @@
-"""`MutationDetector`: finds out who changes objects that are in a cache.
+"""`MutationDetector`: finds code that changes objects in a cache.
 
-What informers hold cannot be changed. A `Store` may hold anything, and whoever reads it
-is given the stored objects themselves: one reader that changes a dict changes it for
-all, and nobody notices. With a detector, somebody does.
+Objects of informers cannot be changed. A `Store` may hold any object, and returns the
+stored objects themselves. A reader that changes a dict changes it for all readers, and
+nothing reports that. A detector does.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,19 +32,19 @@ T = TypeVar("T")
 logger = guarded_logger(__name__)
 
 MUTATION_DETECTOR_VARIABLE = "KUBE_CACHE_MUTATION_DETECTOR"
-"""The environment variable that enables detectors; the same as client-go's."""
+"""Environment variable that enables detectors; the same as client-go's."""
 
 _TRUE = {"1", "t", "T", "true", "True", "TRUE"}
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation(Generic[T]):
-    """An object that was changed although it is in a cache.
+    """An object that was changed while it was in a cache.
 
     Attributes:
-        obj: The object as it is now.
-        paths: Where it differs from what it was, such as `"spec.replicas"`; `""` is the
-            object as a whole. Without values, which may be secret.
+        obj: Object in its changed state.
+        paths: Paths that differ, such as `"spec.replicas"`; `""` is the whole object.
+            Without values, which may be secret.
     """
 
     obj: T
@@ -52,24 +52,24 @@ class Mutation(Generic[T]):
 
 
 class MutationDetector(Generic[T]):
-    """Keeps copies of objects, and compares them with the objects again and again.
+    """Copies of objects, compared with the objects periodically.
 
-    For tests and for the search for a bug: a copy takes far longer than storing, and as
-    much memory again. What it finds is logged once and reported. (client-go ends the
-    process.) Objects that cannot be changed are not copied.
+    For tests, and to find a bug: copying takes far longer than storing, and as much
+    memory again. Each changed object is logged and reported once. (client-go ends the
+    process.) Immutable objects are not copied.
 
-    Args:
-        name: What it is called in the log.
-        enabled: If false it does nothing at all; if left out, whether the environment
-            variable `KUBE_CACHE_MUTATION_DETECTOR` is true.
-        period: Seconds, or a timedelta, between two comparisons of `run()`.
-        retain: For so long an object is compared, at least, and for less than two times
-            that.
-        on_mutation: Told of each object once, too. What it raises is logged and dropped.
+    Args: name: Name in the log. enabled: Whether to do anything. By default the value
+        of the environment variable
+            `KUBE_CACHE_MUTATION_DETECTOR`.
+        period: Time between two comparisons of `run()`, in seconds or as a timedelta.
+        retain: Shortest time for which an object is compared; the longest is twice
+        that.
+        on_mutation: Function called with each changed object. What it raises is logged
+            and dropped.
 
-    Raises:
-        OptionsError: If `period` or `retain` is not more than 0, or not finite, or
-            `on_mutation` is no plain function.
+    Raises: OptionsError: If `period` or `retain` is not above 0 or not finite, or
+        `on_mutation`
+            is not a plain function.
 
     Example::
 
@@ -92,7 +92,7 @@ class MutationDetector(Generic[T]):
 
         self.name = name
         self.enabled = enabled
-        """False if it does nothing."""
+        """Whether it does anything."""
 
         self._period = seconds_of(period)
         self._retain = seconds_of(retain)
@@ -105,13 +105,13 @@ class MutationDetector(Generic[T]):
             check_plain(on_mutation, "on_mutation")
 
         self._on_mutation = on_mutation
-        # Two generations, so that each object is kept for at least one of them.
-        # By the id of the object, which it keeps by being in there: it, and its copy.
+        # Two generations: each object is kept for at least one of them. Objects and
+        # their copies by the id of the object, which stays valid while it is in here.
         self._young: dict[int, tuple[T, T]] = {}
         self._old: dict[int, tuple[T, T]] = {}
 
     def __len__(self) -> int:
-        """How many objects are compared."""
+        """Return the number of compared objects."""
         return len(self._young) + len(self._old)
 
     def __repr__(self) -> str:
@@ -119,11 +119,11 @@ class MutationDetector(Generic[T]):
         return f"<MutationDetector {self.name} {state}>"
 
     def add(self, obj: T) -> None:
-        """From now on, compare this object with what it is at this moment.
+        """Compare an object with its present state from now on.
 
-        One that is compared already still is with what it was at first: who takes an
-        object out of the cache, changes it and puts it back is found out too. One that
-        cannot be copied is logged, and not compared.
+        An object that is compared already keeps its first state for comparison. So code
+        that takes an object out of the cache, changes it and puts it back is found,
+        too. An object that cannot be copied is logged and not compared.
         """
         if not self.enabled or id(obj) in self._young:
             return
@@ -143,16 +143,16 @@ class MutationDetector(Generic[T]):
             self._young[id(obj)] = obj, copied
 
     def check(self) -> list[Mutation[T]]:
-        """Compare everything at once; what was changed is reported and then let go."""
+        """Compare all objects now; changed ones are reported and dropped."""
         return [mutation for mutation in self._compare() if mutation is not None]
 
     async def run(self) -> None:
         """Compare in every period, in slices of the loop's budget, until cancelled.
 
-        Returns at once if it is not enabled.
+        Returns at once if the detector is not enabled.
 
         Cancellation:
-            The way to stop it.
+            Ends it.
         """
         loop = asyncio.get_running_loop()
         budget = LoopBudget.current()
@@ -170,10 +170,10 @@ class MutationDetector(Generic[T]):
                 self._old, self._young = self._young, {}
 
     def _compare(self) -> Iterator[Mutation[T] | None]:
-        """One step for each object: what has become of it, if anything has."""
+        """Compare one object in each step; yield its mutation, or None."""
         for number, (obj, was) in [*self._young.items(), *self._old.items()]:
             if number not in self._young and number not in self._old:
-                continue  # it was let go meanwhile
+                continue  # dropped meanwhile
 
             paths = tuple(_differences(was, obj, "", set()))
             mutation = Mutation(obj, paths) if paths else None
@@ -207,9 +207,10 @@ _ATOMS = (str, bytes, int, float, complex, set, frozenset)
 def _differences(
     was: object, now: object, path: str, seen: set[tuple[int, int]]
 ) -> Iterator[str]:
-    """Where a copy and its original differ, by what they are made of.
+    """Yield the paths at which a copy and its original differ.
 
-    Not by `==`, which for many classes means the same object, or leaves fields out.
+    It compares their parts, not by `==`: for many classes that compares identities, or
+    leaves out fields.
     """
     pair = (id(was), id(now))
     if was is now or pair in seen:
@@ -238,7 +239,7 @@ def _of_mappings(
 ) -> Iterator[str]:
     for key in (*was, *(key for key in now if key not in was)):
         if _is_itself_only(key):
-            continue  # its copy is another key
+            continue  # its copy is a different key
 
         if key in was and key in now:
             yield from _differences(was[key], now[key], _below(path, key), seen)
@@ -257,13 +258,13 @@ def _of_objects(
 
 
 def _parts_of(obj: object) -> dict[str, Any] | None:
-    """What a copy of an object is made of; None if it cannot be taken apart."""
+    """Return the parts that a copy of an object has; None if it has none."""
     if isinstance(obj, msgspec.Struct):
         return {name: getattr(obj, name) for name in obj.__struct_fields__}
 
     try:
         made = obj.__reduce_ex__(4)
-    except Exception:  # noqa: BLE001 - whatever the user's class says
+    except Exception:  # noqa: BLE001 - the user's class
         return None
 
     if isinstance(made, str):
@@ -272,7 +273,7 @@ def _parts_of(obj: object) -> dict[str, Any] | None:
     _, arguments, state, items, pairs = (*made, None, None, None)[:5]
     parts: dict[str, Any] = {"": [arguments, list(items or ()), list(pairs or ())]}
     for part in state if isinstance(state, tuple) else (state,):
-        # Of a class with slots, the attributes come as two dicts.
+        # A class with slots gives its attributes as two dicts.
         if isinstance(part, dict):
             parts |= part
         elif part is not None:
@@ -288,15 +289,15 @@ def _equal(was: object, now: object) -> bool:
 
     try:
         if type(now).__eq__ is object.__eq__:
-            return deepcopy(now) is not now  # else it is another class, or function
+            return deepcopy(now) is not now  # else another class or function
 
         return bool(was == now)
-    except Exception:  # noqa: BLE001 - the user's class cannot say
+    except Exception:  # noqa: BLE001 - the user's class
         return True
 
 
 def _is_itself_only(obj: object) -> bool:
-    """True if it equals nothing else, so that even its copy is another one."""
+    """Return True if an object equals no other one, not even its copy."""
     return type(obj).__hash__ is object.__hash__
 
 

@@ -1,7 +1,7 @@
-"""`ExpirationStore`: objects that are gone when they have been there for too long.
+"""`ExpirationStore` and `UndeltaStore`: client-go's other stores.
 
-client-go's expiration cache and TTL store. Nothing runs beside it: what has expired goes
-when a read meets it.
+An expiration store is client-go's expiration cache and TTL store. Nothing runs beside
+it: a read removes the expired objects that it meets.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from aioinformer._user_code import user_errors
 from aioinformer.cache.store import Store
 from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     import builtins
@@ -34,28 +34,26 @@ __all__ = [
 
 
 T = TypeVar("T")
-
-
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class ExpirationPolicy(Protocol[T_contra]):
-    """Says which objects have expired."""
+    """Decision on which objects have expired."""
 
     def is_expired(self, obj: T_contra, age: float) -> bool:
-        """True if `obj`, written `age` seconds ago, has expired."""
+        """Return True if `obj`, written `age` seconds ago, has expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class TTLPolicy:
-    """All objects expire after the same time.
+    """Policy by which all objects expire after the same time.
 
-    Attributes:
-        ttl: Seconds, or a timedelta. What is exactly so old has not expired yet; with
-            0 or less nothing ever does.
+    Attributes: ttl: Seconds, or a timedelta. An object of exactly this age has not
+        expired. With 0
+            or less none ever does.
 
     Raises:
-        OptionsError: It is not finite.
+        OptionsError: If it is not finite.
     """
 
     ttl: Duration
@@ -64,7 +62,7 @@ class TTLPolicy:
         seconds_of(self.ttl)
 
     def is_expired(self, obj: object, age: float) -> bool:
-        """True if `age` is more than `ttl`, and that is more than 0."""
+        """Return True if `age` is more than `ttl`, and `ttl` more than 0."""
         return 0 < seconds_of(self.ttl) < age
 
 
@@ -78,11 +76,12 @@ class ExpirationStore(Generic[T]):
 
     Writes and reads may come from any thread.
 
-    Args:
-        policy: Says what has expired, such as `TTLPolicy(30)`. What it raises goes to
-            the reader.
-        key_func: The key of an object; `"namespace/name"` of its metadata if left out.
-        clock: Seconds since some moment; the time of the running loop if left out.
+    Args: policy: Decision on what has expired, such as `TTLPolicy(30)`. Its errors are
+        raised
+            to the reader.
+        key_func: Function that returns the key of an object; by default
+            `"namespace/name"` of its metadata.
+        clock: Function that returns seconds; by default the time of the running loop.
     """
 
     def __init__(
@@ -97,11 +96,11 @@ class ExpirationStore(Generic[T]):
         self._clock = clock or LoopClock()
         self._entries: dict[str, _Entry[T]] = {}
         self._resource_version = ""
-        # Reads take out what has expired, from any thread. A policy may read.
+        # Reads from any thread remove expired objects. A policy may read, too.
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
-        """How many keys there are, as `list_keys`."""
+        """Return the number of keys in `list_keys`."""
         return len(self._entries)
 
     def __contains__(self, key: object) -> bool:
@@ -112,13 +111,13 @@ class ExpirationStore(Generic[T]):
 
     @property
     def resource_version(self) -> str:
-        """The version that `replace` or `applied` was given last; empty before."""
+        """Version given last to `replace` or `applied`; empty before."""
         return self._resource_version
 
     # ------------------------------------------------------------ reads
 
     def get_by_key(self, key: str) -> T | None:
-        """The object under `key`; None if there is none, or if it has expired."""
+        """Return the object under `key`; None if there is none, or it has expired."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None or self._expires(key, entry, self._clock()):
@@ -127,31 +126,31 @@ class ExpirationStore(Generic[T]):
             return entry.obj
 
     def get(self, obj: T) -> T | None:
-        """The object with the key of `obj`, as `get_by_key`.
+        """Return the object with the key of `obj`, as `get_by_key` does.
 
         Raises:
-            NoKey: `obj` has no key.
+            NoKey: If `obj` has no key.
         """
         return self.get_by_key(key_of(obj, self.key_func))
 
     def list(self) -> builtins.list[T]:
-        """All objects that have not expired, in a fresh list."""
+        """Return all objects that have not expired, in a new list."""
         with self._lock:
             entries = list(self._entries.items())
             now = self._clock() if entries else 0.0
             return [it.obj for key, it in entries if not self._expires(key, it, now)]
 
     def list_keys(self) -> builtins.list[str]:
-        """All keys, in a fresh list; also those of what has expired unnoticed."""
+        """Return all keys in a new list, of expired objects until a read meets them."""
         return list(self._entries)
 
     # ------------------------------------------------------------ writes
 
     def add(self, obj: T) -> None:
-        """Enter an object, or replace the one with its key: its time begins anew.
+        """Store an object, in place of one with the same key. Its age starts at 0.
 
         Raises:
-            NoKey: `obj` has no key; nothing is written.
+            NoKey: If `obj` has no key; nothing is written.
         """
         entry = _Entry(obj, self._clock())
         with self._lock:
@@ -160,22 +159,20 @@ class ExpirationStore(Generic[T]):
     update = add
 
     def delete(self, obj: T) -> None:
-        """Take out the object with the key of `obj`; no error if there is none.
+        """Remove the object with the key of `obj`, if there is one.
 
         Raises:
-            NoKey: `obj` has no key; nothing is written.
+            NoKey: If `obj` has no key; nothing is written.
         """
         key = key_of(obj, self.key_func)
         with self._lock:
             self._entries.pop(key, None)
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
-        """Put `objects` in the place of everything, all of them written at one time.
-
-        Of several objects with one key the last wins.
+        """Replace all objects at once; of several objects with one key the last wins.
 
         Raises:
-            NoKey: One of them has no key; nothing is written.
+            NoKey: If an object has no key; nothing is written.
         """
         now = self._clock()
         entries = {key_of(obj, self.key_func): _Entry(obj, now) for obj in objects}
@@ -184,18 +181,18 @@ class ExpirationStore(Generic[T]):
             self._resource_version = resource_version
 
     def applied(self, resource_version: str) -> None:
-        """Everything up to this version is in the store."""
+        """Set the version that the store has applied."""
         self._resource_version = resource_version
 
     def resync(self) -> None:
-        """Do nothing: there is nobody behind a store to be told again."""
+        """Do nothing: a store has no handlers."""
 
     def _expires(self, key: str, entry: _Entry[T], now: float) -> bool:
-        """True if it has expired; then it goes."""
+        """Return True and remove the object if it has expired."""
         if not self._policy.is_expired(entry.obj, now - entry.written):
             return False
 
-        # Perhaps it is gone, or another one is there: a policy may read and write.
+        # The policy may have removed or replaced it.
         if self._entries.get(key) is entry:
             del self._entries[key]
 
@@ -203,19 +200,19 @@ class ExpirationStore(Generic[T]):
 
 
 class LoopClock:
-    """`loop.time()` of the loop that runs when it is asked for the first time.
+    """Clock of the loop that runs at the first call.
 
-    From then on it may be asked from any thread, and when the loop has ended.
+    After that call it may be read from any thread, and after the loop has ended.
     """
 
     def __init__(self) -> None:
         self._time: Callable[[], float] | None = None
 
     def __call__(self) -> float:
-        """Seconds since some moment.
+        """Return seconds since an arbitrary moment.
 
         Raises:
-            OptionsError: No loop has been running so far: a `clock=` is needed.
+            OptionsError: If no loop has been running so far: give a `clock=`.
         """
         if self._time is None:
             try:
@@ -227,20 +224,20 @@ class LoopClock:
 
 
 class UndeltaStore(Store[T]):
-    """Turns changes back into states: after each write, the whole content is pushed.
+    """A store that pushes its whole content after each write.
 
-    For whoever acts on the state as a whole, and has few objects: each write costs as
-    much as there are. A write that changes nothing is pushed as well; one that is
-    refused is not, and no read is.
+    It turns changes back into states, for programs that act on the state as a whole and
+    have few objects: each write costs as much as there are. A write that changes
+    nothing is pushed, too. A refused write and reads are not.
 
-    Args:
-        push: Called behind each write, with all objects in a fresh list. It must not
-            wait. What it raises is reported: the write has happened.
-        key_func: As for `Store`.
-        on_error: Told of what `push` raises; logged if left out.
+    Args: push: Function called after each write, with all objects in a new list. It
+        must not
+            wait. Its errors are reported: the write has happened.
+        key_func: Key function, see `Store`.
+        on_error: Function called with errors of `push`; logged by default.
 
     Raises:
-        OptionsError: `push` or `on_error` is no plain function.
+        OptionsError: If `push` or `on_error` is not a plain function.
     """
 
     def __init__(
@@ -255,19 +252,19 @@ class UndeltaStore(Store[T]):
         self._push = push
 
     def add(self, obj: T) -> None:
-        """As `Store.add`, and push."""
+        """Store an object, and push."""
         super().add(obj)
         self._hand_on()
 
     update = add
 
     def delete(self, obj: T) -> None:
-        """As `Store.delete`, and push, whether there was such an object or not."""
+        """Remove an object, and push, whether it was there or not."""
         super().delete(obj)
         self._hand_on()
 
     def swap(self, replacement: Contents[T], resource_version: str = "") -> Contents[T]:
-        """As `Store.swap`, and push; `replace` ends in this, and so pushes once."""
+        """Replace the contents, and push. `replace` ends in this, so it pushes once."""
         old = super().swap(replacement, resource_version)
         self._hand_on()
         return old

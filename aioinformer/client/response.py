@@ -1,0 +1,218 @@
+"""`PendingResponse` and `Response`: the wait for a response, then the response.
+
+`close()` aborts either: tasks waiting for it get a `TransportError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, TypeAlias
+
+from aioinformer._user_code import guarded_logger
+from aioinformer.client.error_mapping import api_error, map_errors
+from aioinformer.errors import TransportError
+
+if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
+    from collections.abc import Callable, Mapping
+
+    import aiohttp
+
+    from aioinformer.client.config import ClientConfig
+    from aioinformer.errors import ApiError
+
+__all__ = ["Exchange", "PendingResponse", "Response", "keep_alive"]
+
+logger = guarded_logger(__name__)
+
+# Size of one read by asyncio. Smaller pieces would be copied, and pass through every
+# task one by one. Splitting a piece takes less than half a slice of the loop budget.
+PIECE_BYTES = 256 * 1024
+
+# A Status is short, except for a list of causes. Pages of proxies are cut anyway.
+ERROR_BODY_BYTES = 256 * 1024
+
+# A connection whose peer vanished is detected after 30 s + 3 * 10 s of silence.
+KEEPALIVE = (
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPALIVE", 30),  # the name on macOS
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+)
+
+
+class PendingResponse:
+    """Wait for the head of a response.
+
+    The waiting task enters `timeout`, which raises `TimeoutError` when the wait ends.
+
+    Args:
+        fence: Function called right before the request is sent; None for none.
+
+    Attributes:
+        timeout: Time limit, unlimited until the request is sent.
+        closed: True after `close()`.
+        reused: True if the connection had carried another request before.
+    """
+
+    __slots__ = ("_fence", "closed", "reused", "timeout")
+
+    def __init__(self, fence: Callable[[], None] | None = None) -> None:
+        self._fence = fence
+        self.timeout = asyncio.timeout(None)
+        self.closed = False
+        self.reused = False
+
+    def sending(self, seconds: float) -> None:
+        """Start the time limit: the request is sent next.
+
+        Without effect on the limit after `close()`.
+
+        Raises:
+            Exception: The error of the fence. The request is not sent then.
+        """
+        if self._fence is not None:
+            self._fence()
+
+        if not self.closed:
+            self._end_in(seconds)
+
+    def close(self) -> None:
+        """End the wait immediately. Idempotent."""
+        if not self.closed:
+            self.closed = True
+            self._end_in(0.0)
+
+    def _end_in(self, seconds: float) -> None:
+        # An expired timeout cannot be rescheduled.
+        if not self.timeout.expired():
+            self.timeout.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
+class Response:
+    """Successful response whose head has arrived. Read its body in pieces.
+
+    Attributes:
+        raw: Response of aiohttp. Its own methods raise aiohttp's errors.
+    """
+
+    __slots__ = ("_config", "_in_flight", "raw")
+
+    def __init__(
+        self,
+        raw: aiohttp.ClientResponse,
+        config: ClientConfig,
+        in_flight: set[Exchange],
+    ) -> None:
+        self.raw = raw
+        self._config = config
+        self._in_flight = in_flight
+        in_flight.add(self)
+
+    @property
+    def status(self) -> int:
+        """HTTP status code."""
+        return self.raw.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers, with case-insensitive names."""
+        return self.raw.headers
+
+    async def read_some(
+        self, limit: int = PIECE_BYTES, *, patient: bool = False
+    ) -> bytes:
+        """Wait for the next bytes of the body, and return those that have arrived.
+
+        Args:
+            limit: Largest number of bytes to return.
+            patient: True to wait without a limit, False for `read_seconds`.
+
+        Returns:
+            Bytes; empty at the end of the body.
+
+        Raises:
+            TransportError: If the connection broke, the body is incomplete, or nothing
+                arrived for too long.
+
+        Cancellation:
+            Safe: nothing is lost, call again.
+        """
+        server, seconds = self._config.server, self._config.read_seconds
+        try:
+            async with asyncio.timeout(None if patient else seconds):
+                with map_errors(server, answered=True):
+                    return await self.raw.content.read(limit)
+
+        except TimeoutError as exc:
+            raise TransportError(
+                f"{server} sent nothing for {seconds:g} s within a response. "
+                "Trying again may help."
+            ) from exc
+
+    async def read(self, *, discard: bool = False) -> bytes:
+        """Read the body to its end.
+
+        Args:
+            discard: Drop the bytes instead of returning them.
+
+        Raises:
+            TransportError: As `read_some()` does.
+
+        Cancellation:
+            Safe, but what was read is lost.
+        """
+        pieces = []
+        while piece := await self.read_some():
+            if not discard:
+                pieces.append(piece)
+
+        return b"".join(pieces)
+
+    async def refusal(self, asked: str) -> ApiError:
+        """Return the error of a refusal, read from as much of the body as arrives.
+
+        Args:
+            asked: Method and path, for a note on the error.
+
+        Cancellation:
+            Safe, but the bytes read so far are lost.
+        """
+        body, server = b"", self._config.server
+        try:
+            while len(body) < ERROR_BODY_BYTES and (more := await self.read_some()):
+                body += more
+        except TransportError as exc:
+            logger.debug("incomplete error body: %s", exc)
+
+        phrase = self.raw.reason or ""
+        error = api_error(self.status, phrase, self.headers, body, server)
+        error.add_note(f"in answer to {asked}")
+        return error
+
+    def close(self) -> None:
+        """Release the connection; abort it if the body was not read to its end.
+
+        Tasks that wait for bytes get a `TransportError`. Idempotent.
+        """
+        self._in_flight.discard(self)
+        connection = self.raw.connection
+        transport = connection.transport if connection is not None else None
+        if transport is not None:
+            # Closing would wait for the peer's TLS close_notify.
+            transport.abort()
+
+        self.raw.close()
+
+
+def keep_alive(connection: socket.socket | TransportSocket) -> None:
+    """Make the operating system detect a vanished peer, by TCP keep-alive."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+Exchange: TypeAlias = PendingResponse | Response
+"""A request in progress, before or after the head of its response."""
