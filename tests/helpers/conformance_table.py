@@ -27,11 +27,11 @@ ROOT = Path(__file__).parents[2]
 DECIDED, LATER = "decided otherwise", "later"
 # Why a row may have no test, in the order of the columns.
 REASONS = {
-    DECIDED: "aioinformer does something else, on purpose; the row says what",
-    "Go only": "it is about something that Python does not have",
+    DECIDED: "aioinformer differs on purpose, as the row describes",
+    "Go only": "it concerns something that Python does not have",
     "feature gate": "it only switches behaviour that is listed elsewhere",
-    "deprecated twin": "an older spelling of something that is listed elsewhere",
-    LATER: "not built yet; the row says which part of aioinformer it comes with",
+    "deprecated twin": "an older form of behaviour that is listed elsewhere",
+    LATER: "planned, with the part of aioinformer that the row names",
 }
 _ID = re.compile(r"([A-Z]+)-([1-9]\d*)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -262,8 +262,8 @@ behaviour described before them. Reasons for a row without tests, or with other 
 
 {reasons}
 
-`scripts/conformance` generates this page from `docs/conformance/*.toml`; edit those. `make
-check` includes `scripts/conformance --check`, which fails if a row has neither test nor
+`scripts/conformance` generates this page from `docs/conformance/*.toml`; edit those.
+`make check` runs `scripts/conformance --check`. It fails if a row has neither test nor
 reason, if a test does not exist, or if this page is out of date.
 
 """
@@ -279,7 +279,7 @@ def page_of(components: Sequence[Component]) -> str:
     return "".join(parts)
 
 
-_COLUMNS = ("id", "what client-go does", "its file", "our tests, or the reason")
+_COLUMNS = ("id", "behaviour of client-go", "file", "our tests, or the reason")
 
 
 def _summary(components: Sequence[Component]) -> Iterator[str]:
