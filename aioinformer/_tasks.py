@@ -527,9 +527,9 @@ class Supervisor:
     """
 
     def __init__(
-        self, life: Callable[[Callable[[], None]], Coroutine[Any, Any, None]], name: str
+        self, component: Callable[[Callable[[], None]], Coroutine[Any, Any, None]], name: str
     ) -> None:
-        self._life = life
+        self._component = component
         self._name = name
         # Task of the component, until its outcome was reported.
         self._task: asyncio.Task[None] | None = None
@@ -554,7 +554,7 @@ class Supervisor:
             note on the `CancelledError`.
         """
         if self.running:
-            raise OptionsError(f"the {self._name} is already running")
+            raise OptionsError(f"the {self._name} runs already")
 
         ready = asyncio.get_running_loop().create_future()
 
@@ -564,7 +564,7 @@ class Supervisor:
 
         inside = contextvars.copy_context()
         inside.run(_LIVES.set, (*_LIVES.get(), self))
-        task = asyncio.create_task(self._life(tell), name=self._name, context=inside)
+        task = asyncio.create_task(self._component(tell), name=self._name, context=inside)
         self._task, self._stopping = task, False
         try:
             await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
