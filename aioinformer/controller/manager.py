@@ -15,10 +15,9 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
-from aioinformer.informer.hosting import Hosted
-from aioinformer.informer.liveness import running_loop
+from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.status import not_ready
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 from aioinformer.model.times import seconds_of
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
-    from aioinformer.informer.asking import InformerOptions
+    from aioinformer.informer.informer_spec import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
@@ -51,7 +50,7 @@ class Runs(Protocol):
         """Run until cancelled."""
 
 
-class Manager(Hosted):
+class Manager(HostedLifecycle):
     """Owner of controllers, informers and a client, which run as one unit.
 
     ::

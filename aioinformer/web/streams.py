@@ -34,8 +34,8 @@ from aioinformer.web.selection import StreamSelection
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
     from aioinformer.web.change_log import Reader

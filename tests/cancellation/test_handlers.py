@@ -12,13 +12,13 @@ from processor_model import HandlerModel
 
 from aioinformer.errors import InformerStopped
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.inbox import Snapshot
-from aioinformer.informer.resync import Resync
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.handlers.resync import Resync
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from aioinformer.informer.listener import Listener
+    from aioinformer.informer.handlers.listener import Listener
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
 
@@ -100,7 +100,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Run with no limit on slices, or with a slice for each object."""
     seconds = 1e9 if request.param == "no-slices" else 0.0
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", seconds)
-    monkeypatch.setattr("aioinformer.informer.coalescing.CROWDED", 2)
+    monkeypatch.setattr("aioinformer.informer.handlers.inbox.CROWDED", 2)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.15, 1.0, 1.05])

@@ -135,7 +135,7 @@ async def test_cancelled_waiter_leaves_nothing_and_does_not_affect_others(
             await other
             await settle()
 
-            assert len(rig.pods._waiting) == 0
-            assert len(rig.pods._live.followers) == 1
+            assert len(rig.pods._waiters) == 0
+            assert len(rig.pods._run_state.followers) == 1
             assert len(rig.pods._processor.listeners) == 1
             assert rig.view.objects == rig.stored

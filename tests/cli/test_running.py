@@ -19,7 +19,7 @@ from aioinformer.cli.main import main
 from aioinformer.cli.running import pause, reason_of, run
 from aioinformer.cli.watch import WatchCommandOptions, watch
 from aioinformer.errors import InformerStopped, InternalError, TransportError
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 

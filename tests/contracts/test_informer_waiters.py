@@ -137,7 +137,7 @@ async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
         before = asyncio.all_tasks()
         waiters = [asyncio.create_task(wait(informer)) for wait in WAITERS.values()]
         await settle()
-        during = len(informer._waiting)
+        during = len(informer._waiters)
         for waiter in waiters:
             waiter.cancel()
 
@@ -148,8 +148,8 @@ async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
         await settle()
 
         assert during == 3
-        assert len(informer._waiting) == 0
-        assert len(informer._live.followers) == 1
+        assert len(informer._waiters) == 0
+        assert len(informer._run_state.followers) == 1
         assert asyncio.all_tasks() == before
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.coalescing import CoalescingInbox
+from aioinformer.informer.handlers.inbox import CoalescingInbox
 from aioinformer.informer.notifications import object_of
 
 if TYPE_CHECKING:

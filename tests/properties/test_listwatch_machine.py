@@ -18,8 +18,7 @@ from hypothesis.stateful import (
 from list_watch_errors import ERRORS, KINDS, RESET
 
 from aioinformer.errors import ApiError, HistoryReset, TransportError
-from aioinformer.informer.initial_events import InitialEvents
-from aioinformer.informer.machine import (
+from aioinformer.informer.listwatch.machine import (
     Commit,
     Discard,
     Input,
@@ -35,14 +34,18 @@ from aioinformer.informer.machine import (
     list_options,
     stream_options,
 )
-from aioinformer.informer.sifting import same_state, sift
+from aioinformer.informer.listwatch.watch_events import (
+    InitialEvents,
+    same_state,
+    to_changes,
+)
 from aioinformer.model import KubeObject
 from aioinformer.watch import EventType, WatchEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioinformer.informer.machine import Phase
+    from aioinformer.informer.listwatch.machine import Phase
 
 # Few names, so that they are created, deleted, and reused with another uid.
 NAMES = "abcd"
@@ -291,7 +294,7 @@ class AnySequence(RuleBasedStateMachine):
         if marked:
             events = [*events, bookmark(newest)]
 
-        result = sift(events, str(self.taken), self.store.get)
+        result = to_changes(events, str(self.taken), self.store.get)
         silent = HistoryReset(f"the newest version is {newest}")
         assert result.version == str(self.taken)
         assert isinstance(result.error, HistoryReset) or not marked
@@ -324,7 +327,7 @@ class AnySequence(RuleBasedStateMachine):
             self.staged[obj.key] = old if keep and old is not None else obj
 
     def take(self, events: list[WatchEvent], *, duplicates: int) -> None:
-        result = sift(events, str(self.taken), self.store.get)
+        result = to_changes(events, str(self.taken), self.store.get)
         assert result.error is None, "this server's history is not broken"
         bookmarks = sum(event.type == "BOOKMARK" for event in events)
         assert result.duplicates == duplicates

@@ -18,7 +18,7 @@ from aioinformer.errors import (
     Invalid,
     NotFound,
 )
-from aioinformer.informer.initial_events import InitialEvents
+from aioinformer.informer.listwatch.watch_events import InitialEvents
 from aioinformer.model.resource import Resource
 from aioinformer.watch.events import EventType
 
