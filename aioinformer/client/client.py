@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aioinformer.client.verbs import Body, PatchType, Propagation
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.resource import Resource
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Client"]
 

@@ -13,11 +13,13 @@ from aioinformer.errors import DecodeError, Invalid, NotFound
 from aioinformer.model.resource import check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer.watch.connectivity import Connectivity
-from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
-from aioinformer.watch.metadata import (
+from aioinformer.watch.decoding import (
     LIST_OF_METADATA,
     WATCH_OF_METADATA,
+    ListSplitter,
     MetadataDecoder,
+    ObjectDecoder,
+    StreamDecoder,
 )
 from aioinformer.watch.stream_watch import StreamWatch
 

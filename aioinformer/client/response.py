@@ -56,7 +56,7 @@ class PendingResponse:
         reused: True if the connection had carried another request before.
     """
 
-    __slots__ = ("_fence", "closed", "timeout", "reused")
+    __slots__ = ("_fence", "closed", "reused", "timeout")
 
     def __init__(self, fence: Callable[[], None] | None = None) -> None:
         self._fence = fence

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
-from aioinformer.informer.asking import InformerOptions
-from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
-from aioinformer.informer.defaults import Defaults
-from aioinformer.informer.entry import Entry
-from aioinformer.informer.fleet import Fleet
-from aioinformer.informer.hosting import Hosted
-from aioinformer.informer.liveness import running_loop
-from aioinformer.informer.reflector_options import WATCH_SECONDS
+from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
+from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.listwatch.interface import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.informer.status import not_ready, wait_for_cache_sync
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
+
+if TYPE_CHECKING:
+    from aioinformer.informer.informer_spec import InformerSpec
+
+__all__ = [
+    "DynamicInformerFactory",
+    "Entry",
+    "MetadataInformerFactory",
+    "SharedInformerFactory",
+]
+
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.errors import HandlerError
-    from aioinformer.informer.asking import Namespaces, Question
+    from aioinformer.informer.informer_spec import InformerSpec, Namespaces
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
     from aioinformer.model.objects import KubeObject
@@ -42,12 +51,11 @@ if TYPE_CHECKING:
 
     Indexers = Mapping[str, IndexFunction[KubeObject]]
 
-__all__ = ["SharedInformerFactory"]
 
 logger = guarded_logger(__name__)
 
 
-class SharedInformerFactory(Hosted):
+class SharedInformerFactory(HostedLifecycle):
     """Makes informers that share one client, and runs them.
 
     ::
@@ -107,7 +115,7 @@ class SharedInformerFactory(Hosted):
             check_plain(on_error, "on_error")
 
         self._client = client
-        self._defaults = Defaults(
+        self._defaults = FactoryDefaults(
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
@@ -120,7 +128,7 @@ class SharedInformerFactory(Hosted):
         self._on_error = on_error
         self._metrics = metrics
         self._entries: dict[tuple[object, ...], Entry] = {}
-        self._fleet = Fleet()
+        self._runnables = Runnables(self._log_death)
         self._supervisor = Supervisor(self._life, "informer factory")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._raised = False  # what an informer died of, to somebody
@@ -257,10 +265,10 @@ class SharedInformerFactory(Hosted):
 
     @contextlib.asynccontextmanager
     async def _used(
-        self, asked: Question, indexers: Indexers
+        self, asked: InformerSpec, indexers: Indexers
     ) -> AsyncIterator[SharedInformer]:
         self._check_open()
-        if not self._fleet.running:
+        if not self._runnables.running:
             raise OptionsError(
                 f"{asked.describe()!r} can be used while the factory runs: start it"
             )
@@ -275,13 +283,13 @@ class SharedInformerFactory(Hosted):
                 # From here on who asks for the same gets a new one.
                 del self._entries[asked.identity]
                 wait = not self._supervisor.contains_caller()
-                await self._fleet.stop(
-                    entry.informer,
+                await self._runnables.stop(
+                    entry.runnable,
                     wait=wait,
                     then=lambda: self._forget_metrics(entry.informer),
                 )
 
-    def _entry(self, asked: Question, indexers: Indexers) -> Entry:
+    def _entry(self, asked: InformerSpec, indexers: Indexers) -> Entry:
         self._check_open()
         entry = self._entries.get(asked.identity)
         if entry is not None:
@@ -289,12 +297,23 @@ class SharedInformerFactory(Hosted):
             entry.informer.add_indexers(indexers)
             return entry
 
-        entry = Entry(asked, self._new(asked, indexers))
-        self._entries[asked.identity] = entry
-        self._fleet.start(entry.informer)
+        entry = self._entries[asked.identity] = self._new_entry(asked, indexers)
+        self._runnables.add(entry.runnable)
         return entry
 
-    def _new(self, asked: Question, indexers: Indexers) -> SharedInformer:
+    def _new_entry(self, asked: InformerSpec, indexers: Indexers) -> Entry:
+        informer = self._new(asked, indexers)
+        runnable = Runnable(
+            f"informer {informer.name}", informer.run, on_end=informer.abandon
+        )
+        # At once: its handlers may go on for a while after it has died.
+        informer.set_death_handler(
+            lambda failure: self._runnables.fail(runnable, failure),
+            why_ending=lambda: self._runnables.unexpected_cancellation(runnable),
+        )
+        return Entry(asked, informer, runnable)
+
+    def _new(self, asked: InformerSpec, indexers: Indexers) -> SharedInformer:
         sources = {it: self._source(asked, it) for it in asked.namespaces}
         return SharedInformer(
             # One namespace is an informer like any other; several have a state each.
@@ -309,7 +328,9 @@ class SharedInformerFactory(Hosted):
             metrics=self._metrics,
         )
 
-    def _source(self, asked: Question, namespace: str | None = None) -> ListerWatcher:
+    def _source(
+        self, asked: InformerSpec, namespace: str | None = None
+    ) -> ListerWatcher:
         return (DiscoveredListWatch if asked.by_name else ListWatch)(
             self._client,
             asked.resource,
@@ -358,7 +379,7 @@ class SharedInformerFactory(Hosted):
         Cancellation:
             Safe.
         """
-        if not (self._supervisor.running or self._fleet.ended):
+        if not (self._supervisor.running or self._runnables.ended):
             logger.warning("waiting for the caches of a factory that is not started")
 
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
@@ -374,7 +395,11 @@ class SharedInformerFactory(Hosted):
             Safe.
         """
         self._check_loop()
-        return await self._fleet.failed()
+        failure = await self._runnables.wait_failed()
+        if failure is None:
+            raise InformerStopped("the factory was left; no informer has died")
+
+        return failure
 
     @property
     def lasting(self) -> tuple[SharedInformer, ...]:
@@ -398,7 +423,7 @@ class SharedInformerFactory(Hosted):
             Stops it again. If no informer had been started yet, it can be tried again.
         """
         self._check_loop()
-        if self._fleet.ended:
+        if self._runnables.ended:
             raise InformerStopped(
                 "a factory runs once, and this one has ended: make a new one, such as "
                 "one for each app"
@@ -422,7 +447,7 @@ class SharedInformerFactory(Hosted):
             Deferred until all has ended.
         """
         self._check_loop()
-        self._fleet.end()
+        self._runnables.close()
         if self._supervisor.contains_caller():
             await self._supervisor.stop()
             return
@@ -433,17 +458,20 @@ class SharedInformerFactory(Hosted):
             for informer in self.informers:
                 informer.abandon()  # if it was never run
 
-        if self._fleet.failure is not None and not self._raised:
+        if self._runnables.failure is not None and not self._raised:
             self._raised = True
-            raise self._fleet.failure
+            raise self._runnables.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
         try:
             async with keep_open(self._client):
-                await self._fleet.run(self.informers, ready)
+                await self._runnables.run(ready)
         finally:
             for informer in self.informers:
                 informer.forget_metrics()
+
+    def _log_death(self, runnable: Runnable, failure: BaseException) -> None:
+        logger.critical("%s died", runnable.name, exc_info=failure)
 
     def _forget_metrics(self, gone: SharedInformer) -> None:
         """Drop the series of an informer, unless the next one of its name has them."""
@@ -458,5 +486,50 @@ class SharedInformerFactory(Hosted):
 
     def _check_open(self) -> None:
         self._check_loop()
-        if self._fleet.ended:
+        if self._runnables.ended:
             raise InformerStopped("the factory has been left already")
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An informer of a factory, and who needs it.
+
+    Attributes:
+        asked: What it was asked for with.
+        informer: The one that was made for that.
+        runnable: What runs it.
+        lasting: It was asked for without an end.
+        users: How many blocks use it for a time.
+    """
+
+    asked: InformerSpec
+    informer: SharedInformer
+    runnable: Runnable
+    lasting: bool = False
+    users: int = 0
+
+
+class DynamicInformerFactory(SharedInformerFactory):
+    """A factory for resources that are known only when the program runs.
+
+    `factory.informer("example.com/v1", "widgets")` is taken as it is, without asking the
+    server which resources it has: of what kind the objects are, and whether they are in
+    namespaces, they say themselves. Only where a namespace is given, for one or for all,
+    has the factory to be told of those that have none:
+    `Resource.of("example.com/v1", "zones", namespaced=False)`. By its kind the server is
+    asked for a resource here, too. One that it does not serve is no error:
+    `status.not_served` says so, and the informer goes on asking.
+
+    In everything else it is a `SharedInformerFactory`.
+    """
+
+    _any_resource = True
+
+
+class MetadataInformerFactory(DynamicInformerFactory):
+    """The same, asking for nothing of all objects but their metadata.
+
+    See `metadata_only` of `SharedInformerFactory.informer`.
+    """
+
+    _metadata_only = True

@@ -10,7 +10,7 @@ from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     import random
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.store import Indexer
+    from aioinformer.informer.listwatch.reflector import ReflectorOptions
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.reflector import ReflectorOptions
     from aioinformer.model.objects import KubeObject
     from aioinformer.watch.interface import ListerWatcher
 

@@ -44,7 +44,9 @@ __all__ = [
     "SERVICE_ACCOUNTS",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
+    "built_in_resources",
     "lookup",
+    "short_names",
     "similar",
 ]
 
@@ -126,6 +128,54 @@ _KNOWN: dict[tuple[str, str], Resource] = {
     for resource in list(globals().values())
     if isinstance(resource, Resource)
 }
+
+# Second versions of kinds above. `lookup()` does not find them.
+EVENTS_V1 = Resource("events.k8s.io", "v1", "events", "Event")
+HORIZONTAL_POD_AUTOSCALERS_V1 = Resource(
+    "autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"
+)
+_SHORT_NAMES: dict[str, tuple[str, ...]] = {
+    "configmaps": ("cm",),
+    "cronjobs": ("cj",),
+    "customresourcedefinitions": ("crd", "crds"),
+    "daemonsets": ("ds",),
+    "deployments": ("deploy",),
+    "endpoints": ("ep",),
+    "events": ("ev",),
+    "horizontalpodautoscalers": ("hpa",),
+    "ingresses": ("ing",),
+    "limitranges": ("limits",),
+    "namespaces": ("ns",),
+    "networkpolicies": ("netpol",),
+    "nodes": ("no",),
+    "persistentvolumeclaims": ("pvc",),
+    "persistentvolumes": ("pv",),
+    "poddisruptionbudgets": ("pdb",),
+    "pods": ("po",),
+    "priorityclasses": ("pc",),
+    "replicasets": ("rs",),
+    "replicationcontrollers": ("rc",),
+    "resourcequotas": ("quota",),
+    "serviceaccounts": ("sa",),
+    "services": ("svc",),
+    "statefulsets": ("sts",),
+    "storageclasses": ("sc",),
+}
+
+
+def built_in_resources() -> tuple[Resource, ...]:
+    """Return every built-in resource, preferred versions first."""
+    return *_KNOWN.values(), EVENTS_V1, HORIZONTAL_POD_AUTOSCALERS_V1
+
+
+def short_names(resource: Resource) -> tuple[str, ...]:
+    """Return the short names of a built-in resource.
+
+    Example:
+        >>> short_names(DEPLOYMENTS)
+        ('deploy',)
+    """
+    return _SHORT_NAMES.get(resource.plural, ())
 
 
 def lookup(api_version: str, plural: str) -> Resource | None:

@@ -1,10 +1,14 @@
-"""Printing: what a server shows of each kind in a table, for people to read.
+"""Tables: the columns that kubectl shows of each resource.
 
-The columns and the texts in them are those of a real server. Pure: the time of day is
-given, nothing is looked up.
+The layouts are those of a real server, and are shared by `aioinformer watch` and the test
+server. They are pure: the current time is an argument.
+
+To add a column, extend the resource's `Layout` in `columns_workloads.py` (pods and
+everything that creates them) or `columns_cluster.py` (everything else), and append the
+value to the list that its cell function returns.
 """
 
-from aioinformer.tables.columns import Column, Layout
-from aioinformer.tables.tables import layout_of
+from aioinformer.tables.layout import Column, Layout
+from aioinformer.tables.layouts import layout_of
 
 __all__ = ["Column", "Layout", "layout_of"]

@@ -1,12 +1,11 @@
-"""Work queues: which key to work on next, by whom, and when again.
+"""Work queues: which key to work on next, by which worker, and when again.
 
-The law of this layer: an item is in one place at a time, queued or in work, never in
-the hands of two workers, and what was asked for while it was in work is asked for
-again. Everything but waiting is a plain function; the layer knows nothing of
-Kubernetes, starts no task, and reads no clock but the loop's.
+An item is queued or in work, and never in the hands of two workers. If it is added
+while in work, it is queued again. Everything but waiting is a plain function. The layer
+does not know Kubernetes, starts no task, and reads no clock but the loop's.
 """
 
-from aioinformer.workqueue.delaying import DelayingQueue
+from aioinformer.workqueue.delaying import DelayingQueue, RateLimitingQueue
 from aioinformer.workqueue.limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
@@ -18,7 +17,6 @@ from aioinformer.workqueue.limiters import (
 )
 from aioinformer.workqueue.priority import LOW_PRIORITY, PriorityQueue
 from aioinformer.workqueue.queue import WorkQueue
-from aioinformer.workqueue.rate_limiting import RateLimitingQueue
 
 __all__ = [
     "LOW_PRIORITY",

@@ -1,4 +1,5 @@
-"""What a CustomResourceDefinition says, whether it may, and what follows from it.
+"""CustomResourceDefinitions: validation, status, and the resources that they serve.
 
-The law of this package: pure functions over bodies; nothing given is changed.
+The law of this package: pure functions over bodies, except for `CustomResources`; no
+argument is changed.
 """

@@ -1,7 +1,7 @@
-"""Custom resources: served as their definitions say, from the moment they are stored.
+"""Custom resources: collections and kinds that follow from definitions.
 
-Synchronous. The registry tells of each write of a definition, and of each object that
-goes; what follows has happened when it is told of.
+Synchronous. The registry reports each write of a definition and each removed object.
+The collections are up to date when these calls return.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.status import (
     is_condition_true,
@@ -39,21 +39,20 @@ __all__ = [
     "with_version",
 ]
 
-
-# In whose name the server itself writes.
+# Field manager of the server's own writes.
 _MANAGER = "kube-apiserver"
 
 
 class CustomResources:
-    """Opens and closes collections as definitions come and go.
+    """Collections of custom resources, opened and closed as definitions change.
 
-    A resource has one collection for each of its versions, which hold the same objects.
-    A change of its definition ends the watches of its objects, as on a real server.
+    A resource has one collection for each of its versions; they hold the same objects.
+    A changed definition ends the watches of its objects, as on a real server.
 
     Args:
-        storage: Of the definitions and the objects.
-        delete: Deletes one object, or marks it for deletion while it has finalizers.
-        now: Tells the time, as a timestamp.
+        storage: Storage of the definitions and objects.
+        delete: Function that deletes one object, or marks it if it has finalizers.
+        now: Function that returns the current time as a timestamp.
     """
 
     def __init__(
@@ -69,11 +68,11 @@ class CustomResources:
         self._now = now
 
     def written(self, old: Stored | None, new: Stored | None) -> None:
-        """Do what follows from a write of a definition.
+        """Serve what a definition says after a write.
 
         Args:
-            old: The definition before; None if it is new.
-            new: The definition now; None if it is gone.
+            old: Definition before the write; None if it is new.
+            new: Definition after the write; None if it was removed.
         """
         if new is not None:
             self._settle(new.name)
@@ -82,20 +81,20 @@ class CustomResources:
             self._settle_others(old.body())
 
     def dropped(self, collection: Collection) -> None:
-        """Do what follows from the end of an object: of a definition, if it was the last.
+        """Remove a terminating definition after its last object was removed.
 
         Args:
-            collection: Whose object it was; of custom resources or not.
+            collection: Collection of the removed object, of custom resources or not.
         """
         if collection.kind.terminating and not len(collection):
             resource = collection.kind.resource
             self._finish(f"{resource.plural}.{resource.group}")
 
     def remove(self, resource: Resource) -> None:
-        """Remove a definition with all objects, whatever finalizers they have.
+        """Remove a definition with all of its objects, regardless of finalizers.
 
         Args:
-            resource: Whose definition; any version of it.
+            resource: Resource of the definition, in any of its versions.
         """
         stored = self._definitions.get(f"{resource.plural}.{resource.group}")
         if stored is not None:
@@ -106,7 +105,7 @@ class CustomResources:
     # ---------------------------------------------------------------- definitions
 
     def _settle(self, name: str) -> None:
-        """Bring a definition, and what it defines, to where they stay by themselves."""
+        """Update the status of a definition, and serve its resource."""
         body = self._body(name)
         if body is None:
             return
@@ -124,14 +123,14 @@ class CustomResources:
             self._settle_others(body)
 
     def _settle_others(self, body: dict[str, Any]) -> None:
-        """Look anew at those who may have waited for the names of a definition."""
+        """Update definitions that may have waited for the names of another one."""
         for other in self._bodies():
             waits = not is_condition_true(other, "NamesAccepted")
             if waits and other["spec"]["group"] == body["spec"]["group"]:
                 self._settle(other["metadata"]["name"])
 
     def _end(self, name: str, body: dict[str, Any]) -> None:
-        """Delete the objects of a definition, and then, if they are gone, itself."""
+        """Delete the objects of a definition, and the definition if none is left."""
         body = self._write(name, with_instances_deleting(body, self._now()))
         collections = self._collections(body)
         for collection in collections[:1]:
@@ -142,7 +141,7 @@ class CustomResources:
             self._finish(name)
 
     def _finish(self, name: str) -> None:
-        """Let go of a definition without objects."""
+        """Remove a definition without objects."""
         stored = self._definitions.get(name)
         if stored is None or not is_terminating(stored.body()):
             return
@@ -153,7 +152,8 @@ class CustomResources:
             return
 
         self._close(body)
-        # The last state is never stored, so the DELETED event still shows the finalizer.
+        # The last state is never stored, so the DELETED event still shows the
+        # finalizer.
         self._storage.drop(self._definitions, stored)
         self._settle_others(body)
 
@@ -166,7 +166,7 @@ class CustomResources:
         return None if stored is None else stored.body()
 
     def _write(self, name: str, new: dict[str, Any]) -> dict[str, Any]:
-        """Store the next state of a definition; returns it as it is stored."""
+        """Store the next state of a definition, and return the stored body."""
         stored = self._definitions.get(name)
         assert stored is not None
         kind, old = self._definitions.kind, stored.body()
@@ -190,7 +190,7 @@ class CustomResources:
     # ---------------------------------------------------------------- collections
 
     def _open(self, body: dict[str, Any]) -> None:
-        """Serve a resource as its definition says now, and in no other version."""
+        """Serve exactly the versions that a definition lists."""
         wanted = {kind.resource.version: kind for kind in kinds_of(body)}
         if not wanted:
             return
@@ -211,7 +211,7 @@ class CustomResources:
                 self._storage.withdraw(collection)
 
     def _close(self, body: dict[str, Any]) -> None:
-        """Serve a resource no longer, and drop what is left of its objects."""
+        """Stop serving a resource, and remove its remaining objects."""
         for collection in self._collections(body)[:1]:
             self._storage.retire(collection)
 
@@ -230,15 +230,18 @@ def _accepted(body: dict[str, Any]) -> object:
     return (body.get("status") or {}).get("acceptedNames")
 
 
+# ------------------------------------------------------------------ kinds
+
+
 _API_VERSION = "apiextensions.k8s.io/v1"
 
 
 def kinds_of(body: Mapping[str, Any]) -> list[Kind]:
-    """Return the kinds that a definition asks for: none until it is established.
+    """Return the kinds of a definition; none until it is established.
 
     Returns:
-        One for each version that is served, in the order of the definition, and one for
-        that in which objects are kept.
+        One kind for each served version, in the order of the definition, and one for
+        the storage version.
     """
     if not is_condition_true(body, "Established"):
         return []
@@ -253,12 +256,12 @@ def kinds_of(body: Mapping[str, Any]) -> list[Kind]:
 
 
 def definition_name_of(resource: Resource) -> str:
-    """Return the name that the definition of a custom resource has."""
+    """Return the name of a custom resource's definition."""
     return f"{resource.plural}.{resource.group}"
 
 
 def definition_of(resource: Resource) -> dict[str, Any]:
-    """Return a definition of a resource with a status, whose objects hold anything."""
+    """Return a schemaless definition of a resource, with a status subresource."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "CustomResourceDefinition",
@@ -273,7 +276,7 @@ def definition_of(resource: Resource) -> dict[str, Any]:
 
 
 def with_version(body: Mapping[str, Any], resource: Resource) -> dict[str, Any]:
-    """Return a definition that serves a resource in one version more."""
+    """Return a definition with one more version."""
     spec = body["spec"]
     versions = [it for it in spec["versions"] if it["name"] != resource.version]
     new = _open_version(resource.version, storage=not versions)
@@ -348,7 +351,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _warning(body: Mapping[str, Any], version: Mapping[str, Any]) -> str:
-    """Return what everyone is told who uses this version; empty if it is fine."""
+    """Return the deprecation warning of a version; empty if it is not deprecated."""
     if not version.get("deprecated"):
         return ""
 
@@ -363,7 +366,7 @@ def _warning(body: Mapping[str, Any], version: Mapping[str, Any]) -> str:
 
 
 def _better(versions: list[Mapping[str, Any]], name: str) -> str:
-    """Return the version to be used instead: the best one that is newer, if any is."""
+    """Return the best newer version that is not deprecated; empty if there is none."""
     fine = [
         it["name"] for it in versions if it.get("served") and not it.get("deprecated")
     ]

@@ -1,7 +1,9 @@
-"""States: how a definition looks from its creation to its end. Pure.
+"""Status of definitions: accepted names, conditions, and termination. Pure.
 
-The server that serves custom resources does by itself what controllers do for other
-kinds: it accepts the names, establishes the resource, and cleans up at the end.
+Controllers do this in a real server: they accept names, establish the resource, check
+the approval of protected groups, and finalize deleted definitions. Two definitions of
+one group cannot share a name. The first one keeps it, and the other is not served until
+the name is free.
 """
 
 from __future__ import annotations
@@ -27,11 +29,8 @@ __all__ = [
     "with_status",
 ]
 
-
-# Keeps a definition until its objects are gone.
+# Finalizer that keeps a definition until its objects are deleted.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-
-
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 
@@ -44,11 +43,11 @@ def with_definition_defaults(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_status(body: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
-    """Return a definition with its status, which lists all versions of objects.
+    """Return a definition with its status, including its stored versions.
 
     Args:
-        body: The definition, with its defaults.
-        new: It is created, and starts with nothing but that.
+        body: Definition with its defaults.
+        new: Whether the definition is created, and starts with an empty status.
     """
     status = {} if new else dict(body.get("status") or {})
     if not status.get("acceptedNames"):
@@ -58,7 +57,7 @@ def with_status(body: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
     versions = body["spec"].get("versions") or ()
     kept = [it.get("name") for it in versions if it.get("storage")]
     stored = list(status.get("storedVersions") or ())
-    # A version is listed for as long as there may be objects in it.
+    # A version stays listed while objects may be stored in it.
     stored += [name for name in kept[:1] if name not in stored]
     return {**body, "status": {**status, "storedVersions": stored}}
 
@@ -66,15 +65,15 @@ def with_status(body: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
 def next_statuses(
     body: Mapping[str, Any], others: Iterable[Mapping[str, Any]], now: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the states that a definition takes by itself, one after the other.
+    """Yield the next states of a definition until it is stable.
 
     Args:
-        body: As it is stored.
+        body: Stored definition.
         others: All other definitions of its group.
-        now: The time, as a timestamp.
+        now: Current time as a timestamp.
 
     Yields:
-        Complete bodies; none if it stays as it is.
+        Complete bodies; none if the definition is stable.
     """
     names, conditions = accept_names(body, others)
     accepted = conditions[0].status == "True"
@@ -99,14 +98,14 @@ def next_statuses(
 
 
 def is_terminating(body: Mapping[str, Any]) -> bool:
-    """Say whether a definition waits for its objects to go."""
+    """Return whether a deleted definition waits for its objects."""
     metadata = body["metadata"]
     found = CLEANUP_FINALIZER in (metadata.get("finalizers") or ())
     return bool(metadata.get("deletionTimestamp")) and found
 
 
 def marked_for_deletion(body: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Return a definition as it waits for its objects and its finalizers."""
+    """Return a definition that is marked for deletion."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return dict(body)
@@ -132,7 +131,7 @@ def with_instances_deleting(body: Mapping[str, Any], now: str) -> dict[str, Any]
 
 
 def with_instances_deleted(body: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Return a definition whose objects are gone, and which waits for others only."""
+    """Return a definition whose objects have been deleted."""
     metadata = body["metadata"]
     left = [it for it in metadata.get("finalizers") or () if it != CLEANUP_FINALIZER]
     why = "removed all instances"
@@ -148,7 +147,7 @@ def _with_end(body: Mapping[str, Any], end: Condition, now: str) -> dict[str, An
 
 
 def _names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete names, and put them into the order in which they are written."""
+    """Default the names, and sort them as the server writes them."""
     names = dict(given)
     kind = names.get("kind") or ""
     if kind:
@@ -167,11 +166,14 @@ def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     return {**ordered, **{k: v for k, v in status.items() if k not in ordered}}
 
 
+# ------------------------------------------------------------------ conditions
+
+
 APPROVAL = "api-approved.kubernetes.io"
 
 
 class Condition(NamedTuple):
-    """One condition, without the time of its last change."""
+    """Condition of a definition, without its transition time."""
 
     type: str
     status: str
@@ -180,7 +182,7 @@ class Condition(NamedTuple):
 
 
 def is_condition_true(body: Mapping[str, Any], name: str) -> bool:
-    """Say whether a condition of a definition is true."""
+    """Return whether a condition of a definition is true."""
     found = (body.get("status") or {}).get("conditions") or ()
     return any(it["type"] == name and it["status"] == "True" for it in found)
 
@@ -188,12 +190,12 @@ def is_condition_true(body: Mapping[str, Any], name: str) -> bool:
 def with_conditions(
     status: Mapping[str, Any], conditions: Iterable[Condition], now: str
 ) -> dict[str, Any]:
-    """Return a status with these conditions, each in its old place or else at the end.
+    """Return a status with updated conditions; new ones are appended.
 
     Args:
-        status: Of a definition.
-        conditions: Those that are known anew. The others stay.
-        now: When they changed, if their status did.
+        status: Status of a definition.
+        conditions: Updated conditions; all others stay.
+        now: Transition time of conditions whose status changed.
     """
     found = {it["type"]: dict(it) for it in status.get("conditions") or ()}
     for condition in conditions:
@@ -211,10 +213,10 @@ def with_conditions(
 
 
 def approval_of(body: Mapping[str, Any]) -> list[Condition]:
-    """Return the condition of a definition in a group that belongs to Kubernetes itself.
+    """Return the approval condition of a definition in a protected group.
 
     Returns:
-        One condition; none for every other group.
+        One condition; none for other groups.
     """
     given = (body["metadata"].get("annotations") or {}).get(APPROVAL, "")
     if not is_protected(body["spec"]["group"]):
@@ -232,14 +234,15 @@ def approval_of(body: Mapping[str, Any]) -> list[Condition]:
 
 
 def is_protected(group: str) -> bool:
-    """Say whether a group belongs to Kubernetes itself."""
+    """Return whether a group is reserved for Kubernetes."""
     return f".{group}".endswith((".k8s.io", ".kubernetes.io"))
 
 
-# The order in which they are told, and so in which the last conflict wins.
+# ------------------------------------------------------------------ names
+
+
+# The last conflict in this order is the one that is reported.
 _PLURAL, _SINGULAR, _SHORT = "Plural", "Singular", "ShortNames"
-
-
 _KIND, _LIST_KIND = "Kind", "ListKind"
 
 
@@ -249,12 +252,12 @@ def accept_names(
     """Decide which names a definition gets.
 
     Args:
-        body: The definition.
+        body: Definition.
         others: All other definitions of its group.
 
     Returns:
-        The accepted names, and the conditions `NamesAccepted` and `Established`. The
-        latter does not become true here: that is one step later.
+        Accepted names, and the conditions `NamesAccepted` and `Established`. The latter
+        becomes true only in the next step.
     """
     wanted = body["spec"]["names"]
     got = dict((body.get("status") or {}).get("acceptedNames") or {})
@@ -280,7 +283,7 @@ def accept_names(
 
 
 def _established(body: Mapping[str, Any], accepted: Condition) -> list[Condition]:
-    """Return the condition `Established`; nothing if it is true, as it stays so."""
+    """Return the condition `Established`; nothing if it is already true."""
     if is_condition_true(body, "Established"):
         return []
 
@@ -293,7 +296,7 @@ def _established(body: Mapping[str, Any], accepted: Condition) -> list[Condition
 
 
 def _taken(others: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
-    """Return the names of resources, and of kinds, that others have got."""
+    """Return the accepted resource names, and kinds, of other definitions."""
     resources, kinds = set[str](), set[str]()
     for other in others:
         names = (other.get("status") or {}).get("acceptedNames") or {}
@@ -305,7 +308,7 @@ def _taken(others: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
 
 
 def _conflict(wanted: Any, got: Any, taken: set[str]) -> str:
-    """Say why a name (or list of names) cannot be had; empty if it can."""
+    """Return why a name or list of names is not available; empty if it is."""
     if wanted == got:
         return ""
 
@@ -320,7 +323,7 @@ def _conflict(wanted: Any, got: Any, taken: set[str]) -> str:
 def _in_order(names: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
     kept = {field: names.get(field) for field in fields}
-    # These two are written even where there is none.
+    # The server writes these two even if they are empty.
     always = {"plural": kept["plural"] or "", "kind": kept["kind"] or ""}
     return {
         key: value

@@ -1,7 +1,7 @@
-"""Structural schemas: whether the schema of a definition is one. Pure.
+"""Structural schemas: validation of the schema of a definition. Pure.
 
-A structural schema says of every value what type it has, outside of `anyOf` and the
-like, which may only restrict it further.
+A structural schema specifies the type of every value outside of `anyOf`, `allOf`,
+`oneOf` and `not`, which may only restrict it further.
 """
 
 from __future__ import annotations
@@ -24,32 +24,17 @@ from aioinformer_apiserver.schema.schema_validation import schema_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["structural_problems"]
 
-
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-
-
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-
-
 _EMBEDDED = "x-kubernetes-embedded-resource"
-
-
 _MAP_TYPE = "x-kubernetes-map-type"
-
-
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-
-
 _JUNCTIONS = ("allOf", "anyOf", "oneOf")
-
-
 _ANY_NUMBER_OR_TEXT = [{"type": "integer"}, {"type": "string"}]
-
-
 _UNSUPPORTED = (
     "additionalItems",
     "patternProperties",
@@ -58,9 +43,7 @@ _UNSUPPORTED = (
     "$ref",
     "id",
 )
-
-
-# What a restriction must not say, and how a server puts it.
+# Keywords that a restriction must not have, and the error of the server.
 _OUT_OF_PLACE = {
     "additionalProperties": "must be undefined to be structural",
     "default": "must be undefined to be structural",
@@ -75,15 +58,15 @@ _OUT_OF_PLACE = {
 
 
 def structural_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the schema of one version.
+    """Validate the schema of one version.
 
     Args:
-        path: Of the schema in the definition.
-        text: The schema.
+        path: Path of the schema in the definition.
+        text: OpenAPI text of the schema.
     """
     found = [*_root_rules(path, text), *_everywhere(path, text)]
     structural = [*_root(path, text), *_node(path, text, _AT_ROOT)]
-    # A real server walks maps in no order, and so sorts what it has found.
+    # A real server iterates maps in random order, and sorts the problems.
     found += sorted(structural, key=lambda it: f"{it.field}: {it.message}")
     return found or _default_problems(path, text)
 
@@ -102,7 +85,7 @@ def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _everywhere(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
-    """Find what is wrong in a schema or anything in it, whatever its place."""
+    """Validate the rules that hold for every schema, including nested ones."""
     if text.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes "
         yield forbidden(f"{path}.uniqueItems", f"{why}quadratic")
@@ -169,7 +152,7 @@ def _children(
 
 
 def _root(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
-    """Check the metadata, which every object has, whatever its schema says."""
+    """Validate the types of `apiVersion`, `kind` and `metadata`."""
     properties = text.get("properties") or {}
     for name, expected in (
         ("apiVersion", "string"),
@@ -194,7 +177,7 @@ def _root(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _node(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
-    """Check one schema, outside of restrictions, and all in it."""
+    """Validate a schema and its children, without restrictions."""
     yield from _type(path, text, place)
     if text.get("type") == "array" and text.get("items") is None:
         yield required(f"{path}.items", "must be specified")
@@ -260,7 +243,7 @@ def _restrictions(
 def _restriction(
     path: str, text: Mapping[str, Any], *, exempt: bool = False
 ) -> Iterator[Problem]:
-    """Check that a restriction says nothing that belongs into the structure."""
+    """Validate that a restriction has no structural keywords."""
     for field, why in _OUT_OF_PLACE.items():
         if text.get(field) not in (None, "", False) and not (
             exempt and field == "type"
@@ -273,10 +256,10 @@ def _restriction(
 
 
 def _may_type(path: str, text: Mapping[str, Any], junction: str) -> bool:
-    """Say whether a restriction is part of the one pattern that may name types.
+    """Return whether a restriction belongs to the one pattern that may name types.
 
-    That is `anyOf` an integer or a string, beside `x-kubernetes-int-or-string` or in the
-    first of `allOf` there.
+    This is `anyOf` an integer or a string, beside `x-kubernetes-int-or-string` or in
+    its first `allOf`.
     """
     if not text.get(_INT_OR_STRING):
         return False
@@ -292,7 +275,7 @@ def _may_type(path: str, text: Mapping[str, Any], junction: str) -> bool:
 def _undescribed(
     path: str, text: Mapping[str, Any], junction: str, restriction: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Find the fields that a restriction knows, but not the structure."""
+    """Find fields that a restriction specifies, but the structure does not."""
     if text.get(_PRESERVE) or isinstance(text.get("additionalProperties"), dict):
         return
 
@@ -303,21 +286,20 @@ def _undescribed(
             yield required(f"{path}.properties[{name}]", why)
 
 
+# ------------------------------------------------------------------ lists
+
+
 _LIST_TYPE = "x-kubernetes-list-type"
-
-
 _KEYS = "x-kubernetes-list-map-keys"
-
-
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 
 
 def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
-    """Find what is wrong with the type and the keys of a list.
+    """Validate the type and keys of a list.
 
     Args:
-        path: Of the schema in its definition.
-        text: The schema, of a list or not.
+        path: Path of the schema in the definition.
+        text: OpenAPI text of the schema, of a list or not.
     """
     given, kind = text.get(_LIST_TYPE), text.get("type") or ""
     if given is not None and kind != "array":
@@ -382,18 +364,21 @@ def _set(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
     if field is None or items.get(field) == "atomic":
         return
 
-    # An array is atomic where nothing else is said, an object is not.
+    # Arrays are atomic by default, objects are not.
     if field == _MAP_TYPE or items.get(field) is not None:
         why = f"must be atomic as item of a list with {_LIST_TYPE}=set"
         yield invalid(f"{path}.items.{field}", items.get(field), why)
 
 
+# ------------------------------------------------------------------ defaults
+
+
 def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with the defaults in a structural schema.
+    """Validate the defaults in a structural schema.
 
     Args:
-        path: Of the schema in its definition.
-        text: The schema.
+        path: Path of the schema in the definition.
+        text: OpenAPI text of the schema.
     """
     return [
         problem
@@ -417,7 +402,7 @@ def _with_default(
 
 
 def _problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
-    """Check one default, as the one field of an object."""
+    """Validate one default as the field of an object."""
     default = text["default"]
     body = {"value": default}
     schema = Schema({"type": "object", "properties": {"value": text}})

@@ -1,7 +1,7 @@
-"""Checks: whether a definition will do. Pure.
+"""Validation of definitions. Pure.
 
-All that is wrong is told at once, in the order of a real server. The rules of CEL in a
-schema (`x-kubernetes-validations`) are not looked at.
+All problems are reported at once, in the order of a real server. CEL rules of a schema
+(`x-kubernetes-validations`) are not validated.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.crds.status import APPROVAL, is_condition_true, is_protected
 from aioinformer_apiserver.crds.structural_schemas import structural_problems
+from aioinformer_apiserver.errors.field_errors import Problem
 from aioinformer_apiserver.errors.names import subdomain_problems
-from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema.field_errors import (
     duplicate,
     invalid,
@@ -33,24 +33,19 @@ __all__ = [
     "shared_parts",
 ]
 
-
 _IMMUTABLE = "field is immutable"
-
-
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
-
-
 _APPROVAL_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def definition_problems(
     body: Mapping[str, Any], old: Mapping[str, Any] | None = None
 ) -> list[Problem]:
-    """Return what is wrong with a definition that is about to be stored.
+    """Validate a definition.
 
     Args:
-        body: The definition, completed with its defaults and status.
-        old: What it replaces; None if it is new.
+        body: Definition with its defaults and status.
+        old: Stored definition; None if the definition is new.
     """
     spec = body["spec"]
     found = list(_new(body) if old is None else ())
@@ -121,18 +116,19 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[Problem]:
         why = "must have exactly one version marked as storage version"
         yield _quoting(listed, why)
 
-    # A real server still keeps the first name in a place of its own, too.
+    # A real server also keeps the first name in the deprecated field
+    # `spec.version`.
     if names and names[0] and (problem := label_problem(names[0])):
         yield invalid("spec.version", names[0], problem)
 
 
 def _quoting(versions: list[dict[str, Any]] | None, why: str) -> Problem:
-    """Quote all versions, with their fields in order."""
+    """Make a problem that quotes all versions, with their fields in order."""
     return Problem("spec.versions", f"Invalid value: {plain(versions).decode()}: {why}")
 
 
 def _internal(version: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a version as a real server does when it quotes one."""
+    """Format a version like the internal type of a real server."""
     quoted = {
         "Name": version.get("name") or "",
         "Served": bool(version.get("served")),
@@ -214,7 +210,7 @@ def _stored_versions(body: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _kept(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Problem]:
-    """Check what an update may not change: the more, once objects may exist."""
+    """Validate immutable fields; there are more once the definition is established."""
     before, names = old["spec"], spec.get("names") or {}
     established = is_condition_true(old, "Established")
     if established and spec.get("scope") != before["scope"]:
@@ -250,17 +246,16 @@ def _approval(
         yield invalid(path, given, f"{rule} {how}, {_APPROVAL_SEE}")
 
 
+# ------------------------------------------------------------------ parts of versions
+
+
 SHARED_FIELDS = (
     "schema",
     "subresources",
     "additionalPrinterColumns",
     "selectableFields",
 )
-
-
 _TYPES = ("boolean", "date", "integer", "number", "string")
-
-
 _FORMATS = (
     "byte",
     "date",
@@ -271,19 +266,16 @@ _FORMATS = (
     "int64",
     "password",
 )
-
-
 _NO_SIMPLE_PATH = "must be a simple json path starting with ."
-
-
 _SELECTABLE = frozenset({"string", "boolean", "integer"})
-
-
 _SELECTABLE_COUNT = 8
 
 
 def shared_parts(versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the parts that all versions have in common."""
+    """Return the parts that are equal in all versions.
+
+    They count as given once, for the whole definition: problems in them have its path.
+    """
     if not versions:
         return {}
 
@@ -296,11 +288,11 @@ def shared_parts(versions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Check the parts of a version, or what all versions have in common.
+    """Validate the parts of one version, or the parts shared by all versions.
 
     Args:
-        path: Of what they are parts of.
-        parts: By their fields; some may be missing.
+        path: Path of the version or definition.
+        parts: Parts by field; some may be missing.
     """
     for index, column in enumerate(parts.get("additionalPrinterColumns") or ()):
         yield from _column(f"{path}.additionalPrinterColumns[{index}]", column)
@@ -363,7 +355,7 @@ def _selectable(
     given = parts.get("selectableFields") or []
     path = f"{path}.selectableFields"
     if given and "schema" not in parts:
-        # Said of versions that differ in this, but not in their schemas.
+        # The versions differ in these fields, but not in their schemas.
         why = "may only be set when `version.schema.openAPIV3Schema` is not included"
         yield invalid(path, "", why)
         return
@@ -387,7 +379,7 @@ def _selectable(
 
 
 def _selectable_problem(where: str, text: Mapping[str, Any]) -> str:
-    """Say why a field cannot be selected by; empty if it can."""
+    """Return why a field is not selectable; empty if it is."""
     if not where.startswith("."):
         return f"is an invalid path: expected [ or . but got: {where}"
 
@@ -410,12 +402,11 @@ def _selectable_problem(where: str, text: Mapping[str, Any]) -> str:
     )
 
 
+# ------------------------------------------------------------------ names
+
+
 _PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
-
-
 _LENGTH = 63
-
-
 _RULE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
     "with an alphabetic character, and end with an alphanumeric character (e.g. "
@@ -424,7 +415,7 @@ _RULE = (
 
 
 def label_problem(text: str) -> str:
-    """Say why a text cannot be a label of DNS as of RFC 1035; empty if it can."""
+    """Return why a text is not an RFC 1035 DNS label; empty if it is."""
     if len(text) > _LENGTH:
         return f"must be no more than {_LENGTH} characters"
 

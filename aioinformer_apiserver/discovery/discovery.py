@@ -1,7 +1,6 @@
-"""Discovery: the documents that say what is served. Pure.
+"""Discovery documents: groups, versions and resources. Pure.
 
-Groups, versions and resources stand in the order of a real server, because clients take
-the first that fits.
+All are in the order of a real server, because clients use the first match.
 """
 
 from __future__ import annotations
@@ -13,19 +12,20 @@ from urllib.parse import unquote
 from aioinformer_apiserver.auth.reviews import REVIEWS
 from aioinformer_apiserver.discovery import openapi
 from aioinformer_apiserver.discovery.document import (
-    Document,
+    etag_of,
+    health_at,
+    indented_document,
+    is_unchanged,
+    json_document,
     no_such_page,
-    shown,
-    tag_of,
-    unchanged,
 )
-from aioinformer_apiserver.discovery.health import health_at
 from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.negotiation import (
     check_document_route,
     chosen_aggregated,
 )
-from aioinformer_apiserver.serialization.writers import writer_of
+from aioinformer_apiserver.serialization.responses import Response
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.serialization.negotiation import Choice
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Storage
 
 __all__ = ["VERSION", "document_at"]
 
-# The release that is imitated, in whatever can be seen of it.
+# Imitated release.
 VERSION = {
     "major": "1",
     "minor": "36",
@@ -57,11 +57,11 @@ VERSION = {
     "platform": "linux/amd64",
 }
 
-# What the media type of the aggregated document says beside its format.
+# Parameters in the media type of aggregated discovery.
 _AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-# The groups compiled into a real server, by the priorities it gives them. Those of
-# custom resources follow, by name.
+# Built-in groups by their priority in a real server. Groups of custom resources follow by
+# name.
 _GROUPS = (
     "apps",
     "events.k8s.io",
@@ -82,7 +82,7 @@ _GROUPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One resource, or the subresource of one, as discovery tells it."""
+    """Resource with its subresources in discovery."""
 
     resource: Resource
     verbs: tuple[str, ...]
@@ -93,25 +93,23 @@ class _Entry:
     typed: bool = True
 
 
-def document_at(storage: Storage, call: Call) -> Document | None:
-    """Return what a request for the server itself is answered; None for a resource.
+def document_at(storage: Storage, request: Request) -> Response | None:
+    """Return the response to a non-resource request.
 
     Args:
-        storage: Whose kinds are served.
-        call: The request. Its body does not matter.
+        storage: Storage with the served kinds.
+        request: The request. Its body does not matter.
 
     Returns:
-        The document, which may be a page that says that there is nothing; None if the
-        path is that of a resource, in a group that is served.
+        Document or 404 page; None if the path is that of a resource in a served group.
 
     Raises:
-        ApiError: 404 if there is no such version, 405 if the document is only read,
-            406 if it cannot be written in a format that is accepted, 415 if a body is
-            announced that nobody would read.
+        ApiError: 404 for an unknown version, 405 for another method than GET, 406 if the
+            client accepts no supported format, 415 for a body of an unsupported type.
     """
-    parts = unquote(call.path).strip("/").split("/")
+    parts = unquote(request.path).strip("/").split("/")
     if parts[0] not in {"api", "apis"}:
-        return _about_the_server(storage, call, parts)
+        return _about_the_server(storage, request, parts)
 
     if _is_custom_and_missing(storage, parts):
         return no_such_page()
@@ -121,57 +119,57 @@ def document_at(storage: Storage, call: Call) -> Document | None:
 
     entries = _entries_of(storage)
     if len(parts) == 1:
-        return _groups_at(parts[0], entries, call)
+        return _groups_at(parts[0], entries, request)
 
     found = _inside(parts, entries)
     if found is None:
         raise statuses.no_such_path()
 
     if parts[0] == "api" or (len(parts) > 2 and parts[1] in _GROUPS):
-        _check_route(call)
+        _check_route(request)
 
-    return shown(found, call)
+    return json_document(found, request)
 
 
 # -------------------------------------------------------------------- documents
 
 
 def _about_the_server(
-    storage: Storage, call: Call, parts: list[str]
-) -> Document | None:
+    storage: Storage, request: Request, parts: list[str]
+) -> Response | None:
     match parts:
         case ["version"]:
-            _check_route(call, json_only=True)
-            return Document.indented(VERSION)
+            _check_route(request, json_only=True)
+            return indented_document(VERSION)
         case [""]:
-            return Document.indented({"paths": _paths(storage)})
+            return indented_document({"paths": _paths(storage)})
         case ["openapi", *_]:
-            return openapi.document_at(_kinds_of(storage), call)
+            return openapi.document_at(_kinds_of(storage), request)
         case _:
-            return health_at(call) or no_such_page()
+            return health_at(request) or no_such_page()
 
 
-def _groups_at(root: str, entries: list[_Entry], call: Call) -> Document:
-    """Make what stands at `/api` and `/apis`."""
+def _groups_at(root: str, entries: list[_Entry], request: Request) -> Response:
+    """Return the document at `/api` or `/apis`."""
     if root == "api":
-        _check_route(call)
+        _check_route(request)
 
     inside = [it for it in entries if bool(it.resource.group) == (root == "apis")]
-    choice = chosen_aggregated(call.headers, call.query)
+    choice = chosen_aggregated(request.headers, request.query)
     if choice is not None:
-        return _aggregated(inside, choice, call)
+        return _aggregated(inside, choice, request)
 
     if root == "apis":
         groups = [_group(inside, name) for name in _group_names(inside)]
         listed = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-        return shown(listed, call)
+        return json_document(listed, request)
 
     address = {
         "clientCIDR": "0.0.0.0/0",
-        "serverAddress": call.headers.get("Host", ""),
+        "serverAddress": request.headers.get("Host", ""),
     }
     versions = {"kind": "APIVersions", "versions": ["v1"]}
-    return shown({**versions, "serverAddressByClientCIDRs": [address]}, call)
+    return json_document({**versions, "serverAddressByClientCIDRs": [address]}, request)
 
 
 def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
@@ -185,17 +183,17 @@ def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
             return _resources(entries, "/".join(parts[1:]))
 
 
-def _check_route(call: Call, *, json_only: bool = False) -> None:
-    """Refuse what a real server's router does, which stands before these documents only.
+def _check_route(request: Request, *, json_only: bool = False) -> None:
+    """Check a request as the router before these documents does.
 
     Raises:
-        ApiError: 405, if more is asked for than to read, or less: only the head; 415 or
-            406, if a header names no type of the document.
+        ApiError: 405 for another method than GET, 415 or 406 if a header names no media
+            type of the document.
     """
-    if call.method != "GET":
+    if request.method != "GET":
         raise statuses.method_not_allowed()
 
-    check_document_route(call.headers, json_only=json_only)
+    check_document_route(request.headers, json_only=json_only)
 
 
 def _group(entries: list[_Entry], group: str) -> dict[str, Any]:
@@ -213,7 +211,7 @@ def _resources(entries: list[_Entry], api_version: str) -> dict[str, Any] | None
 
     head: dict[str, Any] = {"kind": "APIResourceList"}
     if "/" in api_version:
-        # The core group is older than this field, and never got it.
+        # The core group never had this field.
         head["apiVersion"] = "v1"
 
     found = [line for entry in inside for line in _lines(entry)]
@@ -221,7 +219,7 @@ def _resources(entries: list[_Entry], api_version: str) -> dict[str, Any] | None
 
 
 def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
-    """Tell one resource and its subresources, as the documents of a version do."""
+    """Yield a resource and its subresources for the document of a version."""
     resource = entry.resource
     yield _without_empty(
         {
@@ -245,7 +243,7 @@ def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
 
 
 def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
-    """Name the kind of a subresource, with its version if that is another one."""
+    """Return the kind of a subresource, with its version if that differs."""
     sent = SUBRESOURCE_KINDS.get(subresource, entry.resource)
     if sent.api_version == entry.resource.api_version:
         return {"kind": sent.kind}
@@ -253,7 +251,7 @@ def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
     return {"group": sent.group, "version": sent.version, "kind": sent.kind}
 
 
-def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
+def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Response:
     items = []
     for group in _group_names(entries):
         versions = [
@@ -272,17 +270,17 @@ def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
         items.append({"metadata": metadata, "versions": versions})
 
     head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
-    raw, writer = plain({**head, "metadata": {}, "items": items}), writer_of(choice)
-    media, tag = writer.media + _AGGREGATED, tag_of(raw)
+    raw, encoder = plain({**head, "metadata": {}, "items": items}), encoder_of(choice)
+    media, tag = encoder.media + _AGGREGATED, etag_of(raw)
     kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
-    if unchanged(call.headers, tag):
-        return Document(body=b"", content_type=media, headers=kept, status=304)
+    if is_unchanged(request.headers, tag):
+        return Response(body=[b""], content_type=media, headers=kept, status=304)
 
-    return Document(body=writer.document(raw), content_type=media, headers=kept)
+    return Response(body=[encoder.document(raw)], content_type=media, headers=kept)
 
 
 def _discovered(entry: _Entry) -> dict[str, Any]:
-    """Tell one resource and its subresources, as the aggregated document does."""
+    """Return a resource with its subresources for aggregated discovery."""
     resource = entry.resource
     kind = _kind_of(entry)
     subresources = [
@@ -308,7 +306,7 @@ def _discovered(entry: _Entry) -> dict[str, Any]:
 
 
 def _kind_of(entry: _Entry) -> dict[str, str]:
-    """Name the kind; for built-in ones a real server leaves out what goes without saying."""
+    """Return the kind; for built-in kinds, a real server omits the group and version."""
     resource = entry.resource
     if entry.typed:
         return {"group": "", "version": "", "kind": resource.kind}
@@ -358,12 +356,12 @@ def _version_names(entries: list[_Entry], group: str) -> list[str]:
 
 
 def _is_custom_and_missing(storage: Storage, parts: list[str]) -> bool:
-    """Say whether a path is in no built-in group, and nothing is served there."""
+    """Return whether a path is in a custom group that is not served."""
     if parts[0] == "api" or len(parts) < 2 or parts[1] in _GROUPS:
         return False
 
     if parts[3:4] == ["watch"]:
-        parts = [*parts[:3], *parts[4:]]  # The path of a watch, before the parameter.
+        parts = [*parts[:3], *parts[4:]]  # The deprecated path of a watch.
 
     if parts[3:4] == ["namespaces"] and len(parts) > 5:
         parts = [*parts[:3], *parts[5:]]

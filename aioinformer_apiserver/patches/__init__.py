@@ -1,5 +1,5 @@
-"""Changing an object by saying what to change, in the ways an API server offers.
+"""Patches: JSON patch, merge patch, strategic merge patch, server-side apply.
 
-The law of this package: pure functions, bodies in and a new body out; nothing given is
-changed. What they need to know about a kind, they take from its `Schema`.
+The law of this package: pure functions from bodies to a new body; no argument is
+changed. A `Schema` is all that they know about a kind.
 """

@@ -1,8 +1,12 @@
-"""Path elements: one step from a value into it, as the keys of FieldsV1 write it.
+"""Field sets: fields of an object, in the form of FieldsV1.
 
-`f:name` is a field, `k:{"name":"x"}` the item of a list with these key fields, `v:"x"`
-the item of a set, `i:0` an item by its place. Their text is their identity, so each has
-one spelling only.
+A path element is one step from a value into it: `f:name` is a field, `k:{"name":"x"}`
+the list item with these keys, `v:"x"` a value in a set, `i:0` an item by index.
+Elements are compared by their text, so each has one canonical spelling.
+
+A field set is a tree of path elements. A node without children is a member. A node with
+children is a member only if it has the key `"."`. Trees are never changed, so that sets
+can share subtrees.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
 
 __all__ = [
     "EMPTY",
@@ -32,12 +35,9 @@ __all__ = [
     "value_element",
 ]
 
-
-# Stands among the children of a field that is itself a member of a set of fields.
+# Key of a node with children that is a member itself.
 SELF = "."
-
-
-# Go escapes these for HTML's sake, and orjson does not.
+# Go escapes these characters for HTML, orjson does not.
 _ESCAPES = str.maketrans(
     {
         "<": "\\u003c",
@@ -47,35 +47,34 @@ _ESCAPES = str.maketrans(
         "\u2029": "\\u2029",
     }
 )
-
-
 _ESCAPED = re.compile("[<>&\u2028\u2029]")
-
-
 _RANKS = {"f": 0, "k": 1, "v": 2, "i": 3}
 
 
+# ------------------------------------------------------------------ path elements
+
+
 def field_element(name: str) -> str:
-    """Return the step to a field of an object."""
+    """Return the path element of a field."""
     return f"f:{name}"
 
 
 def item_element(keys: Mapping[str, Any]) -> str:
-    """Return the step to the list item whose key fields have these values."""
+    """Return the path element of the list item with these keys."""
     return f"k:{_json(keys)}"
 
 
 def value_element(value: object) -> str:
-    """Return the step to a value in a set."""
+    """Return the path element of a value in a set."""
     return f"v:{_json(value)}"
 
 
 @lru_cache(maxsize=4096)
 def parse_element(text: str) -> str | None:
-    """Return a step in its one spelling; None if it is of a kind unknown here.
+    """Return the canonical spelling of a path element; None for unknown types.
 
     Raises:
-        ValueError: If it is no step at all.
+        ValueError: If the text is not a path element.
     """
     if text[1:2] != ":":
         raise ValueError(f"missing colon: {text}")
@@ -94,7 +93,7 @@ def parse_element(text: str) -> str | None:
 
 
 def sorted_elements(elements: Iterable[str]) -> list[str]:
-    """Sort steps as Go does: fields, items by keys, values, places; numbers by size."""
+    """Sort path elements as Go does: fields, keys, values, indices."""
     ordered = sorted(elements)
     if not ordered or ordered[-1].startswith(("f:", SELF)):
         return ordered
@@ -103,7 +102,7 @@ def sorted_elements(elements: Iterable[str]) -> list[str]:
 
 
 def element_text(element: str) -> str:
-    """Write a step for people: `.name`, `[name="x"]`, `[="x"]`, `[0]`."""
+    """Format a path element for messages: `.name`, `[name="x"]`, `[="x"]`, `[0]`."""
     given = element[2:]
     match element[0]:
         case "f":
@@ -118,7 +117,7 @@ def element_text(element: str) -> str:
 
 
 def path_text(path: Iterable[str]) -> str:
-    """Write a path for people: `.spec.containers[name="x"].image`."""
+    """Format a path for messages: `.spec.containers[name="x"].image`."""
     return "".join(map(element_text, path))
 
 
@@ -136,7 +135,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Write whole numbers without a fraction, as Go does."""
+    """Convert whole floats to integers, as Go writes them."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -166,7 +165,7 @@ def _rank(element: str) -> tuple[Any, ...]:
 
 
 def _value_rank(value: object) -> tuple[Any, ...]:
-    """Numbers come before texts, those before true and false, those before the rest."""
+    """Return a sort key: numbers, then strings, booleans, and all else."""
     match value:
         case bool():
             return (2, value)
@@ -181,28 +180,29 @@ def _value_rank(value: object) -> tuple[Any, ...]:
 # Invariant: below the root, a node that is neither a member nor leads to one is
 # missing, and none has `SELF` as its only key.
 Tree: TypeAlias = "dict[str, Tree]"
-
-
 Path: TypeAlias = "tuple[str, ...]"
 
 
+# ------------------------------------------------------------------ field sets
+
+
 class FieldSet:
-    """A set of fields: a value, compared and hashed by its members.
+    """Immutable set of fields, compared and hashed by its members.
 
     Args:
-        tree: A tree as described above, which is not changed from now on.
+        tree: Tree as described above; must not be changed later.
     """
 
     __slots__ = ("_given", "_tree")
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        # It is as somebody else wrote it, whose order of keys will do.
+        # The tree was parsed; its order of keys is kept.
         self._given = False
 
     @classmethod
     def of(cls, *paths: Path) -> FieldSet:
-        """Make a set of paths, each a tuple of steps such as `("f:data", "f:x")`."""
+        """Make a set of paths, such as `("f:data", "f:x")`."""
         tree: Tree = {}
         for path in paths:
             node: Tree = {}
@@ -215,10 +215,10 @@ class FieldSet:
 
     @classmethod
     def parse(cls, fields: object) -> FieldSet:
-        """Read FieldsV1; steps of a kind unknown here are dropped.
+        """Parse FieldsV1, dropping path elements of unknown types.
 
         Raises:
-            ValueError: If it is something else.
+            ValueError: If the value is not FieldsV1.
         """
         if not _is_tree(fields) or SELF in fields:
             return cls(_parsed(fields)[0])
@@ -248,18 +248,18 @@ class FieldSet:
         return f"<FieldSet {' '.join(shown)}>"
 
     def __or__(self, other: FieldSet) -> FieldSet:
-        """Return what is in either."""
+        """Return the union."""
         if not other or other is self:
             return self
 
         return FieldSet(_union(self._tree, other._tree)) if self else other
 
     def __and__(self, other: FieldSet) -> FieldSet:
-        """Return what is in both."""
+        """Return the intersection."""
         return FieldSet(_intersection(self._tree, other._tree))
 
     def __sub__(self, other: FieldSet) -> FieldSet:
-        """Return what is here and not there; what lies below what is there stays."""
+        """Return the difference; fields below removed ones stay."""
         if not (self and other):
             return self
 
@@ -267,31 +267,31 @@ class FieldSet:
 
     @property
     def tree(self) -> Tree:
-        """The tree; not to be changed."""
+        """Tree of the set; must not be changed."""
         return self._tree
 
     def outside(self, other: FieldSet) -> FieldSet:
-        """Return what is here and neither there nor below what is there."""
+        """Return the recursive difference, without fields below removed ones."""
         if not (self and other):
             return self
 
         return FieldSet(_outside(self._tree, other._tree))
 
     def below(self, element: str) -> FieldSet:
-        """Return what lies below a step, as paths from there."""
+        """Return the paths below a path element, relative to it."""
         node = self._tree.get(element, {})
         return FieldSet({key: it for key, it in node.items() if key != SELF})
 
     def leaves(self) -> FieldSet:
-        """Return the members that nothing else lies below."""
+        """Return the members that have no members below them."""
         return FieldSet(_leaves(self._tree))
 
     def paths(self) -> Iterator[Path]:
-        """Yield the members, sorted; those of a level before what lies below them."""
+        """Yield the members in order; those of a level precede those below them."""
         return _paths(self._tree, ())
 
     def to_json(self) -> dict[str, Any]:
-        """Write FieldsV1, its keys in the order that a real server gives them."""
+        """Return FieldsV1, with keys in the order of a real server."""
         return self._tree if self._given else _sorted(self._tree)
 
 
@@ -299,12 +299,12 @@ EMPTY = FieldSet({})
 
 
 def is_member(node: Tree) -> bool:
-    """Say whether the field at a node of the tree (not its root) is in the set."""
+    """Return whether the field at a node (not the root) is a member."""
     return not node or SELF in node
 
 
 def _is_tree(fields: Any) -> TypeGuard[Tree]:
-    """Say whether FieldsV1 is a tree as it stands; it is, unless written by hand."""
+    """Return whether FieldsV1 is canonical; only hand-written ones are not."""
     if fields.__class__ is not dict or (SELF in fields and len(fields) == 1):
         return False
 
@@ -319,7 +319,7 @@ def _is_tree(fields: Any) -> TypeGuard[Tree]:
 
 
 def _parsed(fields: object) -> tuple[Tree, bool]:
-    """Read the children of a node, and whether it is a member itself."""
+    """Parse the children of a node, and return whether it is a member itself."""
     if not isinstance(fields, dict):
         raise ValueError(f"expected an object of fields, got {fields!r}")
 
@@ -355,7 +355,7 @@ def _union(one: Tree, two: Tree) -> Tree:
 
 
 def _joined(one: Tree, two: Tree) -> Tree:
-    """Unite two nodes of one path, each of which may be a member without children."""
+    """Merge two nodes of one path; each may be a member without children."""
     if one is two:
         return one
 

@@ -1,8 +1,8 @@
-"""JSON patch (RFC 6902): a list of operations, each on what the ones before made. Pure.
+"""JSON patch (RFC 6902). Pure.
 
-A Kubernetes API server reads them more liberally than the RFC: `replace` also adds, a
-negative index counts from the end, what is missing equals null, and a path need not
-begin with a slash. Each operation is therefore rewritten to what it means.
+An API server is more liberal than the RFC: `replace` also adds, a negative index counts
+from the end, a missing value equals null, and a path need not begin with a slash.
+Operations are rewritten accordingly before they are applied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jsonpointer
 import orjson
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import json_type
+from aioinformer_apiserver.errors.go_format import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,15 +31,15 @@ _MISSING: Any = object()
 
 
 def json_patch(body: Mapping[str, Any], patch: object) -> Any:
-    """Apply a patch; none of the operations, if one fails.
+    """Apply all operations of a patch, or none if one fails.
 
     Args:
-        body: What is changed; not touched itself.
-        patch: The decoded list of operations.
+        body: Body to patch; not changed.
+        patch: Decoded list of operations.
 
     Raises:
         ApiError: 400 if the patch is malformed, 413 if it is too long, 422 if an
-            operation does not apply to the body.
+            operation does not apply.
     """
     document = orjson.loads(orjson.dumps(body))
     for operation in _checked(patch):
@@ -52,7 +52,7 @@ def json_patch(body: Mapping[str, Any], patch: object) -> Any:
 
 
 def _checked(patch: object) -> list[dict[str, Any]]:
-    """Check what can be said of the operations without a document."""
+    """Check the operations as far as possible without a document."""
     if patch is None:
         return []
 
@@ -78,10 +78,10 @@ def _checked(patch: object) -> list[dict[str, Any]]:
 
 
 def _applied(document: Any, operation: dict[str, Any]) -> Any:
-    """Apply one operation; the document given may be changed."""
+    """Apply one operation; may change the given document."""
     action, path = operation.get("op"), operation.get("path")
     if not path and action != "replace":
-        # Only a `replace` may mean the whole document.
+        # Only `replace` may replace the whole document.
         raise _rejected()
 
     strict, found = _resolved(document, path or "", adding=action in _ADDING)
@@ -104,18 +104,18 @@ def _applied(document: Any, operation: dict[str, Any]) -> Any:
     return jsonpatch.JsonPatch([rewritten]).apply(document, in_place=True)
 
 
-# The operations whose last index may be one behind the end of a list.
+# Operations whose last index may equal the length of the list.
 _ADDING = frozenset({"add", "move", "copy"})
 
 
 def _resolved(document: Any, path: str, *, adding: bool = False) -> tuple[str, Any]:
-    """Return a path as the RFC writes it, and the value it leads to.
+    """Return a path in the spelling of the RFC, and its value.
 
-    What stands before the first slash is not read, as on a real server. The value is
-    missing if only the last part of the path leads nowhere.
+    As on a real server, text before the first slash is ignored. If only the last part
+    of the path does not exist, the value is missing.
 
     Raises:
-        ApiError: 422, if one of the parts before leads nowhere.
+        ApiError: 422 if any earlier part does not exist.
     """
     parts, here, strict = path.split("/")[1:], document, ""
     for number, part in enumerate(parts):
@@ -147,7 +147,7 @@ def _child(parent: Any, key: str) -> Any:
 
 
 def _written(value: Any) -> bytes:
-    """Write a value so that equal ones look equal; 1 and 1.0 and true are not equal."""
+    """Encode a value for comparison; 1, 1.0 and true differ."""
     known = None if value is _MISSING else value
     return orjson.dumps(known, option=orjson.OPT_SORT_KEYS)
 

@@ -1,8 +1,8 @@
-"""Managed fields: who set which field of an object, told in its metadata.
+"""Managed fields: which manager set which fields of an object.
 
-There is one entry for each manager, operation, API version and subresource. Applying
-replaces what its manager owned; any other write adds to it, and takes what it changes
-away from everybody else.
+There is one entry for each manager, operation, API version and subresource. An apply
+replaces the fields of its manager. Any other write adds to them, and removes changed
+fields from all other entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from aioinformer.model.times import kube_time
+from aioinformer.model import kube_time
 from aioinformer_apiserver.patches.field_sets import EMPTY, FieldSet, field_element
 from aioinformer_apiserver.patches.ownership import (
     empty_object_of,
@@ -49,11 +49,8 @@ __all__ = [
     "without_ownership",
 ]
 
-
-# Bytes; longer names are cut, or refused where they are asked for.
+# In bytes. Names from the user agent are cut, others are rejected.
 LONGEST_MANAGER = 128
-
-
 _META = (
     "name",
     "namespace",
@@ -65,27 +62,17 @@ _META = (
     "managedFields",
     "resourceVersion",
 )
-
-
-# What nobody owns, though it may lie on the way to something that is owned.
+# Fields that have no owner themselves; fields below them may.
 NEVER_OWNED = FieldSet.of(
     ("f:apiVersion",),
     ("f:kind",),
     ("f:metadata",),
     *[("f:metadata", f"f:{field}") for field in _META],
 )
-
-
 _MAIN = FieldSet.of(("f:status",))
-
-
 _STATUS = FieldSet.of(("f:spec",))
-
-
 _STATUS_OF_CUSTOM = FieldSet.of(("f:spec",), ("f:metadata",))
-
-
-# Kinds whose status subresource leaves alone more than the spec.
+# Kinds whose status subresource ignores more than the spec.
 _STATUS_OF = {
     "apps/Deployment": FieldSet.of(("f:spec",), ("f:metadata", "f:labels")),
     "/Pod": FieldSet.of(
@@ -108,26 +95,25 @@ def update_managed_fields(
     reset: FieldSet = EMPTY,
     versions: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return the managed fields of an object after a create, an update or a patch.
+    """Return the managed fields of an object after a create, update or patch.
 
-    It is to be called with what the client wants, completed with defaults, before the
-    server itself changes anything in it (as in admission, or by giving out addresses):
-    such changes are nobody's. The managed fields in `new` count if they say something:
-    an empty list, or one with an empty entry, resets them; a missing or unreadable one
-    means those of `old`. An object that has none (and existed before) stays so until
-    something is applied to it.
+    Call this with the object that the client wants, with defaults, but before the
+    server changes it (by admission or allocation): such changes have no manager.
+    Managed fields in `new` replace the stored ones. An empty list, or a list with an
+    empty entry, resets them. If they are missing or malformed, those of `old` count. An
+    existing object without managed fields gets none until something is applied to it.
 
     Args:
-        schema: Of the kind; None if there is none.
-        old: The stored object; None if it is created.
-        new: What is to be stored.
-        manager: Who writes; see `manager_of`.
-        api_version: In which version.
-        now: The time, as a timestamp.
-        subresource: Through which one, such as `"status"`; empty for none.
-        reset: What this way of writing leaves alone; see `reset_fields`.
-        versions: Other versions of the kind with the same fields. Entries of versions
-            unknown here are dropped.
+        schema: Schema of the kind; None if there is none.
+        old: Stored object; None if the object is created.
+        new: Object to be stored.
+        manager: Field manager of the write; see `manager_of`.
+        api_version: API version of the write.
+        now: Current time as a timestamp.
+        subresource: Subresource of the write, such as `"status"`; empty for none.
+        reset: Fields that this write ignores; see `reset_fields`.
+        versions: Other versions of the kind with the same fields. Entries of unknown
+            versions are dropped.
     """
     entries = _claimed(old, new, subresource)
     if not entries and old is not None:
@@ -139,7 +125,7 @@ def update_managed_fields(
     try:
         change = compare(whole, before, without_managed_fields(new)).outside(reset)
     except ValueError:
-        # A list with items that cannot be told apart: a real server gives up, too.
+        # Items that cannot be told apart: a real server gives up, too.
         return []
 
     mine = ManagedFieldsEntry(
@@ -158,9 +144,9 @@ def with_update(
     """Return the entries after an update.
 
     Args:
-        entries: Those before.
-        change: What the update changes.
-        mine: Who updates, and when; without fields.
+        entries: Entries before the update.
+        change: Changes of the update.
+        mine: Entry of the updating manager, without fields.
     """
     left = without_ownership(entries, change)
     fields = change.gained - NEVER_OWNED
@@ -174,11 +160,11 @@ def with_update(
 
 
 def manager_of(user_agent: str, field_manager: str = "") -> str:
-    """Return the name under which a client manages fields.
+    """Return the field manager of a client.
 
     Args:
-        user_agent: The header `User-Agent`; what precedes its first slash counts.
-        field_manager: The query parameter `fieldManager`, which goes before.
+        user_agent: Header `User-Agent`; only the part before its first slash counts.
+        field_manager: Query parameter `fieldManager`, which has precedence.
     """
     if field_manager:
         return field_manager
@@ -197,11 +183,11 @@ def manager_of(user_agent: str, field_manager: str = "") -> str:
 
 
 def reset_fields(kind: Kind, subresource: str = "") -> FieldSet:
-    """Return what a way of writing leaves alone, so that nobody comes to own it by it.
+    """Return the fields that a kind of write ignores, and so does not own.
 
     Args:
-        kind: Of which objects.
-        subresource: Through which subresource; empty for none.
+        kind: Kind of the object.
+        subresource: Subresource of the write; empty for none.
     """
     if subresource == "status":
         resource = kind.resource
@@ -212,13 +198,13 @@ def reset_fields(kind: Kind, subresource: str = "") -> FieldSet:
 
 
 def keep_unchanged_times(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with its old times, if these are all that a write has changed.
+    """Keep the old times of managed fields if nothing else has changed.
 
-    Without it, a write that changes nothing would make a new version of the object.
+    Without this, a write without changes would make a new version of the object.
 
     Args:
-        old: As it is stored.
-        new: As it would be stored, complete; it is not changed.
+        old: Stored object.
+        new: Complete object to be stored; not changed.
     """
     before = old["metadata"].get("managedFields") or []
     after = new["metadata"].get("managedFields") or []
@@ -267,34 +253,33 @@ def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: it for key, it in entry.items() if key != "time"}
 
 
+# ------------------------------------------------------------------ entries
+
+
 Operation = Literal["Apply", "Update"]
-
-
-# Entries of updates beyond these are thrown together, the oldest ones first.
+# Maximum number of update entries; older ones are combined.
 MOST_UPDATERS = 10
-
-
 _ANCIENT = "ancient-changes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedFieldsEntry:
-    """What one manager owns."""
+    """Fields that one manager owns."""
 
     manager: str
     operation: Operation
     api_version: str
     subresource: str = ""
     time: str = ""
-    """When it last changed something; empty if it never did."""
+    """Time of the last change; empty if there was none."""
 
     fields: FieldSet = EMPTY
 
     @property
     def key(self) -> str:
-        """What tells the entries of an object apart; sorted as a real server sorts.
+        """Key of the entry; entries are sorted by it as on a real server.
 
-        An applier is the same in each version of the API.
+        The key of an applier does not depend on the API version.
         """
         version = "" if self.operation == "Apply" else self.api_version
         names = {
@@ -306,12 +291,12 @@ class ManagedFieldsEntry:
         return orjson.dumps({k: v for k, v in names.items() if v}).decode()
 
 
-# The entries of an object, by their keys.
+# Entries of an object by their keys.
 Entries = dict[str, ManagedFieldsEntry]
 
 
 def decode_entries(managed: object) -> Entries:
-    """Read `metadata.managedFields`.
+    """Decode `metadata.managedFields`.
 
     Raises:
         ValueError: If an entry is malformed.
@@ -327,7 +312,7 @@ def decode_entries(managed: object) -> Entries:
 
 
 def encode_entries(entries: Entries) -> list[dict[str, Any]]:
-    """Write `metadata.managedFields`: appliers first, then by time and name."""
+    """Encode `metadata.managedFields`: appliers first, then by time and name."""
     ordered = sorted(
         entries.values(),
         key=lambda it: (
@@ -344,12 +329,12 @@ def encode_entries(entries: Entries) -> list[dict[str, Any]]:
 def without_ownership(
     entries: Entries, change: Comparison, *, spared: str = ""
 ) -> Entries:
-    """Take from all entries what was changed or removed; those left empty go.
+    """Remove changed and removed fields from all entries; drop empty entries.
 
     Args:
-        entries: Those before.
-        change: What is changed.
-        spared: The key of the one who does it, whose fields stay as they are.
+        entries: Entries before the change.
+        change: Changed fields.
+        spared: Key of the entry that made the change, which keeps its fields.
     """
     lost = change.gained | change.removed
     left: Entries = {}
@@ -364,12 +349,12 @@ def without_ownership(
 
 
 def entries_in_versions(entries: Entries, versions: Collection[str]) -> Entries:
-    """Drop the entries of versions that are not known."""
+    """Drop the entries of unknown versions."""
     return {key: it for key, it in entries.items() if it.api_version in versions}
 
 
 def cap_update_managers(entries: Entries) -> Entries:
-    """Throw the oldest updates of each version together, if there are too many."""
+    """Combine the oldest updates of each version if there are too many."""
     updates = [it for it in entries.values() if it.operation == "Update"]
     excess = len(updates) - MOST_UPDATERS
     if excess <= 0:
@@ -414,7 +399,7 @@ def _entry(given: object) -> ManagedFieldsEntry:
 
 
 def _utc(time: str) -> str:
-    """Write a timestamp in UTC, in whole seconds."""
+    """Format a timestamp in UTC and whole seconds."""
     if len(time) == len("2000-01-01T00:00:00Z") or not time:
         return time
 
@@ -441,7 +426,7 @@ def _oldest_first(entries: Iterable[ManagedFieldsEntry]) -> list[ManagedFieldsEn
 def _throw_together(
     entries: Entries, oldest: ManagedFieldsEntry, entry: ManagedFieldsEntry
 ) -> None:
-    """Move an entry into the collective one of its version, which `oldest` begins."""
+    """Move an entry into the combined one of its version."""
     ancient = ManagedFieldsEntry(
         manager=_ANCIENT,
         operation="Update",
@@ -453,21 +438,23 @@ def _throw_together(
     entries[ancient.key] = replace(ancient, fields=begun.fields | entry.fields)
 
 
+# ------------------------------------------------------------------ scales
+
+
 SCALE_VERSION = "autoscaling/v1"
-
-
 _REPLICAS = FieldSet.of(("f:spec", "f:replicas"))
 
 
 def to_scale(
     managed: object, replicas: Sequence[str], versions: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the managed fields that a Scale has.
+    """Return the managed fields of a Scale.
 
     Args:
-        managed: Those of its owner.
-        replicas: The field that the Scale shows, such as `("spec", "replicas")`.
-        versions: The versions of the owner's kind; entries of others do not count.
+        managed: Managed fields of its owner.
+        replicas: Path of the field that the Scale shows, such as `("spec",
+            "replicas")`.
+        versions: Versions of the owner's kind; entries of other versions are dropped.
 
     Raises:
         ValueError: If an entry is malformed.
@@ -491,14 +478,18 @@ def from_scale(
     api_version: str,
     versions: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return the managed fields of an object that was written through its scale.
+    """Return the managed fields of an object after a write of its scale.
+
+    A real server translates the entries to the Scale and back, and loses something: an
+    entry that comes from the Scale has no time.
 
     Args:
-        managed: Those that it had.
-        scaled: Those of the Scale, after the write.
-        replicas: The field that the Scale shows, such as `("spec", "replicas")`.
-        api_version: In which version of the object.
-        versions: Other versions of its kind; entries of yet others are dropped.
+        managed: Managed fields before the write.
+        scaled: Managed fields of the Scale after the write.
+        replicas: Path of the field that the Scale shows, such as `("spec",
+            "replicas")`.
+        api_version: API version of the object.
+        versions: Other versions of its kind; entries of unknown versions are dropped.
 
     Raises:
         ValueError: If an entry is malformed.

@@ -1,9 +1,9 @@
-"""Grains: how finely a value is owned, as its schema says.
+"""Ownership: how finely the fields of a value are owned, by its schema.
 
-A leaf is owned as a whole: scalars, and what is called atomic. A map is owned field by
-field, a list item by item, told apart by their keys or, in a set, by themselves.
-
-Where there is no schema, objects are maps and lists are leaves.
+An atomic value is owned as a whole: scalars, and lists and maps that the schema
+declares atomic. Other maps are owned field by field, and other lists item by item.
+Items are identified by their keys or, in a set, by their values. Without a schema,
+objects are maps and lists are atomic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ANYTHING = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": Tr
 
 
 class Granularity(Enum):
-    """How finely a value is owned."""
+    """Granularity of the ownership of a value."""
 
     LEAF = "leaf"
     MAP = "map"
@@ -54,7 +54,7 @@ class Granularity(Enum):
 
 
 class _ObjectSchema(Schema):
-    """The schema of a custom object, which has a kind and metadata by nature."""
+    """Schema of a custom object, with its implicit kind and metadata."""
 
     def __init__(self, inner: Schema) -> None:
         super().__init__(inner.text)
@@ -71,23 +71,23 @@ class _ObjectSchema(Schema):
 
 
 def schema_of_object(schema: Schema | None) -> Schema:
-    """Return the schema of whole objects of a kind, whose metadata is always described.
+    """Return the schema of whole objects of a kind, including its metadata.
 
     Args:
-        schema: Of the kind; None if nothing is known, so that any field may stand.
+        schema: Schema of the kind; None if it is unknown and any field is allowed.
     """
     found = schema or _ANYTHING
     return found if found.name else _ObjectSchema(found)
 
 
 def empty_object_of(schema: Schema) -> Mapping[str, Any]:
-    """Return what a new object is compared with to see what its creator has set.
+    """Return the empty object that a new object is compared with.
 
-    For built-in kinds it is the empty Go struct, some of whose fields are there even if
-    nobody sets them; for custom resources it is empty.
+    For built-in kinds it is an empty Go struct, which writes some fields even if they
+    are not set. For custom resources it is empty.
 
     Args:
-        schema: Of whole objects.
+        schema: Schema of whole objects.
     """
     return _blank(schema) if schema.name else {}
 
@@ -102,7 +102,7 @@ def field_schema(schema: Schema | None, name: str) -> Schema | None:
 
 
 def is_declared(schema: Schema | None, name: str) -> bool:
-    """Say whether a field has a description of its own, unlike the keys of a map."""
+    """Return whether the schema declares a field, unlike the keys of a map."""
     if schema is None:
         return False
 
@@ -113,7 +113,7 @@ def is_declared(schema: Schema | None, name: str) -> bool:
 
 
 def granularity_of(schema: Schema | None, value: object) -> Granularity:
-    """Say how finely a value is owned; a null is a leaf."""
+    """Return the granularity of a value; nulls are atomic."""
     if isinstance(value, dict):
         if schema is None or (schema.type in {"object", ""} and not schema.atomic_map):
             return Granularity.MAP
@@ -129,16 +129,16 @@ def granularity_of(schema: Schema | None, value: object) -> Granularity:
 
 
 def list_element_of(schema: Schema, item: object) -> str:
-    """Return the step from a list to one of its items.
+    """Return the path element of a list item.
 
-    A key that the item lacks counts with its default.
+    Missing keys of an item have their defaults.
 
     Args:
-        schema: Of the list, which must be one of keyed items or a set.
-        item: The item.
+        schema: Schema of the list, which must be a keyed list or a set.
+        item: Item of the list.
 
     Raises:
-        ValueError: If it cannot be told apart, with the server's reason.
+        ValueError: If the item has no identity; the message is the server's.
     """
     return _keyed(schema, item) if schema.list_keys else _in_set(item)
 
@@ -157,15 +157,15 @@ def with_named_fields(schema: Schema | None, fields: FieldSet) -> FieldSet:
 
 
 def is_json_equal(one: Any, two: Any) -> bool:
-    """Say whether two JSON values are equal; other than in Python, 1 is not true."""
+    """Return whether two JSON values are equal; unlike in Python, 1 is not true."""
     return one is two or (one == two and _agree(one, two))
 
 
 def _agree(one: Any, two: Any) -> bool:
-    """Look for numbers that are equal to a truth value, in values that are equal."""
+    """Return whether equal values have their booleans in the same places."""
     if isinstance(one, dict):
         for key, it in one.items():
-            # Most values are texts, which are not worth a call.
+            # Most values are strings, so skip the call.
             if it.__class__ is not str and not _agree(it, two[key]):
                 return False
 

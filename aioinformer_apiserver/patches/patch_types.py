@@ -1,25 +1,25 @@
-"""Patches: one entry to all ways of saying a change, except for server-side apply. Pure."""
+"""Patch types: one function for all patches except server-side apply. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import json_type
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
+from aioinformer_apiserver.errors.go_format import json_type
+from aioinformer_apiserver.errors.json_errors import json_mistake
 from aioinformer_apiserver.patches.strategic_merge_patch import strategic_merge_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client.verbs import PatchType
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
-__all__ = ["apply_patch", "decode_applied", "decode_patch", "merge_patch"]
+__all__ = ["PatchType", "apply_patch", "decode_applied", "decode_patch", "merge_patch"]
 
+PatchType = Literal["merge", "json", "strategic", "apply"]
 
 _DECODING = "error decoding patch: "
 
@@ -35,18 +35,19 @@ def apply_patch(
     """Apply a patch.
 
     Args:
-        schema: Of the kind; None if there is none. Only strategic patches need it.
-        body: The object as it is; not touched itself.
-        patch: The change, decoded.
-        patch_type: How it is said; not `"apply"`.
-        typed: False for custom resources, which know no strategic patch.
+        schema: Schema of the kind; None if there is none. Only strategic patches use
+            it.
+        body: Stored object; not changed.
+        patch: Decoded patch.
+        patch_type: Type of the patch; not `"apply"`.
+        typed: False for custom resources, which do not support strategic patches.
 
     Returns:
-        The new body, unchecked: a patch can make anything of it, not only an object.
+        Patched body, not validated: it may not even be an object.
 
     Raises:
-        ApiError: 400, 413, 422 or 500 if the patch is malformed or does not apply, 415
-            if the kind does not know its type.
+        ApiError: 400, 413, 422 or 500 if the patch is malformed or does not apply; 415
+            if the kind does not support its type.
     """
     match patch_type:
         case "json":
@@ -65,20 +66,20 @@ def apply_patch(
 
 
 def decode_applied(patch: object) -> Mapping[str, Any]:
-    """Return what is to be applied, decoded; a null applies nothing.
+    """Return the decoded object of an apply; null applies nothing.
 
     Raises:
-        ApiError: 400, if it is no object.
+        ApiError: 400 if it is not an object.
     """
     prefix = "error decoding YAML: error unmarshaling JSON: while decoding JSON: "
     return {} if patch is None else _check_object(patch, prefix)
 
 
 def decode_patch(raw: bytes, patch_type: PatchType) -> object:
-    """Decode a patch that is written as JSON.
+    """Decode a patch from JSON.
 
     Raises:
-        ApiError: 400, if it is none.
+        ApiError: 400 if it is malformed.
     """
     try:
         return orjson.loads(raw)
@@ -89,7 +90,7 @@ def decode_patch(raw: bytes, patch_type: PatchType) -> object:
 
 def _json_patched(body: Mapping[str, Any], patch: object) -> Any:
     try:
-        # Imported here, because the package comes with an extra that few need.
+        # Imported late, because jsonpatch comes with an optional extra.
         from aioinformer_apiserver.patches.json_patch import json_patch
     except ImportError as exc:
         raise _not_installed() from exc
@@ -114,11 +115,11 @@ def _check_object(patch: object, prefix: str) -> Mapping[str, Any]:
 
 
 def merge_patch(target: object, patch: object) -> Any:
-    """Apply a patch: null deletes, objects merge, all else replaces.
+    """Apply a JSON merge patch (RFC 7386).
 
     Args:
-        target: What is changed; not touched itself.
-        patch: The change, any JSON value.
+        target: Value to patch; not changed.
+        patch: Patch, any JSON value.
     """
     if not isinstance(patch, dict):
         return patch

@@ -1,8 +1,10 @@
-"""Server-side apply: merging what a client wants into an object that others set, too.
+"""Server-side apply: merges what a client wants into a shared object. Pure.
 
-Who applies owns what it applies. What it has applied before and does not any more is
-removed, unless somebody else owns that as well; what others own with another value is a
-conflict, unless they are to be overruled. Pure.
+An applier owns the fields that it applies. Fields that it no longer applies are
+removed, unless they have another owner. Fields that others own with another value are a
+conflict, unless the apply is forced. kubectl's server-side apply takes over fields from
+client-side apply, which has left its configuration in an annotation. The annotation is
+kept up to date.
 """
 
 from __future__ import annotations
@@ -48,26 +50,23 @@ if TYPE_CHECKING:
 
 __all__ = ["LAST_APPLIED", "apply", "fields_last_applied", "with_last_applied"]
 
-
-# Owns what was there before anything was applied, if nobody else does.
+# Manager of fields that existed before the first apply.
 _BEFORE = "before-first-apply"
-
-
-# This applier takes over without conflicts what client-side apply has set.
+# This manager takes over fields from client-side apply without conflicts.
 _KUBECTL = "kubectl"
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What an apply would come to."""
+    """Result of an apply."""
 
     body: dict[str, Any]
-    """The merged object, without managed fields."""
+    """Merged object without managed fields."""
 
     entries: Entries
 
     conflicts: Mapping[str, FieldSet]
-    """What would be taken from others, by the keys of their entries."""
+    """Fields that others would lose, by the keys of their entries."""
 
     before: Entries
 
@@ -86,29 +85,29 @@ def apply(
     reset: FieldSet = EMPTY,
     versions: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return an object with what is applied, and with its managed fields.
+    """Return an object with the applied fields and its managed fields.
 
-    It is still to be completed with defaults and checked. Nulls of what was applied
-    stay in it, for built-in kinds to drop. Once it is complete, `times_kept` makes an
-    apply that changes nothing keep the object as it is.
+    The result is neither defaulted nor validated. It keeps the nulls of the applied
+    object, which decoding drops. Use `keep_unchanged_times` on the complete object, so
+    that an apply without changes makes no new version.
 
     Args:
-        schema: Of the kind; None if there is none.
-        live: The object as it is; None if it is created.
-        applied: What the client wants.
-        manager: Who applies.
-        force: Take from others what they own with another value.
-        api_version: The version of the path.
-        now: The time, as a timestamp.
-        kind: The kind of the path; empty if `applied` need not name it.
-        subresource: Through which one, such as `"status"`; empty for none.
-        reset: What this way of writing leaves alone; see `reset_fields`.
-        versions: Other versions of the kind with the same fields. Entries of versions
-            unknown here are dropped.
+        schema: Schema of the kind; None if there is none.
+        live: Stored object; None if the object is created.
+        applied: Object that the client applies.
+        manager: Field manager of the client.
+        force: Whether to take over fields that others own with another value.
+        api_version: API version in the URL.
+        now: Current time as a timestamp.
+        kind: Kind in the URL; empty if `applied` need not have one.
+        subresource: Subresource of the write, such as `"status"`; empty for none.
+        reset: Fields that this write ignores; see `reset_fields`.
+        versions: Other versions of the kind with the same fields. Entries of unknown
+            versions are dropped.
 
     Raises:
-        ApiError: 409 if others own something with another value, 400 if `applied` is of
-            another kind or tells managed fields, 500 if it does not fit the schema.
+        ApiError: 400 if `applied` is of another kind or has managed fields; 409 for
+            conflicts; 500 if `applied` does not fit the schema.
     """
     whole = schema_of_object(schema)
     _check(whole, applied, api_version, kind)
@@ -119,7 +118,7 @@ def apply(
         subresource=subresource,
         time=now,
     )
-    # Stored in another version of a custom kind, it differs by nothing else.
+    # Versions of a custom kind differ by nothing else.
     bare = {**without_managed_fields(live), "apiVersion": api_version} if live else {}
     try:
         before = _entries_before(whole, live, mine, reset)
@@ -151,7 +150,7 @@ def _outcome(
     entries: Entries,
     reset: FieldSet,
 ) -> _Outcome:
-    """Merge, and find out who owns what afterwards."""
+    """Merge the objects and their ownership."""
     last = entries.get(mine.key)
     mine = replace(mine, fields=field_set_of(schema, applied).outside(reset))
     after = {**entries, mine.key: mine}
@@ -181,7 +180,10 @@ def _entries_before(
     mine: ManagedFieldsEntry,
     reset: FieldSet,
 ) -> Entries:
-    """Return who owns what; if nobody does, what is there gets an owner first."""
+    """Return the entries before the apply.
+
+    If there are none, a manager of its own gets the existing fields.
+    """
     if live is None:
         return {}
 
@@ -210,7 +212,7 @@ def _all_fields(entries: Entries) -> FieldSet:
 def _check(
     schema: Schema, applied: Mapping[str, Any], api_version: str, kind: str
 ) -> None:
-    """Refuse what cannot be applied, whatever is there."""
+    """Reject objects that cannot be applied."""
     if kind and (applied.get("apiVersion"), applied.get("kind")) != (api_version, kind):
         raise statuses.bad_request(f"invalid object type: {_type_of(applied)}")
 
@@ -231,13 +233,13 @@ def _check(
 
 
 def _type_of(body: Mapping[str, Any]) -> str:
-    """Write the type of an object as Go does: `/v1, Kind=Pod`."""
+    """Format the type of an object as Go does: `/v1, Kind=Pod`."""
     group, _, version = _text_in(body, "apiVersion").rpartition("/")
     return f"{group}/{version}, Kind={_text_in(body, 'kind')}"
 
 
 def _text_in(body: Mapping[str, Any], field: str) -> str:
-    """Return a text of a body that nobody has checked; empty if it is none."""
+    """Return a string field of an unvalidated body; empty if it is not a string."""
     value = body.get(field)
     return value if isinstance(value, str) else ""
 
@@ -245,7 +247,7 @@ def _text_in(body: Mapping[str, Any], field: str) -> str:
 def _check_conflicts(
     schema: Schema, live: dict[str, Any], outcome: _Outcome, mine: ManagedFieldsEntry
 ) -> None:
-    """Refuse to take from others what they own with another value."""
+    """Reject changes of fields that others own with another value."""
     conflicts = outcome.conflicts
     if conflicts and mine.manager == _KUBECTL:
         allowed = fields_last_applied(schema, live, mine.api_version)
@@ -281,7 +283,7 @@ def _conflict(conflicts: Mapping[str, FieldSet], entries: Entries) -> ApiError:
 
 
 def _owner(entry: ManagedFieldsEntry) -> str:
-    """Write who owns something, for people."""
+    """Format an owner for messages."""
     owner = f'"{entry.manager}"'
     if entry.subresource:
         owner += f' with subresource "{entry.subresource}"'
@@ -289,22 +291,23 @@ def _owner(entry: ManagedFieldsEntry) -> str:
     return owner if entry.operation == "Apply" else f"{owner} using {entry.api_version}"
 
 
+# ------------------------------------------------------------------ client-side apply
+
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-# All annotations of an object together, keys and values.
+# Limit for the keys and values of all annotations.
 _MOST_BYTES = 256 * 1024
 
 
 def fields_last_applied(
     schema: Schema, live: Mapping[str, Any], api_version: str
 ) -> FieldSet:
-    """Return the fields that client-side apply has set, and that still are so.
+    """Return the fields that client-side apply has set and nobody has changed.
 
     Args:
-        schema: Of whole objects.
-        live: The object as it is.
-        api_version: Of which version its annotation must be.
+        schema: Schema of whole objects.
+        live: Stored object.
+        api_version: API version that the annotation must have.
     """
     text = _annotations(live).get(LAST_APPLIED)
     try:
@@ -325,11 +328,13 @@ def fields_last_applied(
 def with_last_applied(
     body: dict[str, Any], applied: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Bring the annotation up to date, if there is one; drop it if it gets too long.
+    """Update the annotation of client-side apply, if it exists.
+
+    It is dropped if the annotations become too long.
 
     Args:
-        body: The merged object; it is not changed.
-        applied: What was applied to it.
+        body: Merged object; not changed.
+        applied: Applied object.
     """
     annotations = _annotations(body)
     if not annotations.get(LAST_APPLIED):

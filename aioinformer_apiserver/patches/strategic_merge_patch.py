@@ -1,13 +1,15 @@
-"""Strategic merge patch: a merge patch that knows which lists are really maps. Pure.
+"""Strategic merge patch: a merge patch that merges lists by their schema. Pure.
 
-Objects merge as in a JSON merge patch. What a list does is said by its schema: it is
-replaced, its values are united, or its items are matched by one of their fields. A patch
-may hold directives besides:
+Objects merge as in a JSON merge patch. Lists are replaced, united, or merged item by
+item, as their schema says. A patch may have directives:
 
     $patch: delete | replace                in an object or in an item of a list
     $retainKeys: [...]                      only these fields of the object stay
-    $deleteFromPrimitiveList/NAME: [...]    these values leave the list NAME
-    $setElementOrder/NAME: [...]            the list NAME gets this order
+    $deleteFromPrimitiveList/NAME: [...]    removes these values from the list NAME
+    $setElementOrder/NAME: [...]            orders the list NAME
+
+In an ordered list, items of the patch come in the order of the patch. Items that only
+the server has keep their order, and come as early as their old position allows.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,16 +32,9 @@ __all__ = [
     "without_directive_items",
 ]
 
-
 _DIRECTIVE = "$patch"
-
-
 _RETAIN = "$retainKeys"
-
-
 _DELETE_PREFIX = "$deleteFromPrimitiveList"
-
-
 _ORDER_PREFIX = "$setElementOrder"
 
 
@@ -49,13 +44,13 @@ def strategic_merge_patch(
     """Apply a patch.
 
     Args:
-        schema: Of the kind; None merges objects and replaces lists.
-        body: What is changed; not touched itself.
-        patch: The change.
+        schema: Schema of the kind; None merges objects and replaces lists.
+        body: Body to patch; not changed.
+        patch: Decoded patch.
 
     Raises:
-        ApiError: 400 or 500 if a directive is malformed, or an item lacks the field
-            that its list is merged by. The codes are those of a real server.
+        ApiError: 400 or 500 if a directive is malformed, or if an item lacks the merge
+            key of its list. These are the codes of a real server.
     """
     return _merged_map(schema, body, patch)
 
@@ -111,7 +106,7 @@ def _directed_map(patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:
-    """Drop what carries a directive from a value that is new; says if any is left."""
+    """Drop new values with directives; also return whether a value is left."""
     if isinstance(value, dict):
         if _DIRECTIVE in value:
             return None, False
@@ -130,7 +125,7 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
 
 
 def _retain(new: dict[str, Any], change: dict[str, Any]) -> None:
-    """Obey `$retainKeys`, and take it out of the change."""
+    """Apply `$retainKeys`, and remove it from the change."""
     if _RETAIN not in change:
         return
 
@@ -149,7 +144,7 @@ def _retain(new: dict[str, Any], change: dict[str, Any]) -> None:
 
 
 def _delete_values(new: dict[str, Any], directive: str, values: Any) -> None:
-    """Obey `$deleteFromPrimitiveList/NAME`."""
+    """Apply `$deleteFromPrimitiveList/NAME`."""
     field = _named(directive, "invalid patch format of primitive list")
     if isinstance(values, list) and isinstance(new.get(field), list):
         new[field] = [value for value in new[field] if value not in values]
@@ -158,7 +153,7 @@ def _delete_values(new: dict[str, Any], directive: str, values: Any) -> None:
 def _set_order(
     schema: Schema | None, new: dict[str, Any], change: dict[str, Any], directive: str
 ) -> None:
-    """Obey `$setElementOrder/NAME`; takes it, and the list, out of the change."""
+    """Apply `$setElementOrder/NAME`; remove it and its list from the change."""
     wanted = change.pop(directive)
     field = _named(directive, "invalid patch format of setElementOrder list")
     if not isinstance(wanted, list):
@@ -212,7 +207,7 @@ def _merged_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> lis
 
 
 def _merged_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]:
-    """Merge items that the field `patch_key` tells apart."""
+    """Merge items by their merge key."""
     key = schema.patch_key
     new, changes = _directed_items(old, patch, key)
     before = list(new)
@@ -232,7 +227,7 @@ def _merged_items(schema: Schema, old: list[Any], patch: list[Any]) -> list[Any]
 def _directed_items(
     old: list[Any], patch: list[Any], key: str
 ) -> tuple[list[Any], list[Any]]:
-    """Obey the items that only say what to do; returns what is left of both lists."""
+    """Apply items with directives; return the rest of both lists."""
     new, changes, replaces = list(old), [], False
     for change in patch:
         match change.get(_DIRECTIVE):
@@ -273,8 +268,11 @@ def _unexpected(value: object) -> ApiError:
 
 
 def _broken(message: str) -> ApiError:
-    # A real server does not know these errors for the client's, and says 500.
+    # A real server does not recognize these as client errors.
     return statuses.failure(500, "", message)
+
+
+# ------------------------------------------------------------------ order
 
 
 def order_items(
@@ -283,10 +281,10 @@ def order_items(
     """Order the items of a merged list.
 
     Args:
-        items: The list.
-        wanted: The order that the patch asks for, by values or by items with the key.
-        old: The list before.
-        key: The field by which its items are told apart; empty for plain values.
+        items: Merged list.
+        wanted: Order of the patch, as values or as items with the key.
+        old: List before the patch.
+        key: Merge key of the items; empty for plain values.
     """
     ranks, places = _places(wanted, key), _places(old, key)
     named = [it for it in items if _identity(it, key) in ranks]
@@ -297,21 +295,21 @@ def order_items(
 
 
 def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -> None:
-    """Check that a patch lists its items in the order that it asks for itself.
+    """Check that the items of a patch have the order that it asks for.
 
     Args:
-        given: The items of the patch.
-        wanted: The order.
-        key: The field by which items are told apart; empty for plain values.
+        given: Items of the patch.
+        wanted: Order of the patch.
+        key: Merge key of the items; empty for plain values.
 
     Raises:
-        ApiError: 500, if an item is not in the order, or at another place.
+        ApiError: 500 if an item is missing in the order or out of order.
     """
     if not given or not wanted:
         return
 
     ranks = iter([_identity(it, key) for it in wanted])
-    # Looking an item up uses the iterator up to it, so the order counts as well.
+    # Each lookup consumes the iterator, so the order is checked, too.
     if not all(_identity(it, key) in ranks for it in without_directive_items(given)):
         message = f"The order in patch list:\n{go_text(list(given))}\n doesn't match "
         message += f"$setElementOrder list:\n{go_text(list(wanted))}\n"
@@ -319,14 +317,14 @@ def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -
 
 
 def without_directive_items(items: Sequence[Any]) -> list[Any]:
-    """Return the items of a list that carry no directive."""
+    """Return the items of a list that have no directive."""
     return [it for it in items if not (isinstance(it, dict) and "$patch" in it)]
 
 
 def _zipped(
     others: list[Any], named: list[Any], places: dict[str, int], key: str
 ) -> list[Any]:
-    """Merge two ordered lists: one of the others goes first only if it stood before."""
+    """Merge two ordered lists, by the old positions of their items."""
     result: list[Any] = []
     left, right = 0, 0
     while left < len(others) and right < len(named):
@@ -343,7 +341,7 @@ def _zipped(
 
 
 def _places(items: Sequence[Any], key: str) -> dict[str, int]:
-    """Say where each item stands first."""
+    """Return the first index of each item."""
     places: dict[str, int] = {}
     for place, item in enumerate(items):
         places.setdefault(_identity(item, key), place)
@@ -352,6 +350,6 @@ def _places(items: Sequence[Any], key: str) -> dict[str, int]:
 
 
 def _identity(item: Any, key: str) -> str:
-    """Return what tells an item apart, in a form that is hashable."""
+    """Return a hashable identity of an item."""
     value = item.get(key) if key and isinstance(item, dict) else item
     return f"{type(value).__name__}:{go_text(value)}"

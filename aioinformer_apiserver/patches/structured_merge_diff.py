@@ -1,7 +1,7 @@
-"""Contents: the fields that a body has, as an applier owns them, and taking some away.
+"""Structured merge diff: typed objects validated, compared, merged and pruned.
 
-Applying owns what is written there and nothing besides: unlike a comparison it takes no
-ownership of the containers, except where the schema does not describe them.
+Kubernetes has it in a library of this name. Pure, over bodies, schemas and field sets.
+Comparing skips equal values, so its cost is proportional to the differences.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.patches.field_sets import (
     SELF,
     FieldSet,
@@ -49,15 +49,21 @@ __all__ = [
 ]
 
 
+# ------------------------------------------------------------------ field sets of bodies
+
+
 def field_set_of(schema: Schema, body: Mapping[str, Any]) -> FieldSet:
-    """Return the fields that are set in a body.
+    """Return the fields that an applier of a body owns.
+
+    It owns the fields in the body. Unlike in a comparison it owns no containers, except
+    for those that the schema does not declare.
 
     Args:
-        schema: Of whole objects.
-        body: The object, or a part of it.
+        schema: Schema of whole objects.
+        body: Object or a part of it.
 
     Raises:
-        ValueError: If a list has items that cannot be told apart.
+        ValueError: If list items have no identity.
     """
     return FieldSet(_of_map(schema, body))
 
@@ -65,14 +71,14 @@ def field_set_of(schema: Schema, body: Mapping[str, Any]) -> FieldSet:
 def remove_items(
     schema: Schema, body: Mapping[str, Any], fields: FieldSet
 ) -> dict[str, Any]:
-    """Return a body without some of its fields, and without what lies below them.
+    """Return a body without some of its fields and everything below them.
 
-    A map or list that loses all it has becomes a null, if it is not to go itself.
+    A map or list that becomes empty becomes null, unless it is removed itself.
 
     Args:
-        schema: Of whole objects.
-        body: The object; it is not changed.
-        fields: Those to remove; they need not be there.
+        schema: Schema of whole objects.
+        body: Object; not changed.
+        fields: Fields to remove; they may be missing.
     """
     return _map_without(schema, body, fields.tree) or {}
 
@@ -92,9 +98,9 @@ def _of_map(schema: Schema | None, body: Mapping[str, Any]) -> Tree:
 
 
 def _of_value(schema: Schema | None, value: Any) -> Tree | None:
-    """Return the node of a described field; None if there is nothing to own in it.
+    """Return the node of a declared field; None if it has nothing to own.
 
-    An empty object can be owned, but an empty list cannot.
+    An empty object can be owned, an empty list cannot.
     """
     match granularity_of(schema, value):
         case Granularity.MAP:
@@ -107,7 +113,7 @@ def _of_value(schema: Schema | None, value: Any) -> Tree | None:
 
 
 def _of_list(schema: Schema, items: list[Any]) -> Tree:
-    """Return the items, each a member; those of one key are owned as a whole."""
+    """Return the items as members; items of one key are owned as a whole."""
     elements = [list_element_of(schema, item) for item in items]
     counts = Counter(elements)
     found: Tree = {}
@@ -155,14 +161,17 @@ def _list_without(schema: Schema, items: list[Any], tree: Tree) -> list[Any] | N
     return found or None
 
 
+# ------------------------------------------------------------------ comparisons
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between two states of an object.
+    """Differences between two states of an object.
 
     Attributes:
-        removed: Fields that only the old one has, the containers of others among them.
-        modified: Fields of both, with other values.
-        added: Fields that only the new one has, the containers of others among them.
+        removed: Fields that only the old state has, including containers.
+        modified: Fields of both states, with different values.
+        added: Fields that only the new state has, including containers.
     """
 
     removed: FieldSet
@@ -171,11 +180,11 @@ class Comparison:
 
     @cached_property
     def gained(self) -> FieldSet:
-        """What the new one has that the old one has not."""
+        """Fields that the new state has added or modified."""
         return self.modified | self.added
 
     def outside(self, fields: FieldSet) -> Comparison:
-        """Return the comparison without some fields and what lies below them."""
+        """Return the comparison without some fields and everything below them."""
         if not fields:
             return self
 
@@ -187,7 +196,7 @@ class Comparison:
 
 
 class _Change(NamedTuple):
-    """What differs at and below one place; None where nothing does."""
+    """Differences at and below one path; None without differences."""
 
     removed: Tree | None = None
     modified: Tree | None = None
@@ -203,19 +212,19 @@ def compare(
     """Compare two states of an object.
 
     Args:
-        schema: Of whole objects.
-        old: As it was.
-        new: As it is.
+        schema: Schema of whole objects.
+        old: Old state.
+        new: New state.
 
     Raises:
-        ValueError: If a list has items that cannot be told apart.
+        ValueError: If list items have no identity.
     """
     change = _compared_maps(schema, old, new)
     return Comparison(*(FieldSet(tree or {}) for tree in change))
 
 
 def _compared(schema: Schema | None, old: Any, new: Any) -> _Change:
-    """Compare two values that are not the same."""
+    """Compare two different values."""
     before, after = granularity_of(schema, old), granularity_of(schema, new)
     if not (old or new) or before is after is Granularity.LEAF:
         return _MODIFIED
@@ -227,19 +236,19 @@ def _compared(schema: Schema | None, old: Any, new: Any) -> _Change:
         assert schema is not None
         return _compared_lists(schema, old or [], new or [])
 
-    # It became something else altogether; nothing below an empty one was ever there.
+    # The type has changed: everything below is removed or added.
     return _Change(_content(schema, old) or None, {}, _content(schema, new) or None)
 
 
 def _is_map(old: Any, before: Granularity, new: Any, after: Granularity) -> bool:
-    """Say whether both are owned by fields; a null is an empty object beside one."""
+    """Return whether both values are owned by field; null counts as empty."""
     return (before is Granularity.MAP or old is None) and (
         after is Granularity.MAP or new is None
     )
 
 
 def _is_list(old: Any, before: Granularity, new: Any, after: Granularity) -> bool:
-    """Say whether both are owned by items; a null is an empty list beside one."""
+    """Return whether both values are owned by item; null counts as empty."""
     return (before is Granularity.LIST or old is None) and (
         after is Granularity.LIST or new is None
     )
@@ -280,7 +289,7 @@ def _compared_lists(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _
 
 
 def _compared_items(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _Change:
-    """Compare the items of one key: one at most, or else they are owned as a whole."""
+    """Compare the items of one key; several are owned as a whole."""
     if len(old) == len(new) and all(map(is_json_equal, old, new)):
         return _Change()
 
@@ -301,13 +310,13 @@ def _of_items(schema: Schema, items: Sequence[Any]) -> Tree:
 
 
 def _whole(schema: Schema | None, value: object) -> Tree:
-    """Return the node of a value that was not there before, with all that is in it."""
+    """Return the node of a new value, with everything below it."""
     content = _content(schema, value)
     return {SELF: {}, **content} if content else {}
 
 
 def _content(schema: Schema | None, value: Any) -> Tree | None:
-    """Return all that is in a value; None if it is owned as a whole."""
+    """Return the tree below a value; None if the value is atomic."""
     match granularity_of(schema, value):
         case Granularity.MAP:
             return {
@@ -331,15 +340,18 @@ def _by_element(schema: Schema, items: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _put(change: _Change, element: str, found: _Change) -> None:
-    """Enter what differs at a step into what differs above."""
+    """Add the differences at a path element to those of its parent."""
     for tree, node in zip(change, found, strict=True):
         if tree is not None and node is not None:
             tree[element] = node
 
 
 def _without_empty(change: _Change) -> _Change:
-    """Without anything below it, a node would count as a member itself."""
+    """Drop empty trees, which would count as members."""
     return _Change(*(tree or None for tree in change))
+
+
+# ------------------------------------------------------------------ merging
 
 
 def merge_applied(
@@ -347,13 +359,16 @@ def merge_applied(
 ) -> dict[str, Any]:
     """Merge an applied body into the live one.
 
+    Applied values win, and values that only the live object has stay. Lists that are
+    not atomic are merged item by item.
+
     Args:
-        schema: Of whole objects.
-        live: The object as it is; it is not changed.
-        applied: What it shall have; its lists have no two items of one key.
+        schema: Schema of whole objects.
+        live: Stored object; not changed.
+        applied: Applied object, without duplicate list items.
 
     Raises:
-        ValueError: If a list has items that cannot be told apart.
+        ValueError: If list items have no identity.
     """
     return _maps(schema, live, applied)
 
@@ -361,18 +376,18 @@ def merge_applied(
 def merge_order(
     live: Sequence[str], applied: Sequence[str]
 ) -> Iterator[tuple[str, int]]:
-    """Order the items of a merged list.
+    """Yield the order of the items of a merged list.
 
-    Applied items keep their order. A live item that is not applied stays behind the
-    nearest live item before it, as far as the others of that are still in order.
+    Applied items keep their order. A live item that is not applied follows the nearest
+    live item before it, as far as shared items are still in order.
 
     Args:
-        live: The steps to the live items.
-        applied: The steps to the applied ones, each only once.
+        live: Path elements of the live items.
+        applied: Path elements of the applied items, each once.
 
     Yields:
-        Where an item comes from, `"live"` or `"applied"`, and its place there. Items of
-        both come from the applied ones.
+        Origin of an item, `"live"` or `"applied"`, and its index there. Items of both
+        come from the applied ones.
     """
     wanted, known = set(applied), set(live)
     shared = deque(it for it in applied if it in known)
@@ -383,7 +398,7 @@ def merge_order(
             yield "live", left
             left += 1
         elif head is not None and not (shared and head == shared[0]):
-            left += 1  # it comes later, or has come already
+            left += 1  # it comes later, or was already yielded
         else:
             yield "applied", right
             if shared and applied[right] == shared[0]:
@@ -415,7 +430,7 @@ def _merged(schema: Schema | None, live: Any, applied: Any) -> Any:
         assert schema is not None
         return _lists(schema, live, applied) or applied
 
-    # A null says nothing about what is owned by its parts.
+    # A null does not affect the ownership of fields below it.
     return (
         live if applied is None and before is not Granularity.LEAF and live else applied
     )
@@ -439,31 +454,34 @@ def _lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
     return merged
 
 
+# ------------------------------------------------------------------ pruning
+
+
 def prune_dropped(
     schema: Schema, body: dict[str, Any], last: FieldSet, owned: FieldSet
 ) -> dict[str, Any]:
-    """Return a merged body without what its applier has dropped.
+    """Return a merged body without the fields that its applier has dropped.
 
-    A field goes if the applier has applied it the last time and nobody owns it now. So
-    does what lies below it, unless that is owned.
+    A field is removed if the applier owned it before and nobody owns it now. Fields
+    below it are removed, too, unless they are owned.
 
     Args:
-        schema: Of whole objects.
-        body: The merged object; it is not changed.
-        last: What the applier owned before.
-        owned: What anybody owns now, the applier with what it applies now.
+        schema: Schema of whole objects.
+        body: Merged object; not changed.
+        last: Fields that the applier owned before.
+        owned: Fields that any manager owns now, including those applied now.
 
     Raises:
-        ValueError: If a list has items that cannot be told apart.
+        ValueError: If list items have no identity.
     """
     last = with_named_fields(schema, last)
     owned = with_named_fields(schema, owned)
     if not last - owned:
         return body
 
-    # Removing a field takes along what lies below it; what of that is owned is put
-    # back, and with it the way there. What is neither owned nor was applied stays, if
-    # only its way does.
+    # Removing a field also removes everything below it. Put back what is owned,
+    # with its parents. Fields that are neither owned nor were applied stay only if
+    # their parents stay.
     everything = with_named_fields(schema, field_set_of(schema, body))
     bare = remove_items(schema, body, last)
     kept = with_named_fields(schema, field_set_of(schema, bare)) | owned
@@ -472,17 +490,22 @@ def prune_dropped(
     return remove_items(schema, body, gone & last)
 
 
+# ------------------------------------------------------------------ validation
+
+
 _PLAIN_FORMATS = frozenset({"", "byte"})
 
 
 def apply_errors(schema: Schema, body: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a body that is to be applied; empty if it will do.
+    """Return why a body cannot be applied; empty if it can.
 
-    After the first unknown field of an object its other ones are not looked at.
+    Only what merging needs is validated: types, declared fields, and the identity of
+    list items. After the first unknown field of an object, its other fields are
+    skipped.
 
     Args:
-        schema: Of whole objects.
-        body: As it was sent.
+        schema: Schema of whole objects.
+        body: Applied body as sent.
     """
     return list(_in_fields(schema, body, "", opened=False))
 
@@ -490,7 +513,7 @@ def apply_errors(schema: Schema, body: Mapping[str, Any]) -> list[str]:
 def _in_value(
     schema: Schema | None, value: Any, path: str, *, opened: bool
 ) -> Iterator[str]:
-    """Look into a value; `opened` says that unknown fields may stand anywhere in it."""
+    """Validate a value; `opened` allows unknown fields anywhere in it."""
     if value is None or schema is None:
         return
 
@@ -523,7 +546,8 @@ def _in_fields(
             return
 
         child = field_schema(schema, name)
-        # What is described elsewhere, as metadata are, is not opened along.
+        # Values with a definition of their own, such as metadata, do not
+        # inherit this.
         inside = opened and not (child and child.name)
         yield from _in_value(child, body[name], below, opened=inside)
 
@@ -576,7 +600,7 @@ def _go_source(value: object) -> str:
 
 
 def _go_literal(value: object) -> str:
-    """Write a value as Go source does."""
+    """Format a value as Go source."""
     match value:
         case dict():
             pairs = (f'"{key}":{_go_literal(it)}' for key, it in sorted(value.items()))

@@ -1,4 +1,5 @@
-"""What becomes of a write: understood, completed, judged, stored.
+"""Writes: request bodies are decoded, completed, validated and stored.
 
-The law of this package: one step each; whatever is refused has changed nothing.
+The law of this package: each write is one synchronous step, and a refused write changes
+nothing.
 """

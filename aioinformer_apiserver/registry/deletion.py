@@ -1,7 +1,9 @@
-"""Deletion: whether an object goes at once, and how it looks while it waits. Pure.
+"""Deletion: graceful deletion, finalizers, and what the cluster does at once.
 
-An object waits for its finalizers, and a pod for its containers to end. Nothing here
-knows about dependents: the garbage collector does, which no server has in itself.
+An object waits for its finalizers, and a pod for its containers to stop. The server
+plays the kubelet, which stops a marked pod, and the namespace controller, which empties
+a namespace. It plays no garbage collector: dependents stay until a client removes their
+finalizers.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model import resources
+from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer.model.times import kube_time
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.registry.strategy import (
     as_terminating_namespace,
@@ -39,23 +40,14 @@ __all__ = [
     "with_deletion_finalizers",
 ]
 
-
 _ORPHAN = "orphan"
-
-
 _FOREGROUND = "foregroundDeletion"
-
-
-# A grace period below zero is none that a pod could have; it gets the shortest one.
+# The server replaces a negative grace period by the shortest one.
 _SHORTEST_GRACE = 1
-
-
-# The kinds whose dependents stay unless the deletion says otherwise: from a time before
-# there was a garbage collector.
+# Kinds that orphan their dependents by default, for compatibility with servers without
+# a garbage collector.
 _ORPHANING = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
-
-
-# The kinds whose deleted object is the answer, even if it is gone.
+# Kinds whose deletion is answered with the deleted object.
 _SHOWN = frozenset(
     {
         resources.CUSTOM_RESOURCE_DEFINITIONS,
@@ -71,7 +63,6 @@ _SHOWN = frozenset(
     }
 )
 
-
 _JOBS_WARNING = (
     "child pods are preserved by default when jobs are deleted; set "
     "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
@@ -81,11 +72,11 @@ _JOBS_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class DeletionOutcome:
-    """What a deletion does to an object.
+    """Result of a deletion.
 
     Attributes:
-        body: As it is from now on; the very body given, if it stays as it was.
-        gone: It is removed, after that change.
+        body: Next state of the object; the given body if the object is unchanged.
+        gone: Whether the object is removed after that change.
     """
 
     body: dict[str, Any]
@@ -98,10 +89,10 @@ def decide_deletion(
     """Decide what a deletion does to an object.
 
     Args:
-        kind: Of the object.
-        body: As it is stored; not changed.
-        options: Of the deletion; its preconditions are taken as met.
-        now: The time in UTC.
+        kind: Kind of the object.
+        body: Stored object; not changed.
+        options: Options of the deletion; its preconditions are already checked.
+        now: Current time in UTC.
     """
     graceful = kind.resource == resources.PODS
     if graceful and not _may_shorten(body, options):
@@ -121,7 +112,7 @@ def decide_deletion(
 
 
 def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
-    """Say whether an object that an update has written waits for nothing any more."""
+    """Return whether a deleted object has nothing left to wait for."""
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
@@ -130,12 +121,12 @@ def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
 
 
 def returns_deleted_object(kind: Kind) -> bool:
-    """Say whether a deletion is answered with the object that is gone."""
+    """Return whether the server answers a deletion with the deleted object."""
     return kind.resource in _SHOWN
 
 
 def warn_of_deletion(kind: Kind, options: DeleteOptions) -> None:
-    """Tell the user of a deletion what stays behind."""
+    """Warn the client about dependents that a deletion leaves behind."""
     if kind.resource == resources.JOBS and not options.propagation:
         options.warn(_JOBS_WARNING)
 
@@ -143,12 +134,12 @@ def warn_of_deletion(kind: Kind, options: DeleteOptions) -> None:
 def with_deletion_finalizers(
     kind: Kind, body: dict[str, Any], options: DeleteOptions
 ) -> dict[str, Any]:
-    """Return a body with the finalizers that say what becomes of its dependents."""
+    """Return a body with the finalizers of the propagation policy."""
     given = list(body["metadata"].get("finalizers") or ())
     policy = options.propagation or _policy_of(kind, given)
     wanted = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
     if kind.stored == resources.EVENTS:
-        wanted = []  # They never have dependents, whatever is asked.
+        wanted = []  # Events never have dependents.
 
     kept = [it for it in given if it not in {_ORPHAN, _FOREGROUND}]
     same = {*kept, *wanted} == set(given)
@@ -156,7 +147,7 @@ def with_deletion_finalizers(
 
 
 def _policy_of(kind: Kind, finalizers: list[str]) -> str:
-    """Return the policy of who does not state one: the object's own, or the kind's."""
+    """Return the default propagation policy: the object's own, or the kind's."""
     for finalizer in finalizers:
         if finalizer == _ORPHAN:
             return "Orphan"
@@ -168,7 +159,7 @@ def _policy_of(kind: Kind, finalizers: list[str]) -> str:
 
 
 def _marked(body: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return an object as it waits for its finalizers."""
+    """Return an object that is marked for deletion."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return _with(body, deletionGracePeriodSeconds=0)
@@ -181,7 +172,7 @@ def _marked(body: dict[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _may_shorten(body: Mapping[str, Any], options: DeleteOptions) -> bool:
-    """Say whether the deletion of a pod is news: the first, or one with less grace."""
+    """Return whether a pod deletion is the first, or shortens the grace period."""
     metadata = body["metadata"]
     if not metadata.get("deletionTimestamp"):
         return True
@@ -193,14 +184,14 @@ def _may_shorten(body: Mapping[str, Any], options: DeleteOptions) -> bool:
 def _ending_pod(
     body: dict[str, Any], options: DeleteOptions, now: datetime
 ) -> dict[str, Any]:
-    """Return a pod as it ends."""
+    """Return a pod that is marked for deletion."""
     metadata = body["metadata"]
     if not metadata.get("deletionTimestamp"):
         grace = _grace_of(body, options)
         ends = now + timedelta(seconds=grace)
         marked = _counted(body)
     else:
-        # The new period counts from when the first one began.
+        # The new period starts when the first one started.
         grace = max(options.grace_seconds or 0, 0)
         left = timedelta(seconds=metadata["deletionGracePeriodSeconds"] - grace)
         ends = datetime.fromisoformat(metadata["deletionTimestamp"]) - left
@@ -214,7 +205,7 @@ def _ending_pod(
 
 
 def _grace_of(pod: Mapping[str, Any], options: DeleteOptions) -> int:
-    """Return how long a pod may take to end, in seconds; 0 if nothing of it runs."""
+    """Return the grace period of a pod in seconds; 0 if none of its containers runs."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
         return 0
@@ -225,7 +216,7 @@ def _grace_of(pod: Mapping[str, Any], options: DeleteOptions) -> int:
 
 
 def _counted(body: dict[str, Any]) -> dict[str, Any]:
-    """Count the generation up, where there is one."""
+    """Increment the generation of an object that has one."""
     generation = body["metadata"].get("generation") or 0
     return _with(body, generation=generation + 1) if generation else body
 
@@ -234,13 +225,16 @@ def _with(body: dict[str, Any], **fields: object) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], **fields}}
 
 
+# ------------------------------------------------------------------ storage
+
+
 class Deleter:
     """Deletes objects from a storage.
 
     Args:
-        storage: Where they are.
-        namespaces: Those in the storage.
-        changed: Called after each change with the states before and after.
+        storage: Storage of the objects.
+        namespaces: Lifecycle of the namespaces in the storage.
+        changed: Callback after each change, with the states before and after.
     """
 
     def __init__(
@@ -256,10 +250,10 @@ class Deleter:
     def remove(
         self, collection: Collection, stored: Stored, options: DeleteOptions
     ) -> Deleted:
-        """Delete an object, or mark it while it waits for something.
+        """Delete an object, or mark it for deletion.
 
         Raises:
-            ApiError: 403, if it is a namespace that cannot be deleted.
+            ApiError: 403 if the object is a protected namespace.
         """
         if collection is self._namespaces.collection:
             return self._remove_namespace(stored, options)
@@ -273,7 +267,7 @@ class Deleter:
         return self._remove(collection, stored, options)
 
     def drop(self, collection: Collection, stored: Stored) -> None:
-        """Remove an object for good, and a namespace that waited for nothing else."""
+        """Remove an object, and its namespace if that only waited for this object."""
         self._storage.drop(collection, stored)
         self._changed(collection, stored, None)
         if stored.namespace:
@@ -298,13 +292,13 @@ class Deleter:
             return Deleted(last, shown, gone=True)
 
         if marks and verdict.body["metadata"]["deletionGracePeriodSeconds"]:
-            # The kubelet says that the containers have ended.
+            # Play the kubelet: it reports that the containers have stopped.
             self._remove(collection, after, DeleteOptions(grace_seconds=0))
 
         return Deleted(after, shown)
 
     def _remove_namespace(self, stored: Stored, options: DeleteOptions) -> Deleted:
-        """Mark a namespace, and remove its content and then itself, as far as it goes."""
+        """Mark a namespace, then remove its content and the namespace itself."""
         self._namespaces.check_deletable(stored.name)
         collection, old = self._namespaces.collection, stored.body()
         if old["metadata"].get("deletionTimestamp"):
@@ -331,7 +325,7 @@ class Deleter:
         marked: dict[str, Any],
         options: DeleteOptions,
     ) -> Deleted:
-        """Store an object that is emptied before it goes; it is the answer."""
+        """Store an object that is marked for deletion, and return it as the answer."""
         if options.dry_run:
             after = Stored.of(collection.kind, marked, stored.version)
         else:

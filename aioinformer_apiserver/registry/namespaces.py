@@ -1,4 +1,4 @@
-"""NamespaceLifecycle: whether they take new content, and when they go."""
+"""Namespace lifecycle: admission into namespaces, and their removal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ __all__ = ["NamespaceLifecycle"]
 
 _KEPT = frozenset({"default", "kube-system", "kube-public"})
 _TERMINATING = "Terminating"
-# The finalizer of the controller that is played here.
+# Finalizer of the namespace controller.
 _OURS = "kubernetes"
 
 
 class NamespaceLifecycle:
-    """Looks after the namespaces of a storage, as their controller does.
+    """Lifecycle of the namespaces in a storage.
+
+    It does what the admission plugin of this name and the namespace controller do.
 
     Args:
-        storage: Holds them, and all that is in them.
+        storage: Storage of the namespaces and their content.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -34,19 +36,19 @@ class NamespaceLifecycle:
         self._storage = storage
 
     def is_missing(self, name: str) -> bool:
-        """Say whether there is no such namespace; there is one for what is in none."""
+        """Return whether a namespace does not exist; an empty name always exists."""
         return bool(name) and self.collection.get(name) is None
 
     def check_open(self, kind: Kind, name: str, namespace: str) -> None:
-        """Check that a namespace takes new content.
+        """Check that a namespace accepts new content.
 
         Args:
-            kind: Of what is to be created.
-            name: Of what is to be created; may be empty.
-            namespace: Where; empty for cluster-scoped kinds.
+            kind: Kind of the new object.
+            name: Name of the new object; may be empty.
+            namespace: Namespace of the new object; empty for cluster-scoped kinds.
 
         Raises:
-            ApiError: 404 if it does not exist, 403 if it is being deleted.
+            ApiError: 404 if the namespace does not exist, 403 if it is terminating.
         """
         if self.is_missing(namespace):
             raise statuses.not_found(NAMESPACES, namespace)
@@ -59,21 +61,21 @@ class NamespaceLifecycle:
         """Check that a namespace can be deleted.
 
         Raises:
-            ApiError: 403, if a cluster cannot do without it.
+            ApiError: 403 if the namespace is a system namespace.
         """
         if name in _KEPT:
             why = "this namespace may not be deleted"
             raise statuses.forbidden(NAMESPACES, name, why)
 
     def content(self, namespace: str) -> Iterator[tuple[Collection, Stored]]:
-        """Yield what is in a namespace, each object in one of its versions only."""
+        """Yield the content of a namespace, each object in one version only."""
         for held in self._storage:
             if held.siblings[0] is held:
                 for found in [it for it in held if it.namespace == namespace]:
                     yield held, found
 
     def sweep(self, name: str) -> None:
-        """Remove a namespace that waited only for its content to go."""
+        """Remove a terminating namespace that has become empty."""
         stored = self.collection.get(name)
         if stored is None or not _is_terminating(stored):
             return

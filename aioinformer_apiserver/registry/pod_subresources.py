@@ -1,12 +1,16 @@
-"""Bindings: what a scheduler writes to say on which node a pod is to run."""
+"""Subresources `binding` and `eviction` of pods.
+
+A disruption budget allows as many evictions as its status says. The server counts no
+healthy pods: a test or a controller writes that status.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.model import LabelSelector
 from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
-from aioinformer.model.selectors import LabelSelector
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
@@ -19,21 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.storage import Collection, Stored
 
 __all__ = ["bind", "evict", "eviction_of"]
 
-
 _BINDING = Kind(resource=SUBRESOURCE_KINDS["binding"])
-
-
-# What a conflict is about.
+# Resource that conflict messages name.
 _SUBRESOURCE = "pods/binding"
-
-
 _SCHEDULED = "PodScheduled"
 
 
@@ -45,20 +44,20 @@ def bind(
     body: object,
     options: WriteOptions,
 ) -> None:
-    """Put a pod on a node, which need not exist.
+    """Bind a pod to a node, which need not exist.
 
     Args:
-        registry: Of the pods.
-        pods: Their collection.
-        namespace: Of the pod.
-        name: Of the pod; empty if only the body names it.
-        body: The Binding: bytes of JSON, or decoded.
-        options: How.
+        registry: Registry of the pods.
+        pods: Collection of the pods.
+        namespace: Namespace of the pod.
+        name: Name of the pod; empty if only the body names it.
+        body: Binding as JSON bytes or decoded.
+        options: Options of the write.
 
     Raises:
-        ApiError: 400 if the body is no Binding of this pod, 500 if it names no node, 404
-            if there is no such pod, 409 if it is on a node already, is being deleted, or
-            is not to be scheduled yet, or is another one than is meant.
+        ApiError: 400 if the body is not a Binding of this pod; 404 if the pod does not
+            exist; 409 if the pod is bound, terminating or gated, or if a precondition
+            fails; 500 if the Binding names no node.
     """
     binding = decode_body(_BINDING, body, options)
     metadata = binding["metadata"]
@@ -83,8 +82,8 @@ def bind(
         raise statuses.failure(409, "Conflict", message, details)
 
     if not options.dry_run:
-        # Past everything that updates go through: nobody owns it, and it is no new
-        # generation.
+        # A binding bypasses the update path: it changes neither managed fields
+        # nor the generation.
         registry.storage.put(pods, _bound(pod, binding))
 
 
@@ -106,7 +105,7 @@ def _wrong_target(target: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _obstacle(pod: Mapping[str, Any]) -> str:
-    """Say why a pod cannot be put on a node; empty if it can."""
+    """Return why a pod cannot be bound; empty if it can."""
     if pod["metadata"].get("deletionTimestamp"):
         return "is being deleted, cannot be assigned to a host"
 
@@ -118,7 +117,7 @@ def _obstacle(pod: Mapping[str, Any]) -> str:
 
 
 def _bound(pod: dict[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod as it is on its node, with what the binding says besides."""
+    """Return a pod with its node, and with the labels and annotations of the binding."""
     metadata = dict(pod["metadata"])
     for field in ("annotations", "labels"):
         both = {**(metadata.get(field) or {}), **(binding["metadata"].get(field) or {})}
@@ -143,29 +142,24 @@ def _scheduled(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*others, new]
 
 
+# ------------------------------------------------------------------ evictions
+
+
 _EVICTION = Kind(resource=SUBRESOURCE_KINDS["eviction"])
-
-
-# Pods that nobody would miss.
+# Phases of pods that no budget protects.
 _IDLE = frozenset({"Failed", "Pending", "Succeeded"})
-
-
 _ALLOWED = "DisruptionAllowed"
-
-
 _RETRY_SECONDS = 10
-
-
 _BY_SERVER = WriteOptions(part="status", manager="kube-apiserver")
 
 
 def eviction_of(
     namespace: str, name: str, body: object, options: WriteOptions
 ) -> dict[str, Any]:
-    """Understand an Eviction.
+    """Decode an Eviction.
 
     Raises:
-        ApiError: 400, if the body is none, or one of another pod.
+        ApiError: 400 if the body is not an Eviction of this pod.
     """
     eviction = decode_body(_EVICTION, body, options)
     check_namespace(namespace, eviction["metadata"])
@@ -183,18 +177,18 @@ def evict(
     name: str,
     options: DeleteOptions,
 ) -> None:
-    """Delete a pod, if the budget that it belongs to allows it.
+    """Delete a pod if its disruption budget allows it.
 
     Args:
-        registry: Of the pods and budgets.
-        pods: The collection of the pods.
-        namespace: Of the pod.
-        name: Of the pod.
-        options: How it is to be deleted.
+        registry: Registry of the pods and budgets.
+        pods: Collection of the pods.
+        namespace: Namespace of the pod.
+        name: Name of the pod.
+        options: Options of the deletion.
 
     Raises:
-        ApiError: 404 if there is no such pod, 429 if its budget allows no disruption, 500
-            if it belongs to several, 409 if it is another one than is meant.
+        ApiError: 404 if the pod does not exist; 409 if a precondition fails; 429 if its
+            budget allows no disruption; 500 if several budgets select the pod.
     """
     stored = registry.require(pods, namespace, name)
     pod = stored.body()
@@ -232,7 +226,7 @@ def _selects(budget: Stored, pod: Stored) -> bool:
 
 
 def _may_go_anyway(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
-    """Say whether a pod is not ready, so that the budget need not care."""
+    """Return whether an unhealthy pod may be evicted regardless of its budget."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if any(
         it.get("type") == "Ready" and it.get("status") == "True" for it in conditions
@@ -248,10 +242,10 @@ def _may_go_anyway(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
 
 
 def _with_one_less(budget: dict[str, Any], pod: str) -> dict[str, Any]:
-    """Return a budget with one disruption less: that of a pod of this name.
+    """Return a budget with one allowed disruption less.
 
     Raises:
-        ApiError: 429, if there is none left.
+        ApiError: 429 if the budget allows none.
     """
     status, metadata = budget.get("status") or {}, budget["metadata"]
     name, generation = metadata["name"], metadata.get("generation") or 0
@@ -275,7 +269,7 @@ def _with_one_less(budget: dict[str, Any], pod: str) -> dict[str, Any]:
 
 
 def _shortage(status: Mapping[str, Any]) -> str:
-    """Say why a budget allows no disruption."""
+    """Return why a budget allows no disruption."""
     for it in status.get("conditions") or ():
         if it.get("type") == _ALLOWED and it.get("reason") == "SyncFailed":
             why = "does not allow evicting pods currently because it failed sync: "

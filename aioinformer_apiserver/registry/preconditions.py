@@ -1,4 +1,4 @@
-"""Preconditions: what a write says about the state that it expects. Pure."""
+"""Preconditions: uids and resource versions that a write states. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored
@@ -26,7 +26,7 @@ __all__ = [
     "check_version",
 ]
 
-# Where a real server keeps the kinds that it does not keep under their own names.
+# Storage keys of a real server that differ from the resource's name.
 _STORED_AS: dict[Resource, str] = {
     resources.CUSTOM_RESOURCE_DEFINITIONS: (
         "apiextensions.k8s.io/customresourcedefinitions"
@@ -37,15 +37,15 @@ _STORED_AS: dict[Resource, str] = {
     resources.REPLICATION_CONTROLLERS: "controllers",
     resources.SERVICES: "services/specs",
 }
-# Their deletion is a change of their own, so the storage itself checks it.
+# Marking these kinds is a write of its own, so the storage checks the preconditions.
 _MARKED_FIRST = frozenset({resources.CUSTOM_RESOURCE_DEFINITIONS, resources.NAMESPACES})
 
 
 def check_new(metadata: Mapping[str, Any]) -> None:
-    """Check that a new object states no version.
+    """Check that a new object has no resource version.
 
     Raises:
-        ApiError: 500, if it does: that is how the real server puts it.
+        ApiError: 500 if it has one, as on a real server.
     """
     version = str(metadata.get("resourceVersion") or "0")
     if version.isdecimal() and int(version):
@@ -54,10 +54,10 @@ def check_new(metadata: Mapping[str, Any]) -> None:
 
 
 def check_served(kind: Kind, name: str) -> None:
-    """Check that the definition of a custom resource is not on its way out.
+    """Check that the definition of a custom resource is not terminating.
 
     Raises:
-        ApiError: 403, if it is.
+        ApiError: 403 if it is terminating.
     """
     if kind.terminating:
         why = "create not allowed while custom resource definition is terminating"
@@ -65,10 +65,10 @@ def check_served(kind: Kind, name: str) -> None:
 
 
 def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
-    """Check that an update means the object that is stored.
+    """Check the uid of an update.
 
     Raises:
-        ApiError: 409, if it states another uid.
+        ApiError: 409 if the uid differs from the stored one.
     """
     uid = metadata.get("uid") or stored.uid
     if uid != stored.uid:
@@ -76,10 +76,10 @@ def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
 
 
 def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
-    """Check that what is about an object means the one that is stored, as it is.
+    """Check the uid and resource version of a binding.
 
     Raises:
-        ApiError: 409, if it states another uid or version.
+        ApiError: 409 if one differs from the stored one.
     """
     check_uid(kind, stored, metadata)
     wanted, found = metadata.get("resourceVersion") or "", str(stored.version)
@@ -89,11 +89,11 @@ def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None
 
 
 def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
-    """Check that an update means the state that is stored.
+    """Check the resource version of an update.
 
     Raises:
-        ApiError: 409 if it states another version, 422 if it must state one and does
-            not, 500 if what it states is none.
+        ApiError: 409 if the version differs from the stored one, 422 if it is required
+            and missing, 500 if it is malformed.
     """
     version = str(metadata.get("resourceVersion") or "")
     if version and not version.isdecimal():
@@ -115,10 +115,10 @@ def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> No
 
 
 def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
-    """Check that a deletion means the object that is stored, in the state it is in.
+    """Check the preconditions of a deletion.
 
     Raises:
-        ApiError: 409, if it states another uid or version.
+        ApiError: 409 if the uid or resource version differs from the stored one.
     """
     for what, wanted, found, why in (
         ("UID", options.uid, stored.uid, "deleted and then recreated"),
@@ -141,12 +141,13 @@ def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
 def check_applied(
     kind: Kind, name: str, stored: Stored | None, applied: Mapping[str, Any]
 ) -> None:
-    """Check that what is applied means the object that is stored, or none.
+    """Check the uid and resource version of an applied object.
 
-    Nothing is known yet about its types; what is no text states nothing.
+    The object is not validated yet. Values that are not strings count as missing.
 
     Raises:
-        ApiError: 409, if it states another uid or version.
+        ApiError: 409 if the version differs from the stored one, or if a uid is given
+            and the object does not exist.
     """
     given = applied.get("metadata")
     metadata = given if isinstance(given, dict) else {}
@@ -179,7 +180,7 @@ def _failed(what: str, wanted: str, found: str) -> str:
 
 
 def _conflict_of_kind(kind: Kind, name: str, why: str) -> ApiError:
-    """Make a conflict that names the kind where others name the resource."""
+    """Make a conflict that names the kind instead of the resource."""
     resource = kind.resource
     title = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = {"name": name, "group": resource.group, "kind": resource.kind}

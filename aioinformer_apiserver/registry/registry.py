@@ -1,13 +1,13 @@
-"""The registry: what an API server does with a write, from the body to the storage.
+"""Registry: creates, updates, patches and deletions, from the body to the storage.
 
-Synchronous: each method is one step, and either does all of it or raises an `ApiError`
-and does nothing. A write takes the way that it takes in a real server:
+Synchronous: each method either does all of its work, or raises an `ApiError` and
+changes nothing. A write takes the path of a real server:
 
-    understood -> completed with defaults -> managed fields -> completed by the server
-    -> checked -> compared -> stored
+    decode -> default -> track managed fields -> prepare (strategy)
+    -> validate -> compare -> store
 
-What is arranged by a test takes a shorter way: understood loosely, completed with
-defaults, and stored.
+Objects that a test arranges take a shorter path: they are decoded loosely, defaulted,
+and stored.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from aioinformer_apiserver.storage.storage import Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 
@@ -71,12 +71,12 @@ _ARRANGED = WriteOptions(part="all")
 
 
 class Registry:
-    """Creates, updates and deletes objects as an API server would.
+    """Creates, updates and deletes objects like an API server.
 
     Args:
-        storage: Where they are kept. The built-in kinds are opened in it.
-        auto_namespaces: Create a missing namespace with its first object, which a
-            real server never does.
+        storage: Storage of the objects; the registry serves the built-in kinds in it.
+        auto_namespaces: Create a missing namespace with its first object. A real server
+            never does.
     """
 
     def __init__(self, storage: Storage, *, auto_namespaces: bool = False) -> None:
@@ -97,10 +97,10 @@ class Registry:
     # ---------------------------------------------------------------- for callers
 
     def require(self, collection: Collection, namespace: str, name: str) -> Stored:
-        """Return an object.
+        """Return a stored object.
 
         Raises:
-            ApiError: 404, if it does not exist.
+            ApiError: 404 if the object does not exist.
         """
         stored = collection.get(_key(namespace, name))
         if stored is None:
@@ -118,15 +118,15 @@ class Registry:
         """Create an object.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            body: Bytes of JSON, or decoded.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            body: Object as JSON bytes or decoded.
+            options: Options of the write.
 
         Raises:
-            ApiError: 400 or 422 if the body will not do, 404 if there is no such
-                namespace, 403 if that is being deleted, 409 if the name is taken, 500
-                if the body states a version.
+            ApiError: 400 or 422 if the body is invalid; 403 if the namespace is
+                terminating; 404 if the namespace does not exist; 409 if the name is
+                taken; 500 if the body has a resource version.
         """
         got = _understood(collection.kind, body, options)
         return self._create(collection, namespace, got, options)
@@ -139,20 +139,21 @@ class Registry:
         body: object,
         options: WriteOptions,
     ) -> Written:
-        """Replace an object, or a part of it; one that changes nothing keeps its version.
+        """Replace an object or a part of it.
 
-        Objects of some kinds are created, if there is none of this name.
+        An update without changes keeps the version. Kinds that allow it are created if
+        the object does not exist.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            body: Bytes of JSON, or decoded.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            body: Object as JSON bytes or decoded.
+            options: Options of the write.
 
         Raises:
-            ApiError: 404 if it does not exist, 400 or 422 if the body will not do,
-                409 if it states a uid or version that is not the stored one.
+            ApiError: 400 or 422 if the body is invalid; 404 if the object does not
+                exist; 409 if its uid or version is not the stored one.
         """
         kind = collection.kind
         got = _understood(kind, body, options)
@@ -178,22 +179,22 @@ class Registry:
         *,
         patch_type: PatchType = "merge",
     ) -> Written:
-        """Change an object, or a part of it, as a patch says; as `update()` otherwise.
+        """Patch an object or a part of it.
 
-        A patch with a `metadata.resourceVersion` applies to that version only. One to
-        be applied (in the sense of server-side apply) may also create the object.
+        A patch with a `metadata.resourceVersion` applies to that version only. A
+        server-side apply may also create the object.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            patch: Bytes of JSON, or decoded.
-            options: How.
-            patch_type: How the patch says its change.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            patch: Patch as JSON bytes or decoded.
+            options: Options of the write.
+            patch_type: Type of the patch.
 
         Raises:
-            ApiError: As from `update()`; 415 if the kind takes no such patch; 409 if
-                an apply meets what others own.
+            ApiError: 409 if an apply conflicts with other managers; 415 if the kind
+                does not support this type of patch; the errors of `update()`.
         """
         kind = collection.kind
         if patch_type == "apply":
@@ -214,7 +215,7 @@ class Registry:
 
         metadata = got["metadata"]
         request_bodies.check_name(namespace, name, metadata)
-        # A patch without a version, or with a null for it, means the stored one.
+        # A missing or null version means the stored one.
         if metadata.get("resourceVersion"):
             preconditions.check_version(kind, stored, metadata)
 
@@ -227,20 +228,20 @@ class Registry:
         name: str,
         options: DeleteOptions,
     ) -> Deleted:
-        """Delete an object, or mark it for deletion while it waits for something.
+        """Delete an object, or mark it for deletion.
 
-        There is no garbage collector, so dependents stay. A pod on a node is marked
-        first, and gone at once if it has no finalizers, as if its containers had ended.
-        A namespace takes its content with it.
+        Dependents stay, as there is no garbage collector. A pod on a node is marked
+        first. If it has no finalizers it is removed at once, as if its containers had
+        stopped. Deleting a namespace deletes its content.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Which.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            options: Options of the deletion.
 
         Raises:
-            ApiError: 404 if it does not exist, 409 if it is another one.
+            ApiError: 404 if the object does not exist, 409 if a precondition fails.
         """
         warn_of_deletion(collection.kind, options)
         stored = self.require(collection, namespace, name)
@@ -250,15 +251,15 @@ class Registry:
     def delete_collection(
         self, collection: Collection, found: Iterable[Stored], options: DeleteOptions
     ) -> list[Deleted]:
-        """Delete several objects of one resource; what is gone meanwhile is left out.
+        """Delete several objects of one resource, skipping those already removed.
 
         Args:
-            collection: Of which resource.
-            found: Which.
-            options: How.
+            collection: Collection of the resource.
+            found: Objects to delete.
+            options: Options of the deletion.
 
         Raises:
-            ApiError: As from `delete()`, at the first object that is refused.
+            ApiError: Error of the first deletion that fails; see `delete()`.
         """
         warn_of_deletion(collection.kind, options)
         return [
@@ -274,16 +275,16 @@ class Registry:
         new: dict[str, Any],
         options: WriteOptions,
     ) -> Written:
-        """Store the next state of an object, if it differs; the last steps of a write.
+        """Validate the next state of an object, and store it if it differs.
 
         Args:
-            collection: Of which resource.
-            stored: The object as it is.
-            new: As it is to be, complete, but for the generation.
-            options: How.
+            collection: Collection of the resource.
+            stored: Stored object.
+            new: Next state, complete except for its generation.
+            options: Options of the write.
 
         Raises:
-            ApiError: 422, if it is not valid.
+            ApiError: 422 if the next state is invalid.
         """
         kind = collection.kind
         old = _state_of(kind, stored, options)
@@ -297,8 +298,9 @@ class Registry:
             return Written(stored)
 
         if self._is_released(collection, new):
-            # The last finalizer is gone. As on a real server the emptied state is
-            # answered but never stored, so the DELETED event still shows the finalizer.
+            # The last finalizer was removed. As on a real server, the
+            # emptied state is answered but never stored, so the DELETED
+            # event still shows the finalizer.
             if not options.dry_run:
                 self._removal.drop(collection, stored)
 
@@ -439,7 +441,7 @@ class Registry:
     def _generated(
         self, collection: Collection, namespace: str, metadata: Mapping[str, Any]
     ) -> str:
-        """Make a name from `generateName`; empty without one."""
+        """Return an unused name for `generateName`; empty without one."""
         start = metadata.get("generateName") or ""
         name = start and generated_name(start)
         while name and collection.get(_key(namespace, name)) is not None:
@@ -456,7 +458,7 @@ def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, An
 
 
 def _state_of(kind: Kind, stored: Stored, options: WriteOptions) -> dict[str, Any]:
-    """Return what an object is before a write, with what goes without saying."""
+    """Return the stored object as the server decodes it."""
     body = stored.body()
     return body if options.part == "all" else as_decoded(kind, body)
 

@@ -1,7 +1,7 @@
-"""Intake: what a body goes through before the registry decides about it.
+"""Request bodies: decoded, checked against the URL and kind, and pruned.
 
-It must be understood: it is of the right kind, its fields fit the schema, and what does
-not is dropped, told or refused, as the request asks for. Pure, but for what it tells.
+Fields that do not fit the schema are dropped, warned about or rejected, as the
+request's field validation says. Pure, except for warnings.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer.errors import ApiError
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import (
+from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.go_format import (
     VERSION_STRUCT,
     go_text,
     json_type,
     restored_wrongly,
 )
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
-from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.json_errors import json_mistake
 from aioinformer_apiserver.errors.statuses import quoted
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import (
@@ -34,7 +34,7 @@ from aioinformer_apiserver.schema.openapi_schema import schema_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 
@@ -48,31 +48,31 @@ __all__ = [
     "type_meta_error",
 ]
 
-
-# Of a custom resource about which nobody has said anything.
+# Schema of a custom resource without a schema.
 _ANYTHING = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 
 
 def decode_body(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
-    """Understand the body of a create or an update.
+    """Decode the body of a create or an update.
 
     Returns:
-        A new body, which fits the schema and has metadata. What was left out is told.
+        A new body that fits the schema and has metadata.
 
     Raises:
-        ApiError: 400, if it is no object of this kind, holds values that its fields
-            cannot hold, or unknown fields although these are to be refused.
+        ApiError: 400 if the body is not an object of this kind, has values of wrong
+            types, or has unknown fields and field validation is strict.
     """
     return _conformed(kind, check_type(kind, body), options)
 
 
 def decode_arranged(kind: Kind, body: object) -> dict[str, Any]:
-    """Understand a body that may hold anything, except in its metadata.
+    """Decode a body that may hold anything, except in its metadata.
 
-    A definition of custom resources may not either: the server itself reads it.
+    A CustomResourceDefinition must fit its schema, because the server itself uses it.
 
     Raises:
-        ApiError: 400, if it is no object of this kind, or has no proper metadata.
+        ApiError: 400 if the body is not an object of this kind, or has malformed
+            metadata.
     """
     sent = check_type(kind, body)
     metadata = decode_metadata(sent.get("metadata"))
@@ -81,7 +81,7 @@ def decode_arranged(kind: Kind, body: object) -> dict[str, Any]:
         return {**decode(schema, sent).body, "metadata": metadata}
 
     if kind.typed:
-        # A built-in kind holds no null but those that its schema asks for.
+        # Built-in kinds hold no nulls except those that their schema requires.
         sent = {key: value for key, value in sent.items() if value is not None}
 
     return {**sent, "metadata": metadata}
@@ -95,18 +95,18 @@ def decode_patched(
     patch: object,
     patch_type: PatchType,
 ) -> dict[str, Any]:
-    """Understand what a patch has made of an object; as `decode_body()` otherwise.
+    """Decode a patched object, like `decode_body()`.
 
     Args:
-        kind: Of the object.
-        body: The patched object.
-        options: Of the patch.
-        patch: The patch, to be shown in a refusal.
-        patch_type: Its type.
+        kind: Kind of the object.
+        body: Patched object.
+        options: Options of the patch.
+        patch: Patch, shown in errors.
+        patch_type: Type of the patch.
 
     Raises:
-        ApiError: 422, if it is no object of this kind any more, or holds what it cannot
-            hold; 500, if it is a custom resource and does not say its version.
+        ApiError: 422 if the result is not an object of this kind or has values of wrong
+            types; 500 if it is a custom resource without an API version.
     """
     shown = go_text(patch)
     if patch_type != "strategic":
@@ -119,7 +119,7 @@ def decode_patched(
         if exc.status != 400:
             raise
 
-        # What follows the sentence on what cannot be handled is the reason itself.
+        # The reason follows the sentence about the kind.
         why = exc.message.partition(f" cannot be handled as a {kind.resource.kind}: ")[
             2
         ]
@@ -148,14 +148,14 @@ def _conformed(
 
     metadata = found.body.get("metadata") or {}
     if (sent.get("metadata") or {}).get("managedFields") == []:
-        # Nothing to store, but something to say: that they are to be forgotten.
+        # An empty list means: reset the managed fields.
         metadata = {**metadata, "managedFields": []}
 
     return {**found.body, "metadata": metadata}
 
 
 def _still_opened(kind: Kind, body: object, patch_type: PatchType) -> dict[str, Any]:
-    """Check that a patched object says what it is, and is one."""
+    """Check that a patched value is an object of its kind."""
     if not isinstance(body, dict):
         raise statuses.bad_request("the patch makes no object")
 
@@ -164,8 +164,8 @@ def _still_opened(kind: Kind, body: object, patch_type: PatchType) -> dict[str, 
         raise statuses.bad_request(mistake)
 
     if kind.typed:
-        # Without its version, what is decoded is taken for an internal form, without
-        # metadata; a strategic patch is not even decoded.
+        # A body without its version is decoded into an internal type without
+        # metadata. The result of a strategic merge patch is not even decoded.
         read = body.get("apiVersion") or patch_type == "strategic"
         return check_type(kind, body if read else {})
 
@@ -189,7 +189,10 @@ def _patch_refused(shown: str, why: str) -> ApiError:
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})
 
 
-# How much of a body that is not understood is shown.
+# ------------------------------------------------------------------ types, names and namespaces
+
+
+# Number of bytes that errors show.
 _SHOWN_BYTES = 30
 
 
@@ -197,14 +200,14 @@ _SHOWN_BYTES = 30
 
 
 def check_type(kind: Kind, body: object) -> dict[str, Any]:
-    """Check that a body is an object of its kind; returns it, its type filled in.
+    """Check the API version and kind of a body, and return it with both set.
 
     Args:
-        kind: Which kind is expected.
-        body: The body of a request: decoded, or bytes of JSON.
+        kind: Expected kind.
+        body: Request body as JSON bytes or decoded.
 
     Raises:
-        ApiError: 400, if it is something else.
+        ApiError: 400 if the body is of another kind.
     """
     sent = _decoded(kind, body) if isinstance(body, bytes) else body
     if sent is None and kind.typed:
@@ -223,7 +226,7 @@ def check_type(kind: Kind, body: object) -> dict[str, Any]:
 
 
 def type_meta_error(body: object) -> str:
-    """Say why nobody can read of which kind a body is; empty if it can be read."""
+    """Return why a body has no readable type; empty if it has one."""
     why = "couldn't get version/kind; json parse error: json: cannot unmarshal "
     if not isinstance(body, dict):
         return f"{why}{json_type(body)} into Go value of type {VERSION_STRUCT}"
@@ -237,10 +240,10 @@ def type_meta_error(body: object) -> str:
 
 
 def check_name(namespace: str, name: str, metadata: Mapping[str, Any], /) -> None:
-    """Check that the body of an update belongs where its URL says.
+    """Check that the body of an update matches its URL.
 
     Raises:
-        ApiError: 400, if it names no object, or another one.
+        ApiError: 400 if the body has no name, or another name or namespace.
     """
     given = metadata.get("name") or ""
     if not given:
@@ -259,10 +262,10 @@ def check_name(namespace: str, name: str, metadata: Mapping[str, Any], /) -> Non
 
 
 def check_namespace(namespace: str, metadata: Mapping[str, Any]) -> None:
-    """Check that a body belongs into the namespace of its URL.
+    """Check that the namespace of a body matches its URL.
 
     Raises:
-        ApiError: 400, if it names another namespace.
+        ApiError: 400 if the body has another namespace.
     """
     if (metadata.get("namespace") or namespace) != namespace:
         raise statuses.bad_request(
@@ -285,7 +288,7 @@ def type_meta_of(kind: Kind) -> dict[str, str]:
 
 
 def _foreign(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
-    """Refuse what says to be of another kind than the built-in one that is expected."""
+    """Return the error for a body that claims another kind than the built-in one."""
     expected = kind.resource
     version = body.get("apiVersion") or expected.api_version
     name = body.get("kind") or expected.kind
@@ -306,12 +309,12 @@ def _foreign(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
 
 
 def _misfit(kind: Kind, body: Mapping[str, Any], sent: object) -> ApiError | None:
-    """Refuse a custom resource that does not say what it is, or is of another version.
+    """Return the error for a custom resource without type, or of another version.
 
     Args:
-        kind: Which kind is expected.
-        body: The object.
-        sent: The same as it was sent, perhaps in bytes.
+        kind: Expected kind.
+        body: Decoded object.
+        sent: Same object as sent, perhaps as bytes.
     """
     for field, called in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not body.get(field):
@@ -338,7 +341,7 @@ def _unrecognized(kind: Kind, body: object, why: str) -> ApiError:
 
 
 def _shown(body: object) -> str:
-    """Show the beginning of a body: as text if it might be one, else in hexadecimal."""
+    """Return the beginning of a body, in hexadecimal unless it looks like JSON."""
     raw = _bytes_of(body)
     if not raw:
         return "<empty>"

@@ -1,16 +1,15 @@
-"""Scale: how many replicas an object wants, read and written as an object of its own.
+"""Subresource `scale`: reads and writes of an object's replicas.
 
-The subresource `scale` looks the same whatever it scales: an autoscaling/v1 Scale, which
-shows three fields of its owner and writes one of them.
+It looks the same for all kinds: an autoscaling/v1 Scale shows three fields of its owner
+and writes one of them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.tables import cells
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
@@ -35,25 +34,25 @@ from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aioinformer.client.verbs import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import ScalePaths
     from aioinformer_apiserver.storage.storage import Collection
 
-__all__ = ["Scales", "scale_of", "selector_text"]
+__all__ = ["SCALE", "Scales", "scale_of", "selector_text", "value_at"]
 
 SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
 
-# What a Scale tells of its owner's metadata.
+# Fields of the owner's metadata that a Scale shows.
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class Scales:
-    """Reads and writes the scales of objects.
+    """Reader and writer of the scales of objects.
 
     Args:
-        registry: Of the objects.
+        registry: Registry of the objects.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -63,13 +62,13 @@ class Scales:
         """Return the Scale of an object.
 
         Raises:
-            ApiError: 404 if there is no such object, 500 if a custom resource does not
-                say how many replicas it wants.
+            ApiError: 404 if the object does not exist, 500 if a custom resource has no
+                replicas field.
         """
         kind = collection.kind
         owner = self._registry.require(collection, namespace, name).body()
         path = _paths(kind).replicas
-        if not kind.typed and cells.at(owner, *path) is None:
+        if not kind.typed and value_at(owner, path) is None:
             why = f'the spec replicas field "{_dotted(path)}" does not exist'
             causes = {"causes": [{"message": why}]}
             message = f"Internal error occurred: {why}"
@@ -85,18 +84,18 @@ class Scales:
         body: object,
         options: WriteOptions,
     ) -> dict[str, Any]:
-        """Write how many replicas an object should have; returns the Scale as it is now.
+        """Update the replicas of an object, and return its Scale.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Whose scale.
-            body: The Scale: bytes of JSON, or decoded.
-            options: How.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            body: Scale as JSON bytes or decoded.
+            options: Options of the write.
 
         Raises:
-            ApiError: 404 if there is no such object; 400, 409 or 422 as from an update
-                of it.
+            ApiError: 404 if the object does not exist; 400, 409 or 422 as for an update
+                of the object.
         """
         got = decode_body(SCALE, body, options)
         check_name(namespace, name, got["metadata"])
@@ -114,18 +113,19 @@ class Scales:
         *,
         patch_type: PatchType,
     ) -> dict[str, Any]:
-        """Change how many replicas an object should have, as a patch of the Scale says.
+        """Patch the Scale of an object, and return the new Scale.
 
         Args:
-            collection: Of which resource.
-            namespace: Where; empty for cluster-scoped kinds.
-            name: Whose scale.
-            patch: Bytes of JSON, or decoded.
-            options: How.
-            patch_type: How the patch says its change.
+            collection: Collection of the resource.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            patch: Patch as JSON bytes or decoded.
+            options: Options of the write.
+            patch_type: Type of the patch.
 
         Raises:
-            ApiError: As from `update()`; 409 if an apply meets what others own.
+            ApiError: 409 if an apply conflicts with other managers; the errors of
+                `update()`.
         """
         owner = self._registry.require(collection, namespace, name).body()
         if isinstance(patch, bytes):
@@ -154,15 +154,15 @@ class Scales:
         *,
         owned: bool,
     ) -> dict[str, Any]:
-        """Write the owner.
+        """Write the owner of a Scale.
 
         Args:
-            collection: Of the owner.
-            namespace: Of the owner.
-            name: Of the owner.
-            got: The Scale as it is to be.
-            options: Of the write.
-            owned: The managed fields of the Scale are in it already.
+            collection: Collection of the owner.
+            namespace: Namespace of the owner.
+            name: Name of the owner.
+            got: New Scale.
+            options: Options of the write.
+            owned: Whether the Scale already has its new managed fields.
         """
         stored = self._registry.require(collection, namespace, name)
         kind, owner, metadata = collection.kind, stored.body(), got["metadata"]
@@ -189,16 +189,16 @@ class Scales:
 
 
 def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """Show an object as a Scale.
+    """Return the Scale of an object.
 
     Args:
-        kind: Of the object; it has a scale.
-        owner: The object.
+        kind: Kind of the object, which must have a scale.
+        owner: Object.
     """
     paths, metadata = _paths(kind), owner["metadata"]
-    replicas = cells.at(owner, *paths.replicas)
-    status: dict[str, Any] = {"replicas": cells.at(owner, *paths.current) or 0}
-    selector = cells.at(owner, *paths.selector) if paths.selector else None
+    replicas = value_at(owner, paths.replicas)
+    status: dict[str, Any] = {"replicas": value_at(owner, paths.current) or 0}
+    selector = value_at(owner, paths.selector) if paths.selector else None
     if selector:
         status["selector"] = selector_text(selector)
 
@@ -212,27 +212,61 @@ def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def selector_text(selector: object) -> str:
-    """Write a selector as the text that a list takes, such as `"a=b,c in (d,e)"`.
+    """Format a selector as in list requests, such as `"a=b,c in (d,e)"`.
 
     Args:
-        selector: A LabelSelector, a map of labels, or its text.
+        selector: LabelSelector, map of labels, or selector text.
     """
     if not isinstance(selector, dict):
         return str(selector)
 
     known = selector.keys() & {"matchLabels", "matchExpressions"}
-    return cells.selector_text(selector if known else {"matchLabels": selector})
+    found = selector if known else {"matchLabels": selector}
+    labels = found.get("matchLabels") or {}
+    terms = [(key, f"{key}={value}") for key, value in labels.items()]
+    expressions = found.get("matchExpressions") or ()
+    terms += [(it.get("key", ""), _requirement_text(it)) for it in expressions]
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
+
+
+def value_at(body: object, path: Sequence[str]) -> Any:
+    """Return the value at a path; None if there is none."""
+    for key in path:
+        if not isinstance(body, dict):
+            return None
+
+        body = body.get(key)
+
+    return body
+
+
+def _requirement_text(requirement: Mapping[str, Any]) -> str:
+    key, values = requirement.get("key", ""), requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return f"{key} in ({','.join(sorted(values))})"
+        case "NotIn":
+            return f"{key} notin ({','.join(sorted(values))})"
+        case "DoesNotExist":
+            return f"!{key}"
+        case _:
+            return str(key)
 
 
 def _check(kind: Kind, name: str, replicas: int) -> None:
-    """Refuse what no built-in kind takes; a custom object is checked as a whole."""
+    """Reject replicas that no built-in kind allows.
+
+    Custom objects are validated as a whole.
+    """
     if replicas < 0 and kind.typed:
         why = "must be greater than or equal to 0"
-        raise refusal(SCALE, name, [Problem.invalid("spec.replicas", replicas, why)])
+        raise refusal(
+            SCALE.stored, name, [Problem.invalid("spec.replicas", replicas, why)]
+        )
 
 
 def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """Show an object as a Scale that also says who set what of it."""
+    """Return the Scale of an object with its managed fields."""
     scale, given = scale_of(kind, owner), owner["metadata"].get("managedFields")
     versions = {kind.resource.api_version, *kind.versions}
     fields = to_scale(given, _paths(kind).replicas, versions)
@@ -282,7 +316,7 @@ def _dotted(path: Sequence[str]) -> str:
 def _put_at(
     body: Mapping[str, Any], path: Sequence[str], value: object
 ) -> dict[str, Any]:
-    """Return a body with a value at a path, whose parents are made if need be."""
+    """Return a body with a value at a path, creating missing parents."""
     first, *rest = path
     if not rest:
         return {**body, first: value}

@@ -1,7 +1,8 @@
-"""Completion: what the server adds to a body that it has understood. Pure.
+"""Strategy: changes that the server makes before it validates and stores. Pure.
 
-Apart from a uid, the time, and the managed fields, that is what the kind says: defaults,
-what an object is given once when it is created, and addresses.
+These are defaults, server-owned metadata, managed fields, the values that a kind gets
+on creation, and the addresses of services. Only uids and the current time are not pure.
+Functions return new bodies and change none of their arguments.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError
-from aioinformer.model import resources
+from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, SERVICES
-from aioinformer.model.times import kube_time
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.patches.managed_fields import (
     reset_fields,
@@ -31,7 +31,7 @@ from aioinformer_apiserver.storage.encoding import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored
@@ -50,17 +50,14 @@ __all__ = [
     "with_server_metadata",
 ]
 
-
-# Through which subresource each part is written.
+# Subresource that writes each part.
 SUBRESOURCES: dict[Part, str] = {
     "main": "",
     "status": "status",
     "finalize": "finalize",
     "all": "",
 }
-
-
-# The types of services that take ports of nodes.
+# Types of services that get node ports.
 _EXPOSED = frozenset({"LoadBalancer", "NodePort"})
 
 
@@ -74,20 +71,20 @@ def prepare_for_create(
     others: Iterable[Stored],
     owned: bool,
 ) -> dict[str, Any]:
-    """Return a new object as it is stored.
+    """Return a new object in the form in which it is stored.
 
     Args:
-        kind: Of the object.
-        body: As it was understood.
-        options: Of the write.
-        name: Its name, generated if need be.
-        namespace: Where it goes; empty for cluster-scoped kinds.
+        kind: Kind of the object.
+        body: Decoded body.
+        options: Options of the write.
+        name: Name of the object, generated if necessary.
+        namespace: Namespace of the object; empty for cluster-scoped kinds.
         others: All objects of the kind.
-        owned: The managed fields are known, and in the body.
+        owned: Whether the body already has its new managed fields.
     """
     arranged, now = options.part == "all", timestamp()
     wanted = _sketched(kind, body) if arranged else _defaulted(kind, body)
-    # What is arranged may be as old as a test needs it.
+    # Tests may arrange objects of any age.
     age = body["metadata"].get("creationTimestamp") if arranged else None
     new = with_server_metadata(
         kind,
@@ -120,15 +117,15 @@ def prepare_for_update(
     others: Iterable[Stored],
     owned: bool,
 ) -> dict[str, Any]:
-    """Return the next state of an object, complete but for version and generation.
+    """Return the next state of an object, without its new version and generation.
 
     Args:
-        kind: Of the object.
-        old: As it is stored.
-        body: As it was understood.
-        options: Of the write.
+        kind: Kind of the object.
+        old: Stored object.
+        body: Decoded body.
+        options: Options of the write.
         others: All objects of the kind.
-        owned: The managed fields are known, and in the body.
+        owned: Whether the body already has its new managed fields.
     """
     part = options.part
     wanted = _sketched(kind, body) if part == "all" else _defaulted(kind, body)
@@ -151,10 +148,11 @@ def prepare_for_update(
 
 
 def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored object as the server reads it, also if it was arranged.
+    """Return a stored object as the server decodes it.
 
-    Otherwise the next write of an arranged object would seem to change the fields that
-    decoding drops. An object that was written over HTTP has managed fields.
+    Without this, the next write of an arranged object would seem to change fields that
+    decoding drops. Objects that were written over HTTP have managed fields and need no
+    decoding.
     """
     schema = kind.schema
     if schema is None or body["metadata"].get("managedFields"):
@@ -163,7 +161,7 @@ def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     try:
         known = decode(schema, body, custom=not kind.typed).body
     except ApiError:
-        return body  # It holds what nobody could have sent.
+        return body  # Only an arranged object can have such values.
 
     if kind.typed:
         known = _with_empties(known, body)
@@ -174,12 +172,12 @@ def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
 def to_storage_version(
     kind: Kind, body: dict[str, Any], options: WriteOptions
 ) -> dict[str, Any]:
-    """Return what can be kept of an object, if that is done in another version.
+    """Convert an object to the storage version and back.
 
     Args:
-        kind: Of the object, in the version in which it was written.
-        body: As it was found to be valid.
-        options: Of the write; what is arranged is kept whole, if it has the same fields.
+        kind: Kind of the object, in the version of the write.
+        body: Valid object.
+        options: Options of the write; arranged objects keep unknown fields.
     """
     if kind.stored_as is not None:
         return kind.from_storage(kind.to_storage(body))
@@ -192,12 +190,12 @@ def to_storage_version(
 
 
 def timestamp() -> str:
-    """Return the present time, as objects tell it."""
+    """Return the current time as a Kubernetes timestamp."""
     return kube_time(datetime.now(tz=UTC))
 
 
 def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Complete a body with the defaults of its kind."""
+    """Apply the defaults of a kind to a body."""
     schema = kind.schema
     if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
         body = status.with_definition_defaults(body)
@@ -206,9 +204,9 @@ def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Complete an arranged body as one that was sent, and keep its unknown fields.
+    """Apply defaults to an arranged body, and keep its unknown fields.
 
-    A body of a built-in kind that holds a value of a wrong type stays as it is.
+    A body of a built-in kind with a value of a wrong type is returned unchanged.
     """
     schema = kind.schema
     if schema is None or kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
@@ -217,7 +215,7 @@ def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     if not kind.typed:
         return with_defaults(schema, body)
 
-    metadata = body["metadata"]  # It fits already.
+    metadata = body["metadata"]  # already decoded
     sent = {name: it for name, it in body.items() if name != "metadata"}
     known = decode_loosely(schema, sent)
     if known is sent:
@@ -227,7 +225,7 @@ def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_empties(new: Any, old: Any) -> Any:
-    """Keep the empty values of a sketch where decoding and encoding makes them null."""
+    """Keep the empty values of an arranged object that decoding makes null."""
     if new is None:
         return old if old in ([], {}) else None
 
@@ -241,7 +239,7 @@ def _with_empties(new: Any, old: Any) -> Any:
 
 
 def _settled(kind: Kind, new: dict[str, Any], *, first: bool) -> dict[str, Any]:
-    """Complete what only the server can say about a definition of custom resources."""
+    """Set the status of a CustomResourceDefinition."""
     if kind.resource != CUSTOM_RESOURCE_DEFINITIONS:
         return new
 
@@ -251,7 +249,7 @@ def _settled(kind: Kind, new: dict[str, Any], *, first: bool) -> dict[str, Any]:
 def _addressed(
     new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[Stored]
 ) -> dict[str, Any]:
-    """Give a service addresses and ports that no other one has."""
+    """Allocate addresses and ports that no other service has."""
     uid = new["metadata"]["uid"]
     others = [it for it in services if it.uid != uid]
     bodies = (it.body() for it in others if it.fields["spec.type"] in _EXPOSED)
@@ -271,14 +269,14 @@ def _managed(
     new: dict[str, Any],
     options: WriteOptions,
 ) -> dict[str, Any]:
-    """Say in an object who set what of it.
+    """Update the managed fields of an object.
 
     Args:
-        kind: Of the object.
-        old: As it is stored; None if it is created.
-        wanted: As the client wants it, with its defaults.
-        new: As it is to be stored.
-        options: Of the write.
+        kind: Kind of the object.
+        old: Stored object; None if the object is created.
+        wanted: Object that the client wants, with defaults.
+        new: Object to be stored.
+        options: Options of the write.
     """
     subresource = SUBRESOURCES[options.part]
     entries = update_managed_fields(
@@ -296,7 +294,7 @@ def _managed(
 
 
 def _with_managed(body: dict[str, Any], entries: object) -> dict[str, Any]:
-    """Return a body with these managed fields; without any, if there are none."""
+    """Return a body with the given managed fields, or without any."""
     metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
     if entries:
         metadata["managedFields"] = entries
@@ -304,7 +302,7 @@ def _with_managed(body: dict[str, Any], entries: object) -> dict[str, Any]:
     return {**body, "metadata": metadata}
 
 
-# What the server alone decides, once an object exists.
+# Metadata that only the server sets once the object exists.
 _OWNED_BY_SERVER = (
     "name",
     "namespace",
@@ -312,18 +310,17 @@ _OWNED_BY_SERVER = (
     "generation",
     "creationTimestamp",
 )
-
-
-# What only the server writes too, but a wish for it is refused where it is checked.
+# Metadata that only the server sets, too, but validation rejects changes of it.
 _OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
-
-
-# What the status subresource of a kind leaves alone in the metadata, which it writes
-# else: kubelets once broke the owners, and controllers the labels.
+# Metadata that the status subresource of a kind ignores. It is for old kubelets that
+# broke owners, and for controllers that broke labels.
 _SPARED_BY_STATUS: dict[Resource, str] = {
     resources.PODS: "ownerReferences",
     resources.DEPLOYMENTS: "labels",
 }
+
+
+# ------------------------------------------------------------------ metadata and status
 
 
 def with_server_metadata(
@@ -336,17 +333,17 @@ def with_server_metadata(
     now: str,
     keep_status: bool,
 ) -> dict[str, Any]:
-    """Complete the body of a new object.
+    """Return a new object with the metadata that the server sets.
 
     Args:
-        kind: The kind.
-        body: As it was sent, checked.
-        name: Its name, generated if need be.
-        namespace: Where it goes; empty for cluster-scoped kinds.
-        uid: Its identity.
-        now: Its creation, as a timestamp.
-        keep_status: Store the `status` that was sent, as a real server does only for
-            nodes and for kinds without a status subresource.
+        kind: Kind of the object.
+        body: Decoded body.
+        name: Name of the object, generated if necessary.
+        namespace: Namespace of the object; empty for cluster-scoped kinds.
+        uid: Uid of the object.
+        now: Timestamp of its creation.
+        keep_status: Whether to store the `status` of the body. A real server does so
+            only for nodes and for kinds without a status subresource.
     """
     metadata = {**(body.get("metadata") or {}), "name": name, "uid": uid}
     metadata["creationTimestamp"] = now
@@ -375,13 +372,13 @@ def with_server_metadata(
 def merge_update(
     kind: Kind, old: dict[str, Any], body: Mapping[str, Any], part: Part
 ) -> dict[str, Any]:
-    """Return what an update makes of `old`, without a new version or generation.
+    """Merge an update into the stored object, without a new version or generation.
 
     Args:
-        kind: The kind.
-        old: As it is stored.
-        body: As it was sent, checked.
-        part: What of it counts.
+        kind: Kind of the object.
+        old: Stored object.
+        body: Decoded body.
+        part: Part of the body that the request writes.
     """
     if part == "status":
         return _with_status(kind, old, body)
@@ -396,7 +393,7 @@ def merge_update(
 def with_generation(
     kind: Kind, old: dict[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
-    """Count the generation up, if what changed is what the user intends."""
+    """Increment the generation if the desired state has changed."""
     if not kind.generation or _intent(kind, old) == _intent(kind, new):
         return new
 
@@ -404,20 +401,20 @@ def with_generation(
 
 
 def as_terminating_namespace(old: dict[str, Any], now: str) -> dict[str, Any]:
-    """Return a namespace as it waits for its content to go, with no period of grace."""
+    """Return a namespace that is marked for deletion, without a grace period."""
     new = _with_metadata(old, deletionTimestamp=now)
     return {**new, "status": {**(old.get("status") or {}), "phase": "Terminating"}}
 
 
 def is_unchanged(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Say whether storing `new` in place of `old` would change nothing."""
+    """Return whether storing `new` in place of `old` would change nothing."""
     return canonical(_comparable(kind, old)) == canonical(_comparable(kind, new))
 
 
 def _with_status(
     kind: Kind, old: dict[str, Any], body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return `old` with the status of `body`, and of built-in kinds its metadata."""
+    """Return `old` with the status of `body`; built-in kinds also get its metadata."""
     new, status = dict(old), body.get("status")
     if kind.typed:
         new["metadata"] = _metadata(old, body)
@@ -437,7 +434,7 @@ def _with_status(
 
 
 def _metadata(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of an update, with what the server alone decides."""
+    """Return the metadata of an update, with the stored server-owned fields."""
     before, given = old["metadata"], body.get("metadata") or {}
     metadata = {k: v for k, v in given.items() if k not in _OWNED_BY_SERVER}
     for field in _OWNED_BY_SERVER:
@@ -456,7 +453,10 @@ def _metadata(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _comparable(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is not stored: empty metadata, and a typed object's nulls."""
+    """Return a body without values that are not stored.
+
+    These are empty metadata, and nulls of built-in kinds.
+    """
     metadata = {
         k: v for k, v in body["metadata"].items() if v not in ("", None, {}, [])
     }
@@ -465,13 +465,15 @@ def _comparable(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _intent(kind: Kind, body: Mapping[str, Any]) -> bytes:
-    """Return the part of a body whose changes are counted by the generation."""
+    """Return the part of a body that the generation counts."""
     rule, metadata = kind.generation, body["metadata"]
     parts = {} if rule == "once" else {"spec": body.get("spec")}
     if rule in {"all but metadata", "all and labels"}:
         ignored = {"metadata", "kind", "apiVersion"}
         if kind.has_status:
-            ignored.add("status")  # Elsewhere it is a field as others are.
+            ignored.add(
+                "status"
+            )  # Without a status subresource it is an ordinary field.
 
         parts = {k: v for k, v in body.items() if k not in ignored}
 

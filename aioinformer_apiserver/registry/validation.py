@@ -1,6 +1,7 @@
-"""Validation: what any object must be, whatever its kind.
+"""Validation of writes: metadata of all kinds, then the rules of each kind.
 
-What a kind asks of its spec is not looked at here; its schema knows that.
+All problems are collected before an error is raised, as on a real server. Pure, except
+for warnings.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer.tables import cells
 from aioinformer_apiserver.crds.validation import definition_problems
 from aioinformer_apiserver.errors import names
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
-from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
+from aioinformer_apiserver.registry.scale import value_at
 from aioinformer_apiserver.schema import builtin_validation
 from aioinformer_apiserver.schema.core_validation import events_v1_problems
 from aioinformer_apiserver.schema.schema_validation import schema_problems
@@ -31,17 +32,12 @@ __all__ = [
     "validate_update",
 ]
 
-
 _ANNOTATIONS_BYTES = 256 * 1024
-
-
-# The kinds whose finalizers need no domain.
+# Kinds whose finalizers need no domain.
 _ANY_FINALIZERS = frozenset(
     {resources.EVENTS, resources.LEASES, resources.POD_DISRUPTION_BUDGETS}
 )
-
-
-# What a write that exists may say only as it is.
+# Metadata that an update must not change.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -49,7 +45,7 @@ _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
-    """Say what is wrong with what a custom resource says to be."""
+    """Validate the API version and kind of a custom resource."""
     return [
         Problem.invalid(field, body[field], f"must be {expected}")
         for field, expected in type_meta_of(kind).items()
@@ -57,14 +53,17 @@ def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
+# ------------------------------------------------------------------ metadata
+
+
 def _metadata_creation_problems(
     kind: Kind, metadata: Mapping[str, Any]
 ) -> list[Problem]:
-    """Say what is wrong with the metadata of an object that is to be created.
+    """Validate the metadata of a new object.
 
     Args:
-        kind: Of the object.
-        metadata: With the name, generated if need be.
+        kind: Kind of the object.
+        metadata: Metadata with the name, generated if necessary.
     """
     prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
     found = [
@@ -93,16 +92,16 @@ def _metadata_creation_problems(
 def _metadata_update_problems(
     kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> list[Problem]:
-    """Say what is wrong with the metadata of an update.
+    """Validate the metadata of an update.
 
     Args:
-        kind: Of the object.
-        old: The metadata as they are stored.
-        new: As they are to be stored.
+        kind: Kind of the object.
+        old: Stored metadata.
+        new: New metadata.
     """
     content = _content_problems(new)
     changes = [*_change_problems(old, new), *content]
-    # A real server checks what all kinds share for every kind and again for this one.
+    # A real server runs the common checks for all kinds, and again for this one.
     found = [*content, *_finalizer_problems(new), *changes, *changes]
     return found + _unknown_finalizers(kind, new)
 
@@ -147,7 +146,7 @@ def _label_problems(labels: Mapping[str, str]) -> list[Problem]:
 def _annotation_problems(annotations: Mapping[str, str]) -> list[Problem]:
     field, found = "metadata.annotations", []
     for key in annotations:
-        # Their keys may be written in capitals.
+        # Annotation keys may have capital letters.
         problems = names.qualified_name_problems(key.lower())
         found += [Problem.invalid(field, key, why) for why in problems]
 
@@ -201,7 +200,7 @@ def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
 
 
 def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
-    """Say which finalizers of a built-in kind should have a domain."""
+    """Validate that the finalizers of a built-in kind are qualified."""
     if not kind.typed or kind.stored in _ANY_FINALIZERS:
         return []
 
@@ -213,9 +212,10 @@ def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem
     ]
 
 
+# ------------------------------------------------------------------ whole objects
+
+
 _INT32_MAX = 2**31 - 1
-
-
 _FINALIZER_WARNING = (
     'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
     "accidental conflicts with other finalizer writers"
@@ -223,15 +223,16 @@ _FINALIZER_WARNING = (
 
 
 def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) -> None:
-    """Check a new object.
+    """Validate a new object.
 
     Args:
-        kind: Of the object.
-        body: Complete.
-        options: Of the write; what is arranged is not checked against its schema.
+        kind: Kind of the object.
+        body: Complete object.
+        options: Options of the write; arranged objects are not validated by their
+            schema.
 
     Raises:
-        ApiError: 422, if it is not valid.
+        ApiError: 422 if the object is invalid.
     """
     metadata = body["metadata"]
     found: list[Problem] = [*_metadata_creation_problems(kind, metadata)]
@@ -248,16 +249,17 @@ def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) 
 def validate_update(
     kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
 ) -> None:
-    """Check the next state of an object.
+    """Validate the next state of an object.
 
     Args:
-        kind: Of the object.
-        old: As it is stored.
-        new: Complete, but for the version.
-        options: Of the write; what is arranged is not checked against its schema.
+        kind: Kind of the object.
+        old: Stored object.
+        new: Next state, complete except for its version.
+        options: Options of the write; arranged objects are not validated by their
+            schema.
 
     Raises:
-        ApiError: 422, if it is not valid.
+        ApiError: 422 if the next state is invalid.
     """
     found: list[Problem] = [
         *_metadata_update_problems(kind, old["metadata"], new["metadata"])
@@ -276,12 +278,12 @@ def validate_update(
 def _problems_of_type(
     kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Find what the kind itself does not allow.
+    """Validate an object by the rules of its kind.
 
     Args:
-        kind: Of the object.
-        body: The object, complete.
-        old: As it is stored; None if it is new.
+        kind: Kind of the object.
+        body: Complete object.
+        old: Stored object; None if the object is new.
     """
     new = dict(body)
     if kind.typed:
@@ -296,11 +298,11 @@ def _problems_of_type(
 
 
 def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
-    """Find what keeps a custom resource from telling how many replicas it wants."""
+    """Validate the replicas of a custom resource with a scale."""
     if kind.scale is None:
         return
 
-    value = cells.at(body, *kind.scale.replicas)
+    value = value_at(body, kind.scale.replicas)
     path = "." + ".".join(kind.scale.replicas)
     if value is None:
         return
@@ -318,7 +320,7 @@ def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]
 def _problems_of_stored(
     kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
 ) -> list[Problem]:
-    """Find what a built-in kind does not allow, in the version in which it is kept."""
+    """Validate an object of a built-in kind in its storage version."""
     if old is None:
         found = [*builtin_validation.create_problems(kind.stored, new)]
     else:
@@ -331,7 +333,7 @@ def _problems_of_stored(
 def _warn_of_finalizers(
     kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
 ) -> None:
-    """Tell which new finalizers of a custom resource should have a domain."""
+    """Warn about new finalizers of a custom resource without a domain."""
     if kind.typed:
         return
 
@@ -345,4 +347,4 @@ def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
     if found:
         name = body["metadata"].get("name") or ""
         said = None if kind.typed else str(body.get("kind"))
-        raise refusal(kind, name, found, said_kind=said)
+        raise refusal(kind.stored, name, found, said_kind=said)

@@ -1,7 +1,7 @@
-"""Routes: what the path and method of a request mean. Pure.
+"""Routes: from the path and method of a request to its target. Pure.
 
-In two steps, as on a real server: `attributes_of` reads what is asked for, which is all
-that permissions are about; `target_of` then looks whether it is there.
+Two steps, as on a real server: `request_info_of` parses the request, which is enough for
+authorization. Then `target_of` looks up the resource.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from aioinformer_apiserver.requests.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 
-__all__ = ["Attributes", "RequestRecord", "Target", "attributes_of", "target_of"]
+__all__ = ["RequestInfo", "RequestRecord", "Target", "request_info_of", "target_of"]
 
 _OBJECT_VERBS = {
     "GET": "get",
@@ -33,11 +33,11 @@ _OBJECT_VERBS = {
 }
 
 _COLLECTION_VERBS = {**_OBJECT_VERBS, "GET": "list", "DELETE": "deletecollection"}
-# "namespaces/x/pods" is in a namespace, "namespaces/x/status" is about it.
+# "namespaces/x/pods" is in a namespace, "namespaces/x/status" is the namespace's own.
 _OF_NAMESPACES = frozenset({"status", "finalize"})
-# Subresources that a real server has, which first looks for the object; and their verbs.
 _ALL = tuple(_OBJECT_VERBS.values())
-
+# Subresources that only a real server has, with their verbs. It looks up the object
+# first.
 _PLAYED_BY_KUBELETS = {
     (NODES, "proxy"): _ALL,
     (PODS, "attach"): ("get", "create"),
@@ -50,22 +50,22 @@ _PLAYED_BY_KUBELETS = {
     (SERVICES, "proxy"): _ALL,
 }
 
-# These may be of one object, which a field selector names.
+# A field selector may restrict these to a single object.
 _SELECTING_VERBS = frozenset({"list", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request that the server has seen, for tests to look at.
+    """Record of a request, for tests.
 
     Attributes:
-        method: Of HTTP.
-        path: As it was sent, without the query.
-        query: Its parameters.
-        verb: Such as `"list"`; empty if it was not about a resource.
-        resource: The plural; empty if it was not about a resource.
-        user: Who asked; empty before that is known.
-        time: When it came, on the loop's clock; records are compared without it.
+        method: HTTP method.
+        path: Path as it was sent, without the query.
+        query: Query parameters.
+        verb: Verb such as `"list"`; empty for non-resource requests.
+        resource: Plural name; empty for non-resource requests.
+        user: Name of the user; empty if the request was not authenticated.
+        time: Time of arrival on the loop's clock; ignored in comparisons.
     """
 
     method: str
@@ -78,19 +78,20 @@ class RequestRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
-    """What a request asks for, as permissions see it; nothing of it need exist.
+class RequestInfo:
+    """Parsed request, as authorization sees it; its target need not exist.
 
     Attributes:
-        verb: Such as `"list"`; the HTTP method in lower case if no resource is meant.
-        path: Without the query, decoded.
-        group: The API group; empty for the core.
-        version: Of the API; empty if no resource is meant.
-        plural: The resource; empty if none is meant.
-        subresource: Such as `"status"`; mostly empty.
-        namespace: Where; empty for all, and for what is in none.
-        name: Which object; empty for several.
-        names_one: The name stands in the path, and not in a selector only.
+        verb: Verb such as `"list"`; for non-resource requests, the HTTP method in lower
+            case.
+        path: Decoded path without the query.
+        group: API group; empty for the core group.
+        version: API version; empty for non-resource requests.
+        plural: Plural name; empty for non-resource requests.
+        subresource: Subresource such as `"status"`; empty for none.
+        namespace: Namespace; empty for all, and for cluster-scoped resources.
+        name: Name of the object; empty for collections.
+        names_one: True if the name is in the path, not only in a selector.
     """
 
     verb: str
@@ -106,15 +107,15 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about.
+    """Target of a resource request.
 
     Attributes:
-        collection: Of which resource.
-        verb: What to do, as permissions name it.
-        namespace: Where; empty for all, and for cluster-scoped kinds.
-        name: Which object; empty for the collection.
-        subresource: Such as `"status"`; mostly empty. A `"binding"` may go without the
-            name of its object.
+        collection: Collection of the resource.
+        verb: Kubernetes permission verb.
+        namespace: Namespace; empty for all, and for cluster-scoped resources.
+        name: Name of the object; empty for the collection.
+        subresource: Subresource such as `"status"`; empty for none. A `"binding"` may
+            have no name.
     """
 
     collection: Collection
@@ -124,17 +125,17 @@ class Target:
     subresource: str
 
 
-def attributes_of(call: Call) -> Attributes:
-    """Read what a request asks for from its path, method and parameters."""
-    # As on a real server, an escaped slash is a slash like any other.
-    path = unquote(call.path)
+def request_info_of(request: Request) -> RequestInfo:
+    """Parse path, method and parameters of a request."""
+    # As on a real server, an escaped slash separates segments.
+    path = unquote(request.path)
     parts = path.strip("/").split("/")
     api = _api_of(parts)
     if api is None:
-        return Attributes(verb=call.method.lower(), path=path)
+        return RequestInfo(verb=request.method.lower(), path=path)
 
     group, version, rest = api
-    # Before there was a parameter, watches had paths of their own; they still do.
+    # The deprecated paths of watches still work.
     is_watch = rest[0] == "watch" and len(rest) >= 2
     rest = rest[1:] if is_watch else rest
     namespace = ""
@@ -144,14 +145,14 @@ def attributes_of(call: Call) -> Attributes:
             rest = rest[2:]
 
     plural, name, subresource = (*rest, "", "", "")[:3]
-    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(call.method, "")
-    if verb == "list" and flag(call.query, "watch"):
+    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(request.method, "")
+    if verb == "list" and flag(request.query, "watch"):
         verb = "watch"
 
     if is_watch:
-        verb = "watch" if call.method == "GET" else ""
+        verb = "watch" if request.method == "GET" else ""
 
-    return Attributes(
+    return RequestInfo(
         verb=verb,
         path=path,
         group=group,
@@ -159,34 +160,34 @@ def attributes_of(call: Call) -> Attributes:
         plural=plural,
         subresource="/".join(rest[2:]) if len(rest) > 3 else subresource,
         namespace=namespace,
-        name=name or (_selected_name(call) if verb in _SELECTING_VERBS else ""),
+        name=name or (_selected_name(request) if verb in _SELECTING_VERBS else ""),
         names_one=bool(name),
     )
 
 
-def target_of(storage: Storage, asked: Attributes) -> Target:
-    """Find what a request is about.
+def target_of(storage: Storage, info: RequestInfo) -> Target:
+    """Look up the target of a request.
 
     Raises:
-        ApiError: 404 if nothing is served there, 405 if not with this method.
+        ApiError: 404 if nothing is served there, 405 for another method.
     """
-    if (asked.group, asked.version, asked.plural) == ("", "v1", "bindings"):
-        return _target_of_binding(storage, asked)
+    if (info.group, info.version, info.plural) == ("", "v1", "bindings"):
+        return _target_of_binding(storage, info)
 
-    collection = storage.find(asked.group, asked.version, asked.plural)
+    collection = storage.find(info.group, info.version, info.plural)
     if collection is None:
         raise statuses.no_such_path()
 
     namespaced = collection.kind.resource.namespaced
-    # The one who asks about a namespace is, for permissions, in it.
-    namespace = asked.namespace if namespaced else ""
-    name = asked.name if asked.names_one else ""
+    # For authorization, a request for a namespace is in that namespace.
+    namespace = info.namespace if namespaced else ""
+    name = info.name if info.names_one else ""
     _check_name(name)
-    _check_place(collection, asked, name)
-    if not _allowed(collection.kind, asked):
+    _check_place(collection, info, name)
+    if not _allowed(collection.kind, info):
         raise statuses.method_not_allowed()
 
-    return Target(collection, asked.verb, namespace, name, asked.subresource)
+    return Target(collection, info.verb, namespace, name, info.subresource)
 
 
 def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
@@ -199,12 +200,12 @@ def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
     return None
 
 
-def _selected_name(call: Call) -> str:
-    """Return the one name that a field selector lets through; empty without one."""
+def _selected_name(request: Request) -> str:
+    """Return the single name that a field selector allows; empty if there is none."""
     try:
-        selector = FieldSelector.parse(call.query.get("fieldSelector", ""))
+        selector = FieldSelector.parse(request.query.get("fieldSelector", ""))
     except (SelectorSyntaxError, OptionsError):
-        return ""  # It is refused where it is used.
+        return ""  # `scope_of()` reports the error later.
 
     for requirement in selector.requirements:
         if requirement.field == "metadata.name" and requirement.operator == "=":
@@ -214,7 +215,7 @@ def _selected_name(call: Call) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Check that a name is one that could stand in a path.
+    """Check that a name is valid in a path.
 
     Raises:
         ApiError: 400, if it is not.
@@ -229,77 +230,78 @@ def _check_name(name: str) -> None:
         raise statuses.bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
-def _check_place(collection: Collection, asked: Attributes, name: str) -> None:
-    """Check that the kind has such a place for its objects."""
+def _check_place(collection: Collection, info: RequestInfo, name: str) -> None:
+    """Check that namespace and subresource fit the kind."""
     kind, namespaced = collection.kind, collection.kind.resource.namespaced
-    about_itself = asked.plural == "namespaces" and not asked.group
-    if asked.namespace and not namespaced and not about_itself:
+    about_itself = info.plural == "namespaces" and not info.group
+    if info.namespace and not namespaced and not about_itself:
         raise statuses.no_such_path()
 
-    if name and namespaced and not asked.namespace:
+    if name and namespaced and not info.namespace:
         raise statuses.no_such_path()
 
-    # An empty namespace is none.
-    if asked.path.replace("/namespaces//", "/").count("//") or (
-        asked.subresource and not name
+    # An empty namespace means no namespace.
+    if info.path.replace("/namespaces//", "/").count("//") or (
+        info.subresource and not name
     ):
         raise statuses.no_such_path()
 
-    known = asked.subresource in kind.subresources and asked.verb != "watch"
-    if asked.subresource and not known:
-        raise _not_known(collection, asked, name)
+    known = info.subresource in kind.subresources and info.verb != "watch"
+    if info.subresource and not known:
+        raise _not_known(collection, info, name)
 
 
-def _target_of_binding(storage: Storage, asked: Attributes) -> Target:
-    """Find what a binding is about that does not say so in its path: some pod.
+def _target_of_binding(storage: Storage, info: RequestInfo) -> Target:
+    """Return the target of a binding whose path has no pod.
 
     Raises:
-        ApiError: 404 if its path goes on, or has no namespace; 405 if it is not created.
+        ApiError: 404 if the path has a name or no namespace, 405 for other verbs than
+            create.
     """
-    if asked.names_one or not asked.namespace:
+    if info.names_one or not info.namespace:
         raise statuses.no_such_path()
 
-    if asked.verb != "create":
+    if info.verb != "create":
         raise statuses.method_not_allowed()
 
-    return Target(storage.collection(PODS), "create", asked.namespace, "", "binding")
+    return Target(storage.collection(PODS), "create", info.namespace, "", "binding")
 
 
-def _not_known(collection: Collection, asked: Attributes, name: str) -> ApiError:
-    """Say that a subresource is not there: because the object is not, or never."""
-    resource, part = collection.kind.resource, asked.subresource
+def _not_known(collection: Collection, info: RequestInfo, name: str) -> ApiError:
+    """Make the error for a missing subresource: of a missing object, or of any."""
+    resource, part = collection.kind.resource, info.subresource
     verbs = _PLAYED_BY_KUBELETS.get((resource, part.partition("/")[0]), ())
     if not collection.kind.typed:
         verbs = _ALL
     elif "/" in part and not part.startswith("proxy/"):
         verbs = ()
 
-    if verbs and asked.verb not in verbs:
+    if verbs and info.verb not in verbs:
         return statuses.method_not_allowed()
 
-    key = f"{asked.namespace}/{name}" if resource.namespaced else name
+    key = f"{info.namespace}/{name}" if resource.namespaced else name
     if verbs and collection.get(key) is None:
         return statuses.not_found(resource, name)
 
     return statuses.no_such_path()
 
 
-def _allowed(kind: Kind, asked: Attributes) -> bool:
+def _allowed(kind: Kind, info: RequestInfo) -> bool:
     namespaced = kind.resource.namespaced
-    if asked.subresource:
-        return asked.verb in kind.subresources[asked.subresource]
+    if info.subresource:
+        return info.verb in kind.subresources[info.subresource]
 
-    # A definition that is being deleted has words of its own for it.
-    if asked.verb not in kind.verbs and not kind.terminating:
+    # The error for a terminating definition comes from the registry.
+    if info.verb not in kind.verbs and not kind.terminating:
         return False
 
-    if asked.verb == "create":
-        return not asked.name and (bool(asked.namespace) or not namespaced)
+    if info.verb == "create":
+        return not info.name and (bool(info.namespace) or not namespaced)
 
-    if asked.verb == "deletecollection":
-        return bool(asked.namespace) or not namespaced
+    if info.verb == "deletecollection":
+        return bool(info.namespace) or not namespaced
 
-    # A PUT or PATCH of a whole collection means nothing.
-    return bool(asked.verb) and (
-        bool(asked.name) or asked.verb in {"list", "watch", "get"}
+    # PUT and PATCH do not apply to collections.
+    return bool(info.verb) and (
+        bool(info.name) or info.verb in {"list", "watch", "get"}
     )

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from table_helpers import NOW, ago
 
-from aioinformer.tables.custom import custom_layout
-from aioinformer.tables.jsonpath import JSONPathError, json_path
+from aioinformer_apiserver.serialization.jsonpath import JSONPathError, json_path
+from aioinformer_apiserver.serialization.printer_columns import custom_layout
 
 SPEC: dict[str, Any] = {
     "str": "hello",

@@ -80,8 +80,8 @@ async def test_what_the_test_itself_notes_down_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        pytest.param("immutable", "at last: False", id="false"),
-        pytest.param("nothing", "at last: KeyError: 'nothing'", id="missing"),
+        pytest.param("immutable", "last result: False", id="false"),
+        pytest.param("nothing", "last result: KeyError: 'nothing'", id="missing"),
     ],
 )
 async def test_gives_up_in_time_and_says_what_there_was(
@@ -115,13 +115,13 @@ async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
 
 @pytest.mark.parametrize("timeout", [None, "5", -1, float("nan")])
 async def test_until_refuses_a_timeout_that_is_no_duration(timeout: Any) -> None:
-    with pytest.raises(OptionsError, match="timeout is a number of seconds"):
+    with pytest.raises(OptionsError, match="timeout must be a number of seconds"):
         await APIServer().until(bool, timeout=timeout)
 
 
 async def test_until_refuses_a_condition_that_is_no_function() -> None:
     condition: Any = True
-    with pytest.raises(OptionsError, match="condition is a function, not True"):
+    with pytest.raises(OptionsError, match="condition must be a function, not True"):
         await APIServer().until(condition)
 
 

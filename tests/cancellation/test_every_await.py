@@ -1,4 +1,4 @@
-"""Cancelled in every turn of the loop: nothing is lost, and nothing is left running."""
+"""An informer cancelled at every await: no event is lost, and no task remains."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ BUSY = ServerError("busy", status=503)
 BROKEN = TransportError("broken")
 
 TURNS = 60
-"""Enough for all that happens at one moment; a test below makes sure."""
+"""More turns of the loop than any moment takes; a test below checks that."""
 
 
 def scripted() -> FakeSource:
-    """Fails; lists; is told of changes; breaks; its history is reset; lists again."""
+    """A source that fails, lists, changes, breaks, loses its history, and lists again."""
     changes = [modified(thing("a", 8)), deleted(thing("b", 9)), added(thing("d", 10))]
     return FakeSource(
         [
@@ -44,7 +44,7 @@ def scripted() -> FakeSource:
         ],
         [
             Stream(2.0, changes, [added(thing("e", 11))], BROKEN),
-            Stream(2.0, [modified(thing("a", 5))]),  # broken history: a list follows
+            Stream(2.0, [modified(thing("a", 5))]),  # history lost: a list follows
             Stream(2.0, END),
         ],
     )
@@ -54,7 +54,7 @@ MOMENTS = [0.0, 1.2, 3.2, 3.6, 5.6, 8.4]
 
 
 class Rig:
-    """An informer of that script, and two handlers that follow it."""
+    """An informer of that source, with two handlers."""
 
     def __init__(self) -> None:
         self.source = scripted()
@@ -74,7 +74,7 @@ class Rig:
 
 @pytest.fixture(params=["no-slices", "tiny-slices"])
 def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Either nothing waits for its slice, or everything does behind each object."""
+    """Run with no limit on slices, or with a slice for each object."""
     seconds = 1e9 if request.param == "no-slices" else 0.0
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", seconds)
     return str(request.param)
@@ -84,7 +84,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_an_informer_cancelled_in_any_turn_loses_and_leaves_nothing(
+async def test_informer_cancelled_at_any_await_leaves_nothing_and_loses_no_event(
     moment: float, slices: str
 ) -> None:
     before = asyncio.all_tasks()
@@ -105,16 +105,17 @@ async def test_an_informer_cancelled_in_any_turn_loses_and_leaves_nothing(
         with pytest.raises(InformerStopped):
             rig.pods.lister.list()
 
-        # What the handlers were told is what the store holds.
+        # The events of the handlers add up to the store.
         for view in rig.views:
             assert view.broken == []
-            # In tiny slices a list may be visible whose telling had just begun.
+            # With tiny slices, a list may be visible while its events are still being
+            # queued.
             if slices == "no-slices":
                 assert view.objects == rig.stored
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_second_cancellation_needs_no_time(moment: float) -> None:
+async def test_second_cancellation_ends_informer_at_once(moment: float) -> None:
     loop = asyncio.get_running_loop()
     before = asyncio.all_tasks()
     for turns in range(1, TURNS, 2):
@@ -130,7 +131,7 @@ async def test_a_second_cancellation_needs_no_time(moment: float) -> None:
         assert rig.source.open == 0
 
 
-async def test_the_moments_and_turns_above_cover_the_script() -> None:
+async def test_cancellation_points_cover_the_whole_run() -> None:
     rig = Rig()
     seen = []
     async with running(rig.pods.run()):
@@ -176,7 +177,7 @@ WAITERS: dict[str, Callable[[Rig, Registration], Coroutine[Any, Any, None]]] = {
 
 
 @pytest.mark.parametrize("waiter", WAITERS.values(), ids=WAITERS)
-async def test_a_waiter_cancelled_in_any_turn_harms_nobody(
+async def test_cancelled_waiter_does_not_affect_informer_or_other_waiters(
     waiter: Callable[[Rig, Registration], Coroutine[Any, Any, None]],
 ) -> None:
     for turns in range(0, TURNS, 3):
@@ -194,7 +195,7 @@ async def test_a_waiter_cancelled_in_any_turn_harms_nobody(
             assert rig.pods.has_synced
 
 
-async def test_a_removal_cancelled_in_any_turn_is_a_removal() -> None:
+async def test_cancelled_aclose_still_removes_the_handler() -> None:
     for turns in range(12):
         rig = Rig()
         slow = Slow(2)
@@ -212,7 +213,7 @@ async def test_a_removal_cancelled_in_any_turn_is_a_removal() -> None:
 # ---------------------------------------------------------------- a factory
 
 
-async def test_a_start_cancelled_in_any_turn_is_undone() -> None:
+async def test_cancelled_start_is_undone() -> None:
     before = asyncio.all_tasks()
     finished = undone = 0
     for turns in range(12):
@@ -237,7 +238,7 @@ async def test_a_start_cancelled_in_any_turn_is_undone() -> None:
     assert undone > 0
 
 
-async def test_a_shutdown_cancelled_in_any_turn_is_finished_first() -> None:
+async def test_cancelled_shutdown_finishes_first() -> None:
     before = asyncio.all_tasks()
     for turns in range(1, 20):
         client = FakeClient()
@@ -254,7 +255,7 @@ async def test_a_shutdown_cancelled_in_any_turn_is_finished_first() -> None:
         await factory.shutdown()
 
 
-async def test_left_in_any_turn_behind_its_start_tells_who_waits() -> None:
+async def test_factory_left_at_any_await_of_its_start_wakes_its_waiters() -> None:
     for turns in range(20):
         factory = SharedInformerFactory(FakeClient())
         pods = factory.informer("v1", "pods")

@@ -231,9 +231,13 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         ),
         pytest.param([printing(None)], "without a status", id="no-status"),
         pytest.param([printing({})], "neither a token nor a certificate", id="neither"),
-        pytest.param([printing({"token": 7})], "token that is not a string", id="number"),
         pytest.param(
-            [printing({"token": f"{TOKEN} x"})], "characters that a token cannot", id="blank"
+            [printing({"token": 7})], "token that is not a string", id="number"
+        ),
+        pytest.param(
+            [printing({"token": f"{TOKEN} x"})],
+            "characters that a token cannot",
+            id="blank",
         ),
         pytest.param(
             [printing({"clientKeyData": "x"})], "only one of", id="half-a-certificate"

@@ -1,4 +1,4 @@
-"""What controllers promise: G10, and what they promise about many and about bad ones."""
+"""G10 of controllers, and their behaviour with many objects and failing reconciles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Mischief(Notes):
-    """Notes what it saw of each key, then works, raises, hangs or cancels itself."""
+    """Records the states of each key, then works, raises, hangs or cancels itself."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Mischief(Notes):
             await asyncio.sleep(self.rng.choice([0, 0, 0.01, 0.5, 3]))
             await self._misbehave(self.rng.randrange(8))
 
-        # Only what a reconcile has brought to its end counts.
+        # Only completed reconciles count.
         self.seen[request.name] = saw
         return None
 
@@ -74,7 +74,7 @@ class Mischief(Notes):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two_at_once(
+async def test_G10_each_change_is_reconciled_and_no_key_twice_at_once(
     seed: int,
 ) -> None:
     rng = random.Random(seed)
@@ -105,7 +105,7 @@ async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two
         assert len(notes.names) > 50
 
 
-async def test_G10_a_change_during_the_work_is_worked_on_again() -> None:
+async def test_G10_change_during_a_reconcile_is_reconciled_again() -> None:
     async def slowly(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(5)
 
@@ -123,13 +123,13 @@ async def test_G10_a_change_during_the_work_is_worked_on_again() -> None:
 
 
 def held() -> list[int]:
-    """The sizes of what was allocated since tracing began, and is in use."""
+    """Return the sizes of the allocations since tracing began."""
     gc.collect()
     return [trace.size for trace in tracemalloc.take_snapshot().traces]
 
 
 def objects(count: int, letter: str, version: int) -> list[KubeObject]:
-    """So many objects, as large in one state as in another."""
+    """Make objects whose size does not depend on their state."""
     return [
         KubeObject.of(
             b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod-%05d","namespace":'
@@ -141,12 +141,12 @@ def objects(count: int, letter: str, version: int) -> list[KubeObject]:
 
 
 def references(kept: list[KubeObject]) -> set[int]:
-    """How often objects are referred to; the list and the counting are two of them."""
+    """Return the reference counts of objects; the list and the call hold two."""
     return set(map(sys.getrefcount, kept))
 
 
-async def test_10_000_objects_changed_at_once_leave_nothing_behind() -> None:
-    count = 10_000
+async def test_controller_keeps_nothing_after_3000_objects_changed_at_once() -> None:
+    count = 3_000
     stream = Stream()
     source = FakeSource(
         [Page(objects(count, "a", 100_000), 200_000, piece=500)], [stream]
@@ -167,7 +167,9 @@ async def test_10_000_objects_changed_at_once_leave_nothing_behind() -> None:
 
     async def change_all(states: list[KubeObject], letter: str) -> None:
         reconciled.clear()
-        for start in range(0, count, 200):  # all at once, in pieces as a server does
+        for start in range(
+            0, count, 200
+        ):  # all at once, in chunks as a server sends them
             stream.send(*map(modified, states[start : start + 200]))
 
         await asyncio.sleep(10)
@@ -181,7 +183,7 @@ async def test_10_000_objects_changed_at_once_leave_nothing_behind() -> None:
         await asyncio.sleep(10)
         assert len(reconciled) == count
 
-        # What is traced is slow: the objects are made before, and counted apart.
+        # Tracing is slow, so the objects are created before, and counted separately.
         old, new = objects(count, "b", 300_000), objects(count, "c", 500_000)
         await change_all(old, "b")
         tracemalloc.start()
@@ -192,8 +194,8 @@ async def test_10_000_objects_changed_at_once_leave_nothing_behind() -> None:
         finally:
             tracemalloc.stop()
 
-        # Of the queue's states, of its line and of the FIFO: as large as those that were
-        # there before, in whose place they are.
+        # Of the queue's states, of its order and of the FIFO: as large as the tables
+        # they replace.
         tables = [size for size in sizes if size > 100_000]
         left = sum(sizes) - sum(tables)
         assert not now
@@ -226,12 +228,12 @@ async def is_cancelled() -> None:
     ("act", "text"),
     [
         (raises, "ValueError: boom"),
-        (hangs, "TimeoutError: not done within 5 s"),
-        (is_cancelled, "CancelledError: it has cancelled itself"),
-        (nonsense, "TypeError: a reconcile answers a Result or None, not a str"),
+        (hangs, "TimeoutError: timed out after 5 s"),
+        (is_cancelled, "CancelledError: reconcile cancelled itself"),
+        (nonsense, "TypeError: a reconcile must return a Result or None, not str"),
     ],
 )
-async def test_a_bad_reconcile_is_told_and_the_others_go_on(
+async def test_failing_reconcile_is_reported_and_others_continue(
     act: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> Any:
@@ -245,7 +247,7 @@ async def test_a_bad_reconcile_is_told_and_the_others_go_on(
     assert sorted(notes.names) == ["bad", "bad", "good"]
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"controller pods: default/bad failed (attempt 1, to be retried): {text}"
+        f"controller pods: reconcile failed (key=default/bad attempt=1, will be retried): {text}"
     )
     assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
     assert sink.counts["controller_runtime_reconcile_total", ("pods", "success")] == 2
@@ -254,7 +256,7 @@ async def test_a_bad_reconcile_is_told_and_the_others_go_on(
 # ---------------------------------------------------------------- reading one's writes
 
 
-async def test_1000_reconciles_that_create_and_look_create_nothing_twice() -> None:
+async def test_reconcile_reads_its_own_writes() -> None:
     count, made, looked = 1000, 0, 0
     async with APIServer() as server, server.client() as client:
         for number in range(count):
@@ -270,7 +272,7 @@ async def test_1000_reconciles_that_create_and_look_create_nothing_twice() -> No
                 looked += 1
                 return None
 
-            # A name of the server's choice: nothing would refuse a second one.
+            # With a name generated by the server: nothing would refuse a duplicate.
             labels = {"pod": request.name}
             body = {"metadata": {"generateName": "made-", "labels": labels}}
             await ctx.client.create(CONFIG_MAPS, body, namespace=request.namespace)

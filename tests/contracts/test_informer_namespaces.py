@@ -1,4 +1,4 @@
-"""The guarantees of an informer that lists several namespaces, over real HTTP."""
+"""The guarantees of an informer of several namespaces, over real HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from informer_helpers import settle
-from informers import json_default
+from informers import plain
 from pipeline_helpers import View
 
 from aioinformer import SharedInformerFactory
@@ -28,7 +28,7 @@ NAMESPACES = ["shop", "web", "db"]
 
 
 def body(namespace: str, name: str) -> dict[str, Any]:
-    made = json_default(name)
+    made = plain(name)
     made["metadata"]["namespace"] = namespace
     return made
 
@@ -51,7 +51,7 @@ async def served(
 
 
 def held(server: APIServer) -> dict[str, str]:
-    """What the server has in the three."""
+    """Return the objects of the server in the three namespaces."""
     metadata = [obj["metadata"] for obj in server.objects(PODS)]
     return {
         f"{it['namespace']}/{it['name']}": it["resourceVersion"]
@@ -79,7 +79,7 @@ async def caught_up(server: APIServer, informer: SharedInformer) -> None:
     await settle()
 
 
-async def test_G1_to_G6_hold_through_churn_and_cuts_of_some_of_them() -> None:
+async def test_G1_to_G6_hold_when_watches_of_some_namespaces_are_cut() -> None:
     rng = random.Random(7)
     async with served() as (server, informer):
         view = View()
@@ -101,7 +101,7 @@ async def test_G1_to_G6_hold_through_churn_and_cuts_of_some_of_them() -> None:
                     ErrorEvent(status=410, namespace=namespace),
                     Cut(verb="list", after_bytes=300, namespace=namespace),
                 )
-                await server.stop()  # the others resume, this one lists anew
+                await server.stop()  # the others resume, this one relists
                 await server.start()
 
             for _ in range(5):
@@ -135,7 +135,7 @@ async def test_G1_to_G6_hold_through_churn_and_cuts_of_some_of_them() -> None:
         assert "other/a" not in informer.store
 
 
-async def test_G8_what_is_refused_in_one_is_told_and_tried_again() -> None:
+async def test_G8_refusal_in_one_namespace_is_reported_and_retried() -> None:
     refused = Refuse(status=403, namespace="web", times=8)
     async with served(refused) as (server, informer):
         with pytest.raises(NotSynced, match=r"web: .*403") as caught:
@@ -165,7 +165,7 @@ async def test_G8_what_is_refused_in_one_is_told_and_tried_again() -> None:
         assert informer.status.last_error is None
 
 
-async def test_G9_nothing_is_left_of_several_namespaces() -> None:
+async def test_G9_informer_of_several_namespaces_leaves_nothing() -> None:
     before = asyncio.all_tasks()
     async with served() as (server, informer):
         await informer.wait_synced(timeout=30)

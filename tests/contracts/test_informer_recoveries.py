@@ -1,7 +1,7 @@
-"""What ends the watchers of other libraries for good, and must not end ours.
+"""Failures that end the watches of other libraries for good, and must not end ours.
 
-Each time: some trouble that lasts, changes meanwhile, an end of the trouble; and then
-the cache is as the server is, and handlers have been told how it got there.
+Each test has a lasting failure, changes meanwhile, and the end of the failure. Then the
+store equals the server, and the handlers' events explain it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 TEN_MINUTES = 300
-"""In writes, with 2 s between them."""
+"""Number of writes, 2 s apart."""
 
 
 # ---------------------------------------------------------------- who may do what
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_outlives_a_token_that_is_refused_for_long(way: dict[str, Any]) -> None:
+async def test_informer_survives_a_token_refused_for_long(way: dict[str, Any]) -> None:
     async with APIServer(token=TOKEN) as server:
         ledger = Ledger(server, random.Random(1))
         async with running_pods(server, ledger, watch_seconds=60, **way) as run:
@@ -68,7 +68,7 @@ async def test_outlives_a_token_that_is_refused_for_long(way: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_outlives_rights_that_are_taken_and_given_back(
+async def test_informer_survives_revoked_permissions(
     way: dict[str, Any],
 ) -> None:
     async with APIServer(token="admin", users={TOKEN: "alice"}) as server:
@@ -81,7 +81,7 @@ async def test_outlives_rights_that_are_taken_and_given_back(
             server.delete(CLUSTER_ROLE_BINDINGS, "pods-to-alice")
             await ledger.keep_writing(TEN_MINUTES, seconds=2)
             refused = run.informer.status
-            # Too old to resume from, too.
+            # Too old to resume from.
             server.compact()
             allow_again(server)
             await run.settled()
@@ -92,7 +92,7 @@ async def test_outlives_rights_that_are_taken_and_given_back(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_needs_rights_only_from_when_it_gets_them(way: dict[str, Any]) -> None:
+async def test_informer_syncs_once_permissions_are_granted(way: dict[str, Any]) -> None:
     async with APIServer(token="admin", users={TOKEN: "alice"}) as server:
         ledger = Ledger(server, random.Random(1))
         async with running_pods(server, ledger, token=TOKEN, **way) as run:
@@ -107,7 +107,7 @@ async def test_needs_rights_only_from_when_it_gets_them(way: dict[str, Any]) -> 
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_a_token_that_is_rotated_is_read_again_at_once(tmp_path: Path) -> None:
+async def test_rotated_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN)
     async with APIServer(token=TOKEN) as server:
@@ -133,7 +133,9 @@ async def test_a_token_that_is_rotated_is_read_again_at_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_believes_a_server_that_lost_everything(way: dict[str, Any]) -> None:
+async def test_informer_trusts_a_server_that_lost_everything(
+    way: dict[str, Any],
+) -> None:
     async with APIServer() as server:
         empty = server.snapshot()
         ledger = Ledger(server, random.Random(1), pods=50)
@@ -151,7 +153,7 @@ async def test_believes_a_server_that_lost_everything(way: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_believes_a_server_that_was_restored_from_a_backup(
+async def test_informer_trusts_a_server_restored_from_a_backup(
     way: dict[str, Any],
 ) -> None:
     async with APIServer() as server:
@@ -161,7 +163,7 @@ async def test_believes_a_server_that_was_restored_from_a_backup(
             backup = server.snapshot()
             await ledger.keep_writing(40)
             await server.restart(snapshot=backup)
-            # Other states, of versions that were given before.
+            # Other states, with versions that were used before.
             for number in range(10):
                 server.create(PODS, plain(f"other-{number}"))
 
@@ -174,7 +176,7 @@ async def test_believes_a_server_that_was_restored_from_a_backup(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_believes_another_server_with_the_same_objects(
+async def test_informer_trusts_another_server_with_the_same_objects(
     way: dict[str, Any],
 ) -> None:
     async with APIServer() as server:
@@ -194,7 +196,7 @@ async def test_believes_another_server_with_the_same_objects(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_a_definition_that_goes_takes_its_objects_and_brings_them_again(
+async def test_deleted_crd_removes_its_objects_until_it_returns(
     way: dict[str, Any],
 ) -> None:
     async with APIServer(resources=[WIDGETS]) as server, server.client() as client:
@@ -205,7 +207,8 @@ async def test_a_definition_that_goes_takes_its_objects_and_brings_them_again(
             await widgets.wait_synced(timeout=10)
             await asyncio.sleep(1)
             story.clear()
-            # It goes while nobody can be told; else its objects go first, by events.
+            # It is deleted while the watch is down; otherwise its objects are deleted
+            # by events first.
             await server.stop()
             server.unregister(WIDGETS)
             await server.start()
@@ -231,7 +234,7 @@ async def test_a_definition_that_goes_takes_its_objects_and_brings_them_again(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_a_definition_that_is_replaced_at_once_is_followed(
+async def test_informer_follows_a_crd_that_is_replaced_at_once(
     way: dict[str, Any],
 ) -> None:
     async with APIServer(resources=[WIDGETS]) as server, server.client() as client:
@@ -247,7 +250,7 @@ async def test_a_definition_that_is_replaced_at_once_is_followed(
             assert_same(server, WIDGETS, widgets, view)
 
 
-async def test_a_definition_that_comes_later_is_waited_for() -> None:
+async def test_informer_waits_for_a_crd_created_later() -> None:
     async with (
         APIServer() as server,
         server.client() as client,
@@ -293,7 +296,7 @@ def make_widgets(server: APIServer, *names: str) -> None:
 async def live(
     client: Client, resource: Resource, **options: Any
 ) -> AsyncIterator[tuple[SharedInformer, View]]:
-    """An informer that runs beside the block, and what its handler knows."""
+    """A running informer, and a copy built from its handler's events."""
     informer = SharedInformer(
         ListWatch(client, resource),
         options=ReflectorOptions(**options),
@@ -316,7 +319,7 @@ def phase_of(informer: SharedInformer) -> str:
 def assert_same(
     server: APIServer, resource: Resource, informer: SharedInformer, view: View
 ) -> None:
-    """The store is as the server is, and the handler was told so, without a gap."""
+    """Assert that the store equals the server, and that the events lead there."""
     truth = {
         f"{body['metadata']['namespace']}/{body['metadata']['name']}": body
         for body in server.objects(resource)

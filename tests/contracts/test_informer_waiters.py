@@ -1,4 +1,4 @@
-"""G8 and G9 of whoever waits for an informer, over real HTTP."""
+"""G8 and G9 for those who wait for an informer, over real HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def next_event(informer: SharedInformer) -> None:
 
 
 async def handled(informer: SharedInformer) -> None:
-    """Of a handler that never comes to an end with the first list."""
+    """A handler that never finishes the first list."""
     waiting = asyncio.Event()
     registration = informer.add_event_handler(on_add=lambda obj: waiting.wait())
     await registration.wait_synced()
@@ -59,7 +59,7 @@ READS: dict[str, Callable[[SharedInformer], object]] = {
 
 
 def refused(informer: SharedInformer) -> list[str]:
-    """The reads that a dead informer refuses, as all should."""
+    """The reads that a dead informer refuses."""
     names = []
     for name, read in READS.items():
         try:
@@ -71,7 +71,7 @@ def refused(informer: SharedInformer) -> list[str]:
 
 
 @pytest.mark.parametrize("wait", WAITERS.values(), ids=WAITERS)
-async def test_G8_a_waiter_is_told_that_the_informer_was_stopped(
+async def test_G8_waiter_raises_informer_stopped(
     wait: Callable[[SharedInformer], Coroutine[Any, Any, None]],
 ) -> None:
     async with APIServer() as server:
@@ -91,7 +91,7 @@ async def test_G8_a_waiter_is_told_that_the_informer_was_stopped(
 
 
 @pytest.mark.parametrize("wait", WAITERS.values(), ids=WAITERS)
-async def test_G8_a_waiter_is_told_what_the_informer_died_of(
+async def test_G8_waiter_raises_with_the_cause_of_death(
     wait: Callable[[SharedInformer], Coroutine[Any, Any, None]],
 ) -> None:
     async with APIServer() as server:
@@ -109,7 +109,7 @@ async def test_G8_a_waiter_is_told_what_the_informer_died_of(
             async with asyncio.timeout(10):
                 await waiter
 
-        if wait is not handled:  # its handler is told so by its registration
+        if wait is not handled:  # its registration reports that
             assert caught.value.__cause__ is error
 
         assert refused(informer) == [*READS]
@@ -117,7 +117,7 @@ async def test_G8_a_waiter_is_told_what_the_informer_died_of(
             await factory.shutdown()
 
 
-async def test_G8_what_a_waiter_sees_is_what_the_server_holds() -> None:
+async def test_G8_waiter_sees_what_the_server_holds() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         for number in range(20):
             name = f"web-{number}"
@@ -132,12 +132,12 @@ async def test_G8_what_a_waiter_sees_is_what_the_server_holds() -> None:
         assert informer.lister.list() == []
 
 
-async def test_G9_who_waits_leaves_nothing_in_the_informer() -> None:
+async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         before = asyncio.all_tasks()
         waiters = [asyncio.create_task(wait(informer)) for wait in WAITERS.values()]
         await settle()
-        during = len(informer._waiting)
+        during = len(informer._waiters)
         for waiter in waiters:
             waiter.cancel()
 
@@ -148,12 +148,12 @@ async def test_G9_who_waits_leaves_nothing_in_the_informer() -> None:
         await settle()
 
         assert during == 3
-        assert len(informer._waiting) == 0
-        assert len(informer._live.followers) == 1
+        assert len(informer._waiters) == 0
+        assert len(informer._run_state.followers) == 1
         assert asyncio.all_tasks() == before
 
 
-async def test_G9_nothing_is_left_of_an_informer_that_many_have_used() -> None:
+async def test_G9_informer_with_many_waiters_leaves_nothing() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         before = asyncio.all_tasks()
@@ -175,8 +175,8 @@ async def test_G9_nothing_is_left_of_an_informer_that_many_have_used() -> None:
         assert [timer for timer in ours if not timer.cancelled()] == []
 
 
-async def test_G5_what_comes_and_goes_while_it_runs_has_all_of_it() -> None:
-    """Handlers, indexes and readers of events, added and removed amid changes."""
+async def test_G5_handlers_and_iterators_added_late_see_everything() -> None:
+    """Add and remove handlers, indexes and event iterators during changes."""
     async with APIServer() as server, pods_of(server) as (_, informer):
         seen: dict[int, list[str]] = {}
         wrong: list[str] = []
@@ -214,7 +214,7 @@ async def test_G5_what_comes_and_goes_while_it_runs_has_all_of_it() -> None:
 
 
 class Teller:
-    """A handler that writes down what it is told."""
+    """A handler that records its events."""
 
     def __init__(self, record: list[str]) -> None:
         self._record = record
@@ -229,7 +229,7 @@ async def settled_at(server: APIServer, informer: SharedInformer) -> None:
 
 
 def folded(record: list[str]) -> set[str]:
-    """What there is at the end of what was told."""
+    """Return the objects that result from the events."""
     there: set[str] = set()
     for what, _, name in (line.partition(" ") for line in record):
         if what in {"deleted", "gone"}:

@@ -1,4 +1,4 @@
-"""Connections that stay open and say nothing: noticed in time, and replaced at once."""
+"""Open but silent connections are detected in time, and replaced at once."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Fault, Stall
 
 ANSWER_SECONDS = 30.0
-"""For the head of an answer, and for each next piece of a list."""
+"""Timeout for the head of a response, and for each further chunk of a list."""
 
 BOOKMARK_SECONDS = 59.0
-"""Just before a new watch that said nothing would be checked by a request."""
+"""Just before a silent new watch would be checked by a request."""
 
 SILENCE_SECONDS = 2.5 * BOOKMARK_SECONDS
-"""For a watch that had bookmarks."""
+"""Timeout for a watch with bookmarks."""
 
 GRACE_SECONDS = 10.0
-"""For a watch, behind the end that the server was asked for."""
+"""Timeout for a watch, after the end that was requested from the server."""
 
 LATE_SECONDS = 0.1
 
@@ -59,7 +59,7 @@ LATE_SECONDS = 0.1
         ),
     ],
 )
-async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
+async def test_stalled_response_times_out_after_30_s(
     script: list[Fault], options: dict[str, Any]
 ) -> None:
     async with APIServer() as server:
@@ -73,7 +73,7 @@ async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
         at = next(it.time for it in server.requests if it.query == dict(struck.query))
         again = attempts_of(server, behind=dict(struck.query))[0]
 
-    # Behind a failure comes the first gap, but a stream is replaced by pages at once.
+    # A failure is followed by the first gap, but a stream is replaced by pages at once.
     replaced = bool(options.get("streaming_list")) and again.kind.startswith("list")
     least, most = (0.0, 0.0) if replaced else (0.8, 1.6)
     waited = again.time - at - ANSWER_SECONDS
@@ -82,7 +82,7 @@ async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1500])
-async def test_a_watch_without_bookmarks_is_given_up_behind_its_end(
+async def test_watch_without_bookmarks_times_out_after_its_requested_end(
     after_bytes: int,
 ) -> None:
     async with APIServer(bookmark_seconds=10_000) as server:
@@ -102,9 +102,7 @@ async def test_a_watch_without_bookmarks_is_given_up_behind_its_end(
     assert run.verdict() == []
 
 
-async def test_a_watch_that_had_bookmarks_is_given_up_after_two_and_a_half_of_them() -> (
-    None
-):
+async def test_watch_with_bookmarks_times_out_after_two_and_a_half_gaps() -> None:
     async with (
         APIServer(bookmark_seconds=BOOKMARK_SECONDS) as server,
         proxying(server.url) as proxy,
@@ -127,7 +125,7 @@ async def test_a_watch_that_had_bookmarks_is_given_up_after_two_and_a_half_of_th
     assert run.verdict() == []
 
 
-async def test_who_accepts_and_says_nothing_is_given_up_after_thirty_seconds() -> None:
+async def test_server_that_accepts_but_never_responds_times_out_after_30_s() -> None:
     async with speechless() as server, Client.from_url(server.url) as client:
         informer = SharedInformer(ListWatch(client, PODS))
         async with running(informer.run()):
@@ -142,7 +140,7 @@ async def test_who_accepts_and_says_nothing_is_given_up_after_thirty_seconds() -
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 @pytest.mark.parametrize("stall", [on_list(head=False), on_list()])
-async def test_a_list_that_stalls_is_replaced_by_the_real_clock(stall: Fault) -> None:
+async def test_stalled_list_is_replaced_in_real_time(stall: Fault) -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         server.faults.add(stall)
@@ -158,7 +156,7 @@ async def test_a_list_that_stalls_is_replaced_by_the_real_clock(stall: Fault) ->
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_a_watch_that_stalls_is_replaced_by_the_real_clock(
+async def test_stalled_watch_is_replaced_in_real_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     grace = "aioinformer.client.list_watch.WATCH_GRACE_SECONDS"

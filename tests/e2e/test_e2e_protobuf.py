@@ -1,4 +1,4 @@
-"""What a real server says in the binary encoding is read as what it says in JSON."""
+"""Protobuf bodies of a real server decode to the same objects as JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model import resources
-from aioinformer_apiserver.protobuf.objects import decoded
+from aioinformer_apiserver.protobuf.decoding import decoded
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
-# With objects that every server makes for itself.
+# Including objects that every server creates.
 KINDS = [
     resources.CLUSTER_ROLES,
     resources.CLUSTER_ROLE_BINDINGS,
@@ -57,7 +57,7 @@ def path_in(root: str, resource: Resource, metadata: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("resource", KINDS, ids=lambda it: it.plural)
-def test_both_encodings_say_the_same(resource: Resource) -> None:
+def test_json_and_protobuf_describe_the_same_object(resource: Resource) -> None:
     found = paths(resource)
 
     assert found

@@ -14,7 +14,7 @@ from conftest import pod
 from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 from web_helpers import SentEvents
 
-from aioinformer.cli.manifests import create_all
+from aioinformer.cli.apiserver import create_all
 from aioinformer.model import Resource
 from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, PODS
 from aioinformer.testing import APIServer
@@ -74,14 +74,14 @@ async def test_handlers_prints_pods_and_their_changes(
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_the_controller_counts_pods_and_tries_again(
+async def test_controller_by_hand_counts_pods_and_retries(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     script = EXAMPLES / "controller_by_hand.py"
     async with start(script, environment=environment) as process:
         assert await process.line("shop") == "shop: 3"
 
-        # All five namespaces: what is refused now is about pods.
+        # All five namespaces, so that the next refusal is about pods.
         await server.until(lambda: verbs_of(server).count("patch") == 5)
         server.faults.add(Refuse(verb="patch", status=503))
         server.delete(PODS, "db-0", namespace="shop")
@@ -99,7 +99,7 @@ async def test_the_controller_counts_pods_and_tries_again(
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_the_operator_owns_and_cleans_up(
+async def test_operator_creates_its_objects_and_cleans_up(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     create_all(server, str(EXAMPLES / "site.yaml"))
@@ -131,7 +131,7 @@ async def test_the_operator_owns_and_cleans_up(
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_another_operator_takes_over(
+async def test_second_operator_takes_over(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     create_all(server, str(EXAMPLES / "site.yaml"))
@@ -156,7 +156,7 @@ def watches_of_sites(server: APIServer) -> list[object]:
     return [it for it in asked if it == ("watch", "sites")]
 
 
-async def test_a_client_of_kubernetes_asyncio_feeds_an_informer(
+async def test_client_of_kubernetes_asyncio_feeds_an_informer(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     script = EXAMPLES / "kubernetes_asyncio_users.py"
@@ -179,13 +179,13 @@ def verbs_of(server: APIServer) -> list[str]:
     return [it.verb for it in server.requests]
 
 
-async def test_handlers_takes_a_server(server: APIServer) -> None:
+async def test_handlers_accepts_a_server_url(server: APIServer) -> None:
     arguments = (EXAMPLES / "handlers.py", "--server", server.url)
     async with start(*arguments) as process:
         assert await process.line("synced") == "synced: 3 pods"
 
 
-async def test_fastapi_app_answers_from_memory(
+async def test_fastapi_app_answers_from_the_cache(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     port = str(free_port())
@@ -211,7 +211,7 @@ async def test_fastapi_app_answers_from_memory(
             page = await events_until(events, "synced")
             server.delete(PODS, "db-0", namespace="shop")
             await events_until(events, "deleted db-0", page)
-            # While somebody reads: the stream ends, and holds nothing up.
+            # While somebody reads: the stream ends, and delays nothing.
             process.interrupt()
             await events.read()
 
@@ -227,7 +227,7 @@ async def test_fastapi_app_answers_from_memory(
 async def events_until(
     answer: aiohttp.ClientResponse, name: str, page: SentEvents | None = None
 ) -> SentEvents:
-    """Read events until one comes."""
+    """Read events until the named one comes."""
     page = page or SentEvents()
     while name not in page.names:
         chunk = await answer.content.readany()
@@ -245,7 +245,7 @@ async def answer_of(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "name", ["aiohttp_app.py", "controller_by_hand.py", "handlers.py"]
 )
-async def test_no_kubeconfig_is_one_line(name: str) -> None:
+async def test_missing_kubeconfig_is_reported_in_one_line(name: str) -> None:
     async with start(EXAMPLES / name) as process:
         end = await process.end()
 
@@ -254,7 +254,7 @@ async def test_no_kubeconfig_is_one_line(name: str) -> None:
     assert end.err.count("\n") == 1
 
 
-async def test_a_wrong_token_is_one_line(tmp_path: Path) -> None:
+async def test_wrong_token_is_reported_in_one_line(tmp_path: Path) -> None:
     async with APIServer(token="right") as server:
         config = server.kubeconfig(tmp_path / "config")
         config.write_text(config.read_text().replace("right", "wrong"))
@@ -263,14 +263,14 @@ async def test_a_wrong_token_is_one_line(tmp_path: Path) -> None:
             end = await process.end()
 
     assert (end.status, end.out) == (1, "")
-    # After what Python shows of the log where nobody has set it up.
+    # After the log lines that Python shows if logging is not configured.
     *logged, line = end.err.splitlines()
     assert all(it.startswith("pods: attempt failed (") for it in logged)
     assert line.startswith("not synced: pods: ")
     assert "401 Unauthorized: Unauthorized" in line
 
 
-async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) -> None:
+async def test_handlers_ends_silently_on_a_closed_pipe(server: APIServer) -> None:
     command = [str(EXAMPLES / "handlers.py"), "--server", server.url]
     script = "import subprocess, sys; from subprocess import PIPE\n"
     script += f"command = [sys.executable, *{command!r}]\n"
@@ -278,7 +278,7 @@ async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) ->
     script += "child.stdout.readline(); child.stdout.close(); print(child.wait())"
 
     async with start("-c", script) as process:
-        # It notices when it prints, which may be at the next change only.
+        # It notices when it prints, perhaps only at the next change.
         ending = asyncio.create_task(process.end())
         while not ending.done():
             name = f"late-{len(server.objects(PODS))}"
@@ -291,9 +291,9 @@ async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) ->
 
 
 @pytest.mark.parametrize("mode", ["auto", "strict"])
-async def test_the_test_file_passes(mode: str, tmp_path: Path) -> None:
+async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
     path = EXAMPLES / "test_with_apiserver.py"
-    # As in a project of its own: without the options of this one.
+    # As in a separate project: without the options of this one.
     options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q")
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
     cache = ("-p", "no:cacheprovider", "-o", f"asyncio_mode={mode}")
@@ -306,7 +306,7 @@ async def test_the_test_file_passes(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)
 def test_examples_are_short(path: Path) -> None:
-    most = 100 if path.name == "site_operator.py" else 60  # that is a whole program
+    most = 100 if path.name == "site_operator.py" else 60  # a whole program
     assert len(path.read_text().splitlines()) < most
 
 
@@ -347,7 +347,7 @@ async def test_aiohttp_app_answers_from_the_cache(
 
 
 async def healthy(session: aiohttp.ClientSession) -> None:
-    """Wait until the app is."""
+    """Wait until the app is healthy."""
     while True:
         async with session.get("/readyz") as answer:
             report = await answer.json()

@@ -1,4 +1,4 @@
-"""The rules of this code base that no linter knows."""
+"""Rules of this code base that no linter knows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "aioinformer"
+SERVER_PACKAGE = ROOT / "aioinformer_apiserver"
 
-# What `aioinformer` re-exports, sorted. A change here is a change of the public API.
+# The names that `aioinformer` exports, sorted. A change here changes the public API.
 PUBLIC_NAMES: list[str] = [
     "Added",
     "AioInformerError",
@@ -83,15 +84,37 @@ PUBLIC_NAMES: list[str] = [
 
 LONGEST_FILE = 800
 
-# Who tells "I am cancelled" from "what I called has cancelled itself"; nobody else may
-# catch a CancelledError without raising it.
+# Code that distinguishes its own cancellation from that of a callee. All other code
+# must re-raise CancelledError.
 JUDGES_OF_CANCELLING = {
     PACKAGE / "_tasks.py",
     PACKAGE / "informer" / "calling.py",
+    SERVER_PACKAGE / "http" / "background.py",
 }
-# Paths of somebody's machine; written so that this file does not contain them.
+# Modules that may start tasks outside of a TaskGroup.
+TASK_OWNERS = {
+    PACKAGE / "_tasks.py",
+    SERVER_PACKAGE / "http" / "background.py",
+}
+# The test server may be released separately, so it uses only public modules. A name
+# that it imports must be in the `__all__` of one of these.
+PUBLIC_TO_THE_SERVER = {
+    "aioinformer",
+    "aioinformer.errors",
+    "aioinformer.model",
+    "aioinformer.model.selectors",
+    "aioinformer.model.times",
+    "aioinformer.model.objects",
+    "aioinformer.model.resource",
+    "aioinformer.model.resources",
+    "aioinformer.model.yaml_values",
+    "aioinformer.tables",
+    "aioinformer.tables.cells",
+    "aioinformer.tables.layout",
+}
+# Paths of a developer's machine; written so that this file does not contain them.
 FOREIGN = ["/" + "work/", "/tmp" + "/w/", "/" + "root/", "/home" + "/"]
-# What tools leave here, and .gitignore leaves out.
+# Files that tools leave here, and .gitignore excludes.
 NOT_OURS = {
     ".git",
     ".hypothesis",
@@ -133,7 +156,7 @@ def dotted(path: Path) -> str:
 def broken_rules(
     tree: ast.AST, *, starts_tasks: bool = False, judges_cancelling: bool = False
 ) -> Iterator[str]:
-    """Yield the line and the rule for whatever `tree` breaks."""
+    """Yield the line and the rule of each violation in `tree`."""
     for node in ast.walk(tree):
         rule = ""
         match node:
@@ -165,7 +188,7 @@ def rule_of_call(call: ast.Call, *, starts_tasks: bool) -> str:
     if method not in TASK_STARTERS or starts_tasks:
         return ""
 
-    # A TaskGroup's create_task() is how it should be done; a loop's is not.
+    # TaskGroup.create_task() is right; loop.create_task() is not.
     if owner == "asyncio" or "loop" in owner.lower():
         return "only _tasks.py starts bare tasks"
 
@@ -191,13 +214,13 @@ def rule_of_handler(handler: ast.ExceptHandler, *, judges_cancelling: bool) -> s
     return ""
 
 
-def test_modules_keep_the_rules_of_cancellation() -> None:
+def test_modules_follow_the_cancellation_rules() -> None:
     found = [
         f"{name_of(path)}: {broken}"
         for path in MODULES
         for broken in broken_rules(
             tree_of(path),
-            starts_tasks=path == PACKAGE / "_tasks.py",
+            starts_tasks=path in TASK_OWNERS,
             judges_cancelling=path in JUDGES_OF_CANCELLING,
         )
     ]
@@ -225,7 +248,7 @@ def test_modules_keep_the_rules_of_cancellation() -> None:
         pytest.param("asyncio.wait_for(x(), 3)", id="wait-for"),
     ],
 )
-def test_rules_of_cancellation_find_what_breaks_them(code: str) -> None:
+def test_cancellation_rules_find_violations(code: str) -> None:
     assert len(list(broken_rules(ast.parse(code)))) == 1
 
 
@@ -241,11 +264,11 @@ def test_rules_of_cancellation_find_what_breaks_them(code: str) -> None:
         ),
     ],
 )
-def test_rules_of_cancellation_leave_the_rest_alone(code: str) -> None:
+def test_cancellation_rules_accept_correct_code(code: str) -> None:
     assert not list(broken_rules(ast.parse(code)))
 
 
-def test_modules_log_by_a_guarded_logger() -> None:
+def test_modules_use_the_guarded_logger() -> None:
     """An exception of a log handler would end an informer."""
     bare = {
         name_of(path)
@@ -257,10 +280,64 @@ def test_modules_log_by_a_guarded_logger() -> None:
     assert bare == {"aioinformer/_user_code.py"}
 
 
+def imports_of_aioinformer(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import from `aioinformer`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                pairs = [(module, it.name) for it in names]
+            case ast.Import(names=names):
+                pairs = [(it.name, "") for it in names]
+            case _:
+                continue
+
+        yield from (it for it in pairs if it[0].partition(".")[0] == "aioinformer")
+
+
+def is_public(module: str, name: str) -> bool:
+    if module not in PUBLIC_TO_THE_SERVER:
+        return False
+
+    # A module of the list may be imported from its package.
+    if f"{module}.{name}" in PUBLIC_TO_THE_SERVER:
+        return True
+
+    return name in importlib.import_module(module).__all__
+
+
+def test_apiserver_imports_only_public_names_of_aioinformer() -> None:
+    found = [
+        f"{name_of(path)} imports {module}.{name}"
+        for path in python_files("aioinformer_apiserver")
+        for module, name in imports_of_aioinformer(tree_of(path))
+        if not is_public(module, name)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "public"),
+    [
+        ("from aioinformer.errors import ApiError", True),
+        ("from aioinformer.model import resources", True),
+        ("from aioinformer import Client", True),
+        ("from aioinformer.errors import _rebuild", False),
+        ("from aioinformer._tasks import Supervisor", False),
+        ("from aioinformer import _tasks", False),
+        ("import aioinformer.client", False),
+    ],
+)
+def test_rule_of_public_imports_finds_what_breaks_it(code: str, public: bool) -> None:
+    ((module, name),) = imports_of_aioinformer(ast.parse(code))
+
+    assert is_public(module, name) == public
+
+
 # ------------------------------------------------------------ files
 
 
-def test_no_file_is_long() -> None:
+def test_files_are_short_enough() -> None:
     lengths = {
         str(path.relative_to(ROOT)): path.read_bytes().count(b"\n")
         for path in python_files(
@@ -279,7 +356,7 @@ def committed_files() -> Iterator[Path]:
             yield path
 
 
-def test_no_file_names_a_machine_of_ours() -> None:
+def test_no_file_names_a_development_machine() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {words}"
         for path in committed_files()
@@ -294,7 +371,7 @@ def test_no_file_names_a_machine_of_ours() -> None:
 
 
 def exported(tree: ast.Module) -> list[str] | None:
-    """What the literal `__all__` of a module lists; None if it has none."""
+    """Return the literal `__all__` of a module; None if it has none."""
     for node in tree.body:
         match node:
             case (
@@ -337,18 +414,19 @@ def needs_docstring(node: ast.stmt) -> TypeGuard[Function]:
 
 
 def is_described_elsewhere(node: Function | ast.ClassDef) -> bool:
-    # Variants, and what says it all elsewhere: the getter, the overridden method.
+    # Overloads, and functions documented elsewhere: by the getter or the overridden
+    # method.
     described = {"overload", "override", "setter", "deleter"}
     decorators = {ast.unparse(it).split(".")[-1] for it in node.decorator_list}
     return bool(described & decorators)
 
 
 def export_mistakes(path: Path) -> Iterator[str]:
-    """Yield what is wrong with the `__all__` of a module."""
+    """Yield the mistakes in the `__all__` of a module."""
     tree = tree_of(path)
     names = exported(tree)
     if names is None:
-        # An __init__ that gathers nothing, or a script.
+        # An __init__ that re-exports nothing, or a script.
         if path.name != "__main__.py" and len(tree.body) != 1:
             yield "has no __all__"
 
@@ -365,7 +443,7 @@ def export_mistakes(path: Path) -> Iterator[str]:
     yield from (f"{name} has no docstring" for name in undocumented(tree, names))
 
 
-def test_modules_say_what_they_export() -> None:
+def test_modules_declare_their_exports() -> None:
     found = [
         f"{name_of(path)} {mistake}"
         for path in MODULES
@@ -375,7 +453,7 @@ def test_modules_say_what_they_export() -> None:
     assert found == []
 
 
-# Others have none to be looked for, and importing a __main__ would run it.
+# Others have none, and importing a __main__ would run it.
 WITH_EXAMPLES = [
     path
     for path in MODULES
@@ -391,7 +469,7 @@ def test_examples_in_docstrings_work(path: Path) -> None:
     assert tested.failed == 0
 
 
-def test_docstrings_are_missed() -> None:
+def test_missing_docstrings_are_found() -> None:
     tree = ast.parse(
         "def f(): ...\n"
         "class C:\n"
@@ -416,7 +494,7 @@ def test_public_names_are_pinned() -> None:
     assert [name for name in names if not hasattr(package, name)] == []
 
 
-def test_what_the_package_imports_is_what_it_exports() -> None:
+def test_package_exports_exactly_what_it_imports() -> None:
     tree = tree_of(PACKAGE / "__init__.py")
     imported = {
         it.asname or it.name

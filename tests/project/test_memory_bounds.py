@@ -1,7 +1,7 @@
-"""How much memory large answers take while they are read, and afterwards.
+"""Memory that large responses take while they are read, and afterwards.
 
-Measured by what Python allocates, of which the server in the same process has a part: a
-few hundred KiB, as it writes no faster than is read.
+It is measured as Python's allocations. The server in the same process takes a few
+hundred KiB of it, as it writes no faster than the client reads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 
-LINE_BYTES = 30_000_000
-OBJECTS = 100_000
+LINE_BYTES = 10_000_000
+OBJECTS = 40_000
 
 PIECE_BYTES = 256 * 1024
 
@@ -37,7 +37,7 @@ LIST = b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion"
 
 
 class Memory:
-    """What was allocated since it began, in bytes."""
+    """Bytes allocated since it was created."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -63,7 +63,7 @@ def traced() -> Iterator[None]:
 
 
 class Server:
-    """Answers one list, and the watch behind it when it is told to."""
+    """A server with one list, and a watch that sends its line on demand."""
 
     def __init__(self, items: Callable[[], Iterable[bytes]], change: bytes) -> None:
         self._items = items
@@ -142,7 +142,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-async def test_a_line_of_30_mb_takes_2_5_times_its_size_while_it_is_read(
+async def test_watch_line_takes_at_most_2_5_times_its_size_while_read(
     traced: None, line: bytes
 ) -> None:
     server = Server(list, line % config_map(TEXT))
@@ -157,7 +157,7 @@ async def test_a_line_of_30_mb_takes_2_5_times_its_size_while_it_is_read(
         assert 0.99 * LINE_BYTES < memory.held() < 1.1 * LINE_BYTES
 
 
-async def test_a_line_whose_metadata_stands_last_takes_no_more(traced: None) -> None:
+async def test_watch_line_with_metadata_last_takes_no_more_memory(traced: None) -> None:
     big = config_map(b"", b'"binaryData":{"x":"%b"},' % TEXT)
     server = Server(list, LINES["as-servers-write-it"] % big)
 
@@ -172,7 +172,7 @@ async def test_a_line_whose_metadata_stands_last_takes_no_more(traced: None) -> 
 
 
 def items() -> Iterator[bytes]:
-    """Small objects, a thousand in a piece."""
+    """Yield small objects, a thousand per chunk."""
     for start in range(0, OBJECTS, 1000):
         objects = [
             b'{"metadata":{"name":"cm-%d","namespace":"x","uid":"%d",'
@@ -183,7 +183,7 @@ def items() -> Iterator[bytes]:
         yield (b"," if start else b"") + b",".join(objects)
 
 
-async def test_a_list_of_100_000_objects_takes_8_mib_more_than_its_store(
+async def test_list_takes_at_most_8_mib_more_than_its_store(
     traced: None,
 ) -> None:
     memory = Memory()

@@ -1,4 +1,4 @@
-"""Feeds: whatever happens, each reader is told every change once, and in order."""
+"""Feeds: each reader gets every change once and in order, whatever happens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer_apiserver.reads.lists import page_of
-from aioinformer_apiserver.reads.streams import open_feed
+from aioinformer_apiserver.reads.watches import open_watcher
 from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
 from aioinformer_apiserver.serialization.formats import Whole
 from aioinformer_apiserver.storage.kinds import built_in_kinds
@@ -21,17 +21,17 @@ from aioinformer_apiserver.storage.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer_apiserver.reads.feeds import Feed
+    from aioinformer_apiserver.reads.watches import Watcher
 
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 COLORS = ("", "red", "blue")
 
 Told = tuple[str, str, int]
-"""The type of an event, the key of its object, and the version."""
+"""Type of an event, key of its object, and version."""
 
 
 class Thing(NamedTuple):
-    """An object as the test sees it."""
+    """An object of the test."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class Thing(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-# What is selected, and the same said in Python.
+# Selectors, and the same as Python functions.
 SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
     (Scope(), lambda it: True),
     (Scope(namespace="one"), lambda it: it.namespace == "one"),
@@ -57,12 +57,12 @@ SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
 
 
 class Reader:
-    """One feed, what it has told, and what it has to tell."""
+    """A feed, its received events, and its expected events."""
 
     def __init__(
-        self, feed: Feed, scope: int, *, initial: list[Told], after: int
+        self, watcher: Watcher, scope: int, *, initial: list[Told], after: int
     ) -> None:
-        self.feed = feed
+        self.watcher = watcher
         self.expected = initial
         self.after = after
         self.matches = SCOPES[scope][1]
@@ -81,7 +81,7 @@ class Reader:
             self.expected.append((event, thing.key, version))
 
     def read(self, limit_bytes: int) -> None:
-        for line in self.feed.take(limit_bytes):
+        for line in self.watcher.take(limit_bytes):
             event = orjson.loads(line)
             metadata = event["object"]["metadata"]
             key = f"{metadata['namespace']}/{metadata['name']}"
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Feeds(RuleBasedStateMachine):
-    """A collection that is written, forgotten and read, by readers of all speeds."""
+    """A collection that is written, compacted and read, by readers of all speeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,26 +136,26 @@ class Feeds(RuleBasedStateMachine):
 
     @rule(scope=st.integers(0, len(SCOPES) - 1))
     def watch_from_the_beginning(self, scope: int) -> None:
-        feed = open_feed(
+        watcher = open_watcher(
             self.collection, WatchQuery.parse({}), SCOPES[scope][0], Whole(KIND)
         )
-        assert feed is not None
+        assert watcher is not None
         found = filter(SCOPES[scope][1], self.things.values())
         initial = [("ADDED", it.key, it.version) for it in found]
         initial.sort(key=lambda it: it[1])
-        self.readers.append(Reader(feed, scope, initial=initial, after=0))
+        self.readers.append(Reader(watcher, scope, initial=initial, after=0))
 
     @rule(scope=st.integers(0, len(SCOPES) - 1), back=st.integers(-2, 8))
     def watch_from_a_version(self, scope: int, back: int) -> None:
-        """Watch from one in the past, or from one that lies in the future."""
+        """Watch from a version in the past or in the future."""
         version = max(1, self.storage.version - back)
         query = WatchQuery.parse({"resourceVersion": str(version)})
-        feed = open_feed(self.collection, query, SCOPES[scope][0], Whole(KIND))
-        if feed is None:
+        watcher = open_watcher(self.collection, query, SCOPES[scope][0], Whole(KIND))
+        if watcher is None:
             assert not self.collection.has_changes_since(version)
             return
 
-        reader = Reader(feed, scope, initial=[], after=version)
+        reader = Reader(watcher, scope, initial=[], after=version)
         for old, new, at in self.log:
             reader.expect(old, new, at)
 
@@ -172,13 +172,13 @@ class Feeds(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        """Go back: whoever watches hears of what has been, and nothing of what is."""
+        """Go back in history: watchers get past events, not the current state."""
         state, self.things = self.saved[0], dict(self.saved[1])
         self.storage.restore(state)
         for reader in self.readers:
             reader.read(1 << 20)
             assert reader.told == reader.expected
-            assert reader.feed.ended
+            assert reader.watcher.ended
 
         self.readers.clear()
         self.log.clear()
@@ -206,11 +206,11 @@ class Feeds(RuleBasedStateMachine):
             assert reader.told == reader.expected[: len(reader.told)]
 
     def teardown(self) -> None:
-        """However slow they were, in the end all have been told everything."""
+        """However slow they were, in the end all readers have everything."""
         for reader in self.readers:
             reader.read(1 << 20)
             assert reader.told == reader.expected
-            assert not reader.feed.ended
+            assert not reader.watcher.ended
 
 
 Feeds.TestCase.settings = settings(max_examples=60, stateful_step_count=40)

@@ -1,4 +1,4 @@
-"""A controller that reconciles what is on a real server."""
+"""A controller on a real server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)
 
 
 class Copier:
-    """Writes what a ConfigMap says into it a second time, in capitals."""
+    """Copies the text of a ConfigMap in capitals."""
 
     def __init__(self) -> None:
         self.under_way: set[str] = set()
@@ -55,7 +55,7 @@ def copied(items: list[dict[str, Any]]) -> bool:
     return all(it["data"].get("copy") == it["data"]["it"].upper() for it in items)
 
 
-async def test_what_changes_is_brought_to_where_it_should_be(
+async def test_controller_reconciles_all_changes_of_a_real_server(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -1,4 +1,4 @@
-"""Informers of several namespaces, of metadata only, and of what must be told nobody."""
+"""Informers of several namespaces, of metadata only, and of secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRITES = 150
 
 
 @pytest.mark.parametrize("metadata_only", [False, True], ids=["whole", "metadata"])
-async def test_several_namespaces_are_followed_through_many_changes(
+async def test_informer_of_several_namespaces_follows_many_changes(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],
@@ -53,7 +53,7 @@ async def test_several_namespaces_are_followed_through_many_changes(
             await same(it, http, *paths)
 
         assert len(it.stored) == sum(len(churn.names) for churn in churns)
-        # What it asked for is what it has.
+        # It has exactly what it requested.
         assert all(
             ("data" in each) != metadata_only for each in it.informer.store.list()
         )
@@ -64,7 +64,7 @@ def confidential(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "stringData": data}
 
 
-async def test_secrets_are_followed_and_not_told(
+async def test_secrets_are_cached_and_not_disclosed(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -1,4 +1,4 @@
-"""A network between informer and server that cuts, and one that is slow."""
+"""A network that cuts connections, and a slow one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)
 
 
 @pytest.mark.parametrize("how", ["fin", "reset"])
-async def test_a_watch_that_was_cut_goes_on_where_it_was(
+async def test_cut_watch_resumes_where_it_was(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],
@@ -41,11 +41,11 @@ async def test_a_watch_that_was_cut_goes_on_where_it_was(
                 await change(http, f"{path}/map-7", "changed")
                 await same(it, http, path)
 
-            # Resumed, and not listed anew.
+            # Resumed, not relisted.
             assert it.informer.status.restarts == 1
 
 
-async def test_what_comes_slowly_comes_whole(
+async def test_slow_connection_loses_nothing(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -1,0 +1,222 @@
+"""`AccessControl`: authentication, impersonation and authorization."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import Forbidden
+from aioinformer_apiserver.auth.rbac import (
+    AUTHENTICATED,
+    MASTERS,
+    UNAUTHENTICATED,
+    RBACAuthorizer,
+    User,
+)
+from aioinformer_apiserver.auth.service_tokens import ServiceTokens
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.requests.routes import RequestInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.storage.storage import Storage
+
+__all__ = ["AccessControl"]
+
+_ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
+_ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+_ACCOUNT = "system:serviceaccount:"
+_ACCOUNTS = "system:serviceaccounts"
+_NODE = "system:node:"
+# API group of impersonated users in rules for constrained impersonation.
+_NEWER_GROUP = "authentication.k8s.io"
+
+
+class AccessControl:
+    """Authenticator of users by their tokens, and authorizer by their roles.
+
+    Args:
+        storage: Roles and bindings.
+        token: Token of an administrator; None for no such token. Without token and
+            users, everyone is an administrator.
+        users: Further users by token.
+    """
+
+    def __init__(
+        self, storage: Storage, *, token: str | None, users: Mapping[str, User]
+    ) -> None:
+        self.token = token
+        self.authorizer = RBACAuthorizer(storage)
+        self.service_tokens = ServiceTokens(storage)
+        self.users = dict(users)
+
+    def authenticate(self, request: Request, info: RequestInfo) -> User:
+        """Return the user of a request, or the user whom they impersonate.
+
+        Without tokens in the server, everyone except service accounts is an
+        administrator. With tokens, requests without one are anonymous, the default of a
+        kube-apiserver.
+
+        Raises:
+            ApiError: 401 for an unknown token, 400 for impersonated groups without a
+                user, 403 if the user may not impersonate the other one.
+        """
+        user = self._bearer(request)
+        wanted = _impersonated(request)
+        if wanted is None:
+            return user
+
+        try:
+            for it in _steps_to(wanted, "impersonate"):
+                self.authorize(user, it)
+        except Forbidden:
+            # They may have the rights of constrained impersonation, which also name the
+            # action. The error message is about these.
+            way = _way_to(wanted)
+            self.authorize(
+                user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
+            )
+            for it in _steps_to(wanted, f"impersonate:{way}"):
+                self.authorize(user, replace(it, group=_NEWER_GROUP))
+
+        return _completed(wanted)
+
+    def holder_of(self, token: str) -> User | None:
+        """Return the user of a token; None if it is unknown."""
+        if token and token == self.token:
+            return _ADMIN
+
+        user = self.users.get(token) or self.service_tokens.holder_of(token)
+        if user is None or AUTHENTICATED in user.groups:
+            return user
+
+        return User(user.name, (*user.groups, AUTHENTICATED))
+
+    def authorize(self, user: User, info: RequestInfo) -> None:
+        """Check that a user may send a request.
+
+        Raises:
+            ApiError: 403, if they may not.
+        """
+        problem = self.authorizer.problem(user, info)
+        if problem is None:
+            return
+
+        if not info.version:
+            why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
+            raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
+
+        raise _denied(user, info, problem)
+
+    def _bearer(self, request: Request) -> User:
+        scheme, token, *_ = [
+            *request.headers.get("Authorization", "").split(" "),
+            "",
+            "",
+        ]
+        if self.token is None and not self.users:
+            return self.service_tokens.holder_of(token) or _ADMIN
+
+        if scheme.lower() != "bearer" or not token:
+            return _ANONYMOUS
+
+        user = self.holder_of(token)
+        if user is None:
+            raise statuses.unauthorized()
+
+        return user
+
+
+# ---------------------------------------------------------------- impersonation
+
+
+def _impersonated(request: Request) -> User | None:
+    """Return the user in the impersonation headers; None without such headers.
+
+    Raises:
+        ApiError: 400, if there are groups but no user.
+    """
+    name = request.headers.get("Impersonate-User", "")
+    given = request.headers.get("Impersonate-Group", "").split(",")
+    groups = tuple(it.strip() for it in given if it.strip())
+    if name:
+        return User(name, groups)
+
+    if groups:
+        shown = ", ".join(f'"{it}"' for it in groups)
+        raise statuses.bad_request(
+            f'requested &user.DefaultInfo{{Name:"", UID:"", Groups:[]string{{{shown}}}, '
+            "Extra:map[string][]string(nil)} without impersonating a user name"
+        )
+
+    return None
+
+
+def _service_account(user: User) -> tuple[str, str] | None:
+    """Return namespace and name of a service account; None for other users."""
+    namespace, slash, name = user.name.removeprefix(_ACCOUNT).partition(":")
+    is_one = user.name.startswith(_ACCOUNT) and namespace and slash and name
+    return (namespace, name) if is_one else None
+
+
+def _way_to(wanted: User) -> str:
+    """Return the kind of constrained impersonation."""
+    if _service_account(wanted):
+        return "serviceaccount"
+
+    return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
+
+
+def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
+    """Yield the permissions that are needed to impersonate a user."""
+    account = _service_account(wanted)
+    if account:
+        plural, (namespace, name) = "serviceaccounts", account
+    else:
+        plural, namespace, name = "users", "", wanted.name
+
+    yield RequestInfo(
+        verb=verb, version="v1", plural=plural, namespace=namespace, name=name
+    )
+    for group in wanted.groups:
+        yield RequestInfo(verb=verb, version="v1", plural="groups", name=group)
+
+
+def _completed(wanted: User) -> User:
+    """Add the groups that a real server adds to an impersonated user."""
+    groups = wanted.groups
+    account = _service_account(wanted)
+    if account and not groups:
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}")
+
+    if wanted.name == _ANONYMOUS.name:
+        added = UNAUTHENTICATED
+    elif UNAUTHENTICATED in groups:
+        return wanted
+    else:
+        added = AUTHENTICATED
+
+    return User(wanted.name, groups if added in groups else (*groups, added))
+
+
+# ---------------------------------------------------------------- errors
+
+
+def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
+    """Make the 403 for a resource request."""
+    group, plural = info.group, info.plural
+    what = f"{plural}.{group}" if group else plural
+    named = f'{what} "{info.name}"' if info.name else what
+    whole = f"{plural}/{info.subresource}" if info.subresource else plural
+    place = f'in the namespace "{info.namespace}"'
+    message = (
+        f'{named} is forbidden: User "{user.name}" cannot {info.verb} resource '
+        f'"{whole}" in API group "{group}" '
+        f"{place if info.namespace else 'at the cluster scope'}{problem}"
+    )
+    details = {"name": info.name, "group": group, "kind": plural}
+    return statuses.failure(
+        403, "Forbidden", message, {k: v for k, v in details.items() if v}
+    )

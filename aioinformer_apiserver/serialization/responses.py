@@ -1,0 +1,120 @@
+"""Responses of the server. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from aioinformer_apiserver.requests.request import Request
+from aioinformer_apiserver.serialization.formats import shown_plainly
+from aioinformer_apiserver.storage.encoding import status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioinformer.errors import ApiError
+    from aioinformer_apiserver.requests.options import Deleted
+    from aioinformer_apiserver.requests.routes import Target
+    from aioinformer_apiserver.serialization.formats import Format
+    from aioinformer_apiserver.storage.storage import Stored
+
+__all__ = [
+    "Response",
+    "deletion_response",
+    "document_response",
+    "error_response",
+    "object_response",
+    "with_warnings",
+]
+
+# Maximum length of all warnings of a response, and of each one if there are more.
+_MOST_WARNED = 4096
+_MOST_OF_ONE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response before any fault changes it."""
+
+    status: int = 200
+    body: Iterable[bytes] = ()
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """Warnings for the user; each becomes a `Warning` header."""
+
+
+def document_response(
+    content: dict[str, Any], request: Request, *, status: int = 200
+) -> Response:
+    """Return an object that is not stored, in the requested format."""
+    media, body = shown_plainly(content, request.headers, request.query)
+    return Response(status=status, body=[body], content_type=media)
+
+
+def error_response(error: ApiError, request: Request | None = None) -> Response:
+    """Return an error, in the format of the request if that is known."""
+    asked = request or Request(method="", path="")
+    response = document_response(status_of(error), asked, status=error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(int(error.retry_after))
+
+    return response
+
+
+def object_response(shown: Format, stored: Stored, *, status: int = 200) -> Response:
+    """Return a stored object, in the requested format."""
+    body = [shown.object(stored)]
+    return Response(status=status, body=body, content_type=shown.content_type)
+
+
+def deletion_response(
+    request: Request, target: Target, shown: Format, deleted: Deleted
+) -> Response:
+    """Return the object if it is still there after its deletion, otherwise a Status."""
+    if deleted.shown:
+        return object_response(shown, deleted.stored)
+
+    return document_response(_success(target, deleted.stored.uid), request)
+
+
+def with_warnings(response: Response, warnings: Iterable[str]) -> Response:
+    """Add unique warnings to a response.
+
+    Long warnings are truncated, and excess ones dropped, so that clients accept the size
+    of the head.
+    """
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _MOST_WARNED:
+        texts = _shortened(texts)
+
+    return replace(response, warnings=tuple(texts)) if texts else response
+
+
+def _shortened(warnings: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    length = 0
+    for text in warnings:
+        if length < _MOST_WARNED:
+            found.append(text[:_MOST_OF_ONE])
+            length += len(found[-1])
+
+    return found
+
+
+def _success(target: Target, uid: str) -> dict[str, Any]:
+    """Make the Status for a deleted object, which has no version."""
+    resource = target.collection.kind.resource
+    details = {
+        "name": target.name,
+        "group": resource.group,
+        "kind": resource.plural,
+        "uid": uid,
+    }
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }

@@ -1,0 +1,231 @@
+"""What tables say of the built-in kinds; the same rows are asked of a real server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from table_helpers import NOW, Row, ago
+from table_rows_apps import APPS_ROWS
+from table_rows_core import CORE_ROWS, event_rows
+from table_rows_more import MORE_ROWS
+from table_rows_pods import POD_ROWS
+
+from aioinformer.model import resources
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import STORAGE_CLASSES
+from aioinformer.tables import layout_of
+
+ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS, *event_rows("default")]
+NO_NODE = ["<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_a_row_says_what_a_real_server_says(row: Row) -> None:
+    told = layout_of(row.resource).cells(row.stored(), NOW)
+
+    # Events are not told by their names, so these come last.
+    is_event = row.resource == resources.EVENTS
+    assert told == ([*row.cells, row.name] if is_event else [row.name, *row.cells])
+
+
+@pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row.key)
+def test_a_pod_that_is_over_is_marked(row: Row) -> None:
+    conditions = layout_of(row.resource).conditions
+    told = [] if conditions is None else conditions(row.stored())
+
+    assert [it["reason"] for it in told] == row.conditions
+    assert all(it["type"] == "Completed" and it["status"] == "True" for it in told)
+
+
+def test_every_kind_that_has_columns_of_its_own_is_tried() -> None:
+    plain = layout_of(resources.ROLES)
+    told = {row.resource for row in ROWS}
+
+    known = [
+        it
+        for it in resources.built_in_resources()
+        if it not in {resources.EVENTS_V1, resources.HORIZONTAL_POD_AUTOSCALERS_V1}
+    ]
+    own = {it for it in known if layout_of(it) is not plain}
+    untold = own - told
+    assert untold == set()
+
+
+@pytest.mark.parametrize(
+    ("resource", "cells"),
+    [
+        ("pods", ["", "0/0", "", "0", "<unknown>", *["<none>"] * 4]),
+        ("deployments", ["", "0/0", 0, 0, "<unknown>", "", "", ""]),
+        ("replicasets", ["", 0, 0, 0, "<unknown>", "", "", "<none>"]),
+        ("jobs", ["", "Running", "0/1", "", "<unknown>", "", "", "<none>"]),
+        (
+            "cronjobs",
+            ["", "", "<none>", "<unset>", 0, "<none>", "<unknown>", "", "", "<none>"],
+        ),
+        (
+            "services",
+            ["", "", "<none>", "<unknown>", "<none>", "<unknown>", "<none>"],
+        ),
+        (
+            "events",
+            ["<unknown>", "", "", "", "", "", "", "<unknown>", 1, ""],
+        ),
+        (
+            "nodes",
+            ["", "Unknown", "<none>", "<unknown>", "", *NO_NODE],
+        ),
+        (
+            "horizontalpodautoscalers",
+            ["", "/", "<none>", "<unset>", 0, 0, "<unknown>"],
+        ),
+        ("priorityclasses", ["", 0, False, "<unknown>", ""]),
+        ("storageclasses", ["", "", "Delete", "Immediate", False, "<unknown>"]),
+        ("roles", ["", "0001-01-01T00:00:00Z"]),
+    ],
+)
+def test_a_bookmark_is_shown_as_an_object_that_is_empty(
+    resource: str, cells: list[Any]
+) -> None:
+    known = next(it for it in resources.built_in_resources() if it.plural == resource)
+
+    assert layout_of(known).cells({}, NOW) == cells
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ],
+)
+def test_the_default_storage_class_is_marked(annotation: str) -> None:
+    body = {"metadata": {"name": "fast", "annotations": {annotation: "true"}}}
+
+    assert layout_of(STORAGE_CLASSES).cells(body, NOW)[0] == "fast (default)"
+
+
+def test_a_port_of_nodes_stands_behind_that_of_the_service() -> None:
+    ports = [
+        {"port": 80, "protocol": "TCP", "nodePort": 31777},
+        {"port": 53, "protocol": "UDP", "nodePort": 31778},
+    ]
+    body = {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": ports}}
+
+    told = layout_of(resources.SERVICES).cells(body, NOW)
+
+    assert told[4] == "80:31777/TCP,53:31778/UDP"
+
+
+def test_event_of_events_group_shows_columns_of_core_event() -> None:
+    metadata = {"name": "web.1"}
+    core = {
+        "metadata": metadata,
+        "count": 3,
+        "involvedObject": {"kind": "Pod", "name": "web"},
+        "message": "Pulled image",
+        "reportingComponent": "kubelet",
+        "type": "Normal",
+    }
+    newer = {
+        "metadata": metadata,
+        "deprecatedCount": 3,
+        "note": "Pulled image",
+        "regarding": {"kind": "Pod", "name": "web"},
+        "reportingController": "kubelet",
+        "type": "Normal",
+    }
+
+    cells = layout_of(resources.EVENTS_V1).cells(newer, NOW)
+
+    assert cells == layout_of(resources.EVENTS).cells(core, NOW)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "targets"),
+    [
+        ({}, {}, "<none>"),
+        ({"targetCPUUtilizationPercentage": 80}, {}, "cpu: <unknown>/80%"),
+        (
+            {"targetCPUUtilizationPercentage": 80},
+            {"currentCPUUtilizationPercentage": 5},
+            "cpu: 5%/80%",
+        ),
+    ],
+)
+def test_autoscaler_v1_shows_cpu_target(
+    spec: dict[str, Any], status: dict[str, Any], targets: str
+) -> None:
+    body = {"spec": spec, "status": status}
+
+    cells = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS_V1).cells(body, NOW)
+
+    assert cells[2] == targets
+
+
+def test_custom_resource_shows_name_and_age() -> None:
+    layout = layout_of(Resource("example.com", "v1", "sites", "Site"))
+
+    assert [it.name for it in layout.columns] == ["Name", "Age"]
+    body = {"metadata": {"name": "docs", "creationTimestamp": ago(hours=2)}}
+    assert layout.cells(body, NOW) == ["docs", "120m"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "spec",
+                    "status",
+                    "name",
+                    "containers",
+                    "conditions",
+                    "containerStatuses",
+                    "initContainerStatuses",
+                    "state",
+                    "terminated",
+                    "ports",
+                    "subsets",
+                    "addresses",
+                    "metrics",
+                    "selector",
+                    "type",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def test_a_metric_of_a_type_that_is_not_known_is_told_as_such() -> None:
+    body = {"spec": {"metrics": [{"type": "Weather"}]}}
+
+    told = layout_of(resources.HORIZONTAL_POD_AUTOSCALERS).cells(body, NOW)
+
+    assert told[2] == "<unknown type>"
+
+
+BODIES = st.dictionaries(
+    st.sampled_from(["metadata", "spec", "status", "subsets", "roleRef"]), JSON
+)
+
+
+@given(kind=st.sampled_from(resources.built_in_resources()), body=BODIES)
+def test_whatever_a_test_has_arranged_can_be_shown(
+    kind: Resource, body: dict[str, Any]
+) -> None:
+    shown = layout_of(kind)
+
+    cells = shown.cells(body, datetime.now(tz=UTC))
+
+    assert len(cells) == len(shown.columns)

@@ -1,0 +1,432 @@
+"""The server without a network: the same answers, the same faults, the same errors."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioinformer import KubeObject, SharedInformer, wait_for_cache_sync
+from aioinformer.client import ListWatch
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    NotFound,
+    OptionsError,
+    ResourceExpired,
+    SelectorSyntaxError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import CONFIG_MAPS, NODES
+from aioinformer.testing import APIServer
+from aioinformer.watch import ListOptions, WatchOptions
+from aioinformer_apiserver.faults import (
+    Cut,
+    Delay,
+    End,
+    Fault,
+    Gone,
+    Page,
+    Refuse,
+    Slow,
+    Stall,
+)
+from aioinformer_apiserver.http.handler import RequestHandler
+
+if TYPE_CHECKING:
+    from aioinformer.watch import WatchEvent
+    from aioinformer_apiserver.http.response import ResponseWriter
+    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.storage.waker import Waker
+
+BIG = "x" * 10_000
+
+
+def a_server(*names: str, **options: Any) -> APIServer:
+    """A server that was not started, with config maps of these names."""
+    server = APIServer(**options)
+    for name in names:
+        make(server, name)
+
+    return server
+
+
+def make(server: APIServer, name: str, **data: str) -> None:
+    server.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
+
+
+async def listed(
+    source: ListWatch, **options: Any
+) -> tuple[list[KubeObject], str, str]:
+    objects: list[KubeObject] = []
+    async with source.list(ListOptions(**options)) as page, aclosing(aiter(page)) as it:
+        async for batch in it:
+            objects += batch
+
+    return objects, page.resource_version, page.continue_token
+
+
+def told(events: list[WatchEvent]) -> list[str]:
+    return [f"{it.type} {it.object.name}" for it in events]
+
+
+# -------------------------------------------------------------------- answers
+
+
+async def test_answers_as_over_http() -> None:
+    async with (
+        a_server("a", "b", "c") as server,
+        server.client() as client,
+    ):
+        over_http = ListWatch(client, CONFIG_MAPS)
+        direct = server.list_watch(CONFIG_MAPS)
+
+        for options in ({}, {"limit": 2}, {"resource_version": "0"}):
+            objects, version, token = await listed(over_http, **options)
+            same_objects, same_version, same_token = await listed(direct, **options)
+            assert [it.raw for it in objects] == [it.raw for it in same_objects]
+            assert (version, token) == (same_version, same_token)
+
+        asked = [(it.method, it.path, it.query, it.verb) for it in server.requests]
+        assert asked[::2] == asked[1::2]
+
+
+async def test_a_server_that_was_never_started_answers() -> None:
+    server = a_server("a")
+    source = server.list_watch(CONFIG_MAPS)
+
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        first = await watch.next_batch()
+        make(server, "b")
+        server.delete(CONFIG_MAPS, "a")
+        second = await watch.next_batch()
+
+    assert told(first) == ["ADDED a"]
+    assert told(second) == ["ADDED b", "DELETED a"]
+
+
+async def test_selects_by_namespace_labels_and_fields() -> None:
+    server = a_server("a", "b")
+    server.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"app": "web"}}})
+
+    async def names(**selection: Any) -> list[str]:
+        objects, _, _ = await listed(server.list_watch(CONFIG_MAPS, **selection))
+        return [it.name for it in objects]
+
+    assert await names(label_selector="app=web") == ["b"]
+    assert await names(field_selector="metadata.name=a") == ["a"]
+    assert await names(namespace="kube-system") == []
+    with pytest.raises(SelectorSyntaxError):
+        server.list_watch(CONFIG_MAPS, label_selector="a in b")
+
+    with pytest.raises(OptionsError):
+        server.list_watch(NODES, namespace="x")
+
+
+async def test_a_watch_ends_after_its_time() -> None:
+    source = a_server().list_watch(CONFIG_MAPS)
+    start = asyncio.get_running_loop().time()
+
+    options = WatchOptions(timeout_seconds=20, bookmarks=False)
+    async with source.watch(options) as watch:
+        assert await watch.next_batch() == []
+
+    assert asyncio.get_running_loop().time() - start == pytest.approx(20, abs=0.1)
+
+
+async def test_a_stopped_watch_ends_for_who_waits() -> None:
+    source = a_server().list_watch(CONFIG_MAPS)
+
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        asyncio.get_running_loop().call_later(1, watch.stop)
+        assert await watch.next_batch() == []
+
+
+async def test_a_stopped_watch_ends_for_the_server_too() -> None:
+    server = a_server()
+    before = asyncio.all_tasks()
+
+    async with server.list_watch(CONFIG_MAPS).watch(WatchOptions()) as watch:
+        assert len(asyncio.all_tasks() - before) == 1
+        watch.stop()
+        make(server, "a")
+        await asyncio.sleep(1)
+        assert asyncio.all_tasks() == before
+
+
+async def test_the_server_hears_that_a_reader_has_left() -> None:
+    server = a_server()
+    source = server.list_watch(CONFIG_MAPS)
+
+    async def watch_for_ever() -> None:
+        async with source.watch(WatchOptions(bookmarks=False)) as watch:
+            await watch.next_batch()
+
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(watch_for_ever())
+    await asyncio.sleep(1)
+    assert len(asyncio.all_tasks() - before) == 2
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert asyncio.all_tasks() == before
+
+
+# -------------------------------------------------------------------- refusals
+
+
+async def test_bears_the_token_of_the_time() -> None:
+    server = a_server("a", token="one")
+    old = server.list_watch(CONFIG_MAPS)
+    server.token = "two"
+
+    with pytest.raises(Unauthorized) as caught:
+        await listed(old)
+
+    assert caught.value.__notes__ == ["in answer to GET /api/v1/configmaps"]
+    assert len((await listed(server.list_watch(CONFIG_MAPS)))[0]) == 1
+
+
+async def test_what_is_not_served_is_not_found() -> None:
+    source = a_server().list_watch(Resource("example.com", "v1", "things", "Thing"))
+
+    with pytest.raises(NotFound):
+        async with source.watch(WatchOptions()):
+            pass
+
+
+async def test_a_refusal_that_is_cut_off_is_one() -> None:
+    server = a_server()
+    server.faults.add(Cut(after_bytes=5))
+    source = server.list_watch(Resource("example.com", "v1", "things", "Thing"))
+
+    with pytest.raises(NotFound):
+        async with source.watch(WatchOptions()):
+            pass
+
+
+async def test_an_old_version_has_expired() -> None:
+    server = a_server("a", "b")
+    _, version, _ = await listed(server.list_watch(CONFIG_MAPS))
+    make(server, "c")
+    server.compact()
+
+    with pytest.raises(ResourceExpired):
+        await listed(
+            server.list_watch(CONFIG_MAPS),
+            resource_version=version,
+            resource_version_match="Exact",
+        )
+
+
+# -------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Cut(verb="list", after_bytes=100), TransportError),
+        (Cut(verb="list", after_bytes=100, reset=True), TransportError),
+        (Cut(verb="list", after_bytes=0, head=False), TransportError),
+        (Cut(verb="list", after_bytes=0, head=False, reset=True), TransportError),
+        (Stall(verb="list", after_bytes=100), TransportError),
+        (Stall(verb="list", head=False), TransportError),
+        (Delay(seconds=1000), TransportError),
+        (End(verb="list", after_bytes=100), DecodeError),
+        (Page(status=200), DecodeError),
+        (Page(status=502), ApiError),
+        (Refuse(status=429, retry_after=7), TooManyRequests),
+        (Gone(verb="list"), ResourceExpired),
+    ],
+    ids=repr,
+)
+async def test_a_list_fails_as_over_http(fault: Fault, error: type[Exception]) -> None:
+    async with a_server("a", "b") as server, server.client() as client:
+        # More than one for HTTP: a connection that dies is tried again.
+        for source in (server.list_watch(CONFIG_MAPS), ListWatch(client, CONFIG_MAPS)):
+            server.faults.add(*[fault] * 2)
+            loop = asyncio.get_running_loop()
+            start = loop.time()
+            with pytest.raises(error) as caught:
+                await listed(source)
+
+            server.faults.clear()
+            assert type(caught.value) is error or error is ApiError
+            assert loop.time() - start < 31
+            assert getattr(caught.value, "retry_after", None) in {None, 7}
+
+
+async def test_a_watch_that_is_cut_has_delivered_what_came_before() -> None:
+    server = a_server("a")
+    source = server.list_watch(CONFIG_MAPS)
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        (first,) = await watch.next_batch()
+
+    size = len(first.object.raw) + 40
+    server.faults.add(Cut(after_bytes=size))
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        assert told(await watch.next_batch()) == ["ADDED a"]
+        make(server, "b")
+        with pytest.raises(TransportError):
+            await watch.next_batch()
+
+
+async def test_slow_bytes_take_their_time() -> None:
+    server = a_server("a")
+    source = server.list_watch(CONFIG_MAPS)
+    loop = asyncio.get_running_loop()
+    server.faults.add(Slow(verb="list", bytes_per_second=10))
+    start = loop.time()
+
+    objects, _, _ = await listed(source)
+
+    assert loop.time() - start > len(objects[0].raw) / 10 - 5
+
+
+# -------------------------------------------------------------------- start and stop
+
+
+async def test_a_stop_ends_watches_and_refuses_requests() -> None:
+    server = a_server()
+    source = server.list_watch(CONFIG_MAPS)
+    await server.start()
+
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        await server.stop()
+        assert await watch.next_batch() == []
+
+    with pytest.raises(TransportError, match="stopped"):
+        await listed(source)
+
+    await server.start()
+    try:
+        assert await listed(source) == ([], server.resource_version, "")
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    "fault", [Stall(), Slow(bytes_per_second=0.01), Stall(head=False)], ids=repr
+)
+async def test_a_stop_ends_what_a_fault_holds_up(fault: Fault) -> None:
+    server = a_server("a")
+    await server.start()
+    server.faults.add(fault)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+
+    async def read() -> None:
+        source = server.list_watch(CONFIG_MAPS)
+        async with source.watch(WatchOptions(bookmarks=False)) as watch:
+            while await watch.next_batch():
+                pass
+
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(_error_of(read()))
+        await asyncio.sleep(5)
+        await server.stop()
+        assert isinstance(await reading, TransportError)
+
+    assert loop.time() - start < 6
+
+
+async def _error_of(work: Any) -> Exception | None:
+    try:
+        await work
+    except TransportError as exc:
+        return exc
+
+    return None
+
+
+# -------------------------------------------------------------------- slow readers
+
+
+async def test_a_slow_reader_holds_up_nobody_and_loses_nothing() -> None:
+    server = a_server()
+    source = server.list_watch(CONFIG_MAPS)
+
+    async with source.watch(WatchOptions(bookmarks=False)) as watch:
+        for number in range(200):
+            make(server, f"big-{number:03}", data=BIG)
+            await asyncio.sleep(0)
+
+        await asyncio.sleep(1)
+        stream: Any = watch._source
+        # 2 MB were written; as much as a socket would take is on its way.
+        assert 250_000 < len(stream._response._buffer) < 400_000
+        names: list[str] = []
+        while len(names) < 200:
+            names += [it.object.name for it in await watch.next_batch()]
+
+    assert names == [f"big-{number:03}" for number in range(200)]
+
+
+async def test_a_large_list_waits_for_its_reader() -> None:
+    server = a_server()
+    for number in range(100):
+        make(server, f"big-{number:03}", data=BIG)
+
+    async with server.list_watch(CONFIG_MAPS).list(ListOptions()) as page:
+        await asyncio.sleep(1)
+        stream: Any = page._response
+        assert len(stream._response._buffer) < 400_000
+        count = 0
+        async with aclosing(aiter(page)) as batches:
+            async for batch in batches:
+                count += len(batch)
+
+    assert count == 100
+
+
+async def test_whoever_leaves_a_large_list_ends_it() -> None:
+    server = a_server()
+    for number in range(100):
+        make(server, f"big-{number:03}", data=BIG)
+
+    before = asyncio.all_tasks()
+    async with server.list_watch(CONFIG_MAPS).list(ListOptions()):
+        pass
+
+    assert asyncio.all_tasks() == before
+
+
+# -------------------------------------------------------------------- informers, bugs
+
+
+async def test_an_informer_needs_no_network() -> None:
+    server = a_server("a", "b")
+    informer = SharedInformer(server.list_watch(CONFIG_MAPS), name="direct")
+    seen: list[str] = []
+    informer.add_event_handler(on_add=lambda it: seen.append(it.name))
+
+    async with asyncio.TaskGroup() as group:
+        life = group.create_task(informer.run())
+        await wait_for_cache_sync(informer, timeout=60)
+        make(server, "c")
+        server.faults.add(Refuse(verb="watch", status=500))
+        await informer.wait_for_version(server.resource_version, timeout=60)
+        await asyncio.sleep(0.1)
+        life.cancel()
+
+    assert sorted(seen) == ["a", "b", "c"]
+
+
+async def test_direct_endpoint_raises_a_bug_of_the_server() -> None:
+    class Broken(RequestHandler):
+        async def respond(
+            self, request: Request, writer: ResponseWriter, waker: Waker
+        ) -> None:
+            await asyncio.sleep(1)
+            raise ZeroDivisionError
+
+    server = APIServer()
+    server._handler.__class__ = Broken
+
+    with pytest.raises(ZeroDivisionError):
+        await listed(server.list_watch(CONFIG_MAPS))

@@ -1,0 +1,410 @@
+"""Watches whose events a test sends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+from canned import told
+from conftest import pod
+
+from aioinformer.errors import (
+    OptionsError,
+    QueueShutDown,
+    ResourceExpired,
+    TooManyRequests,
+    WrongLoop,
+)
+from aioinformer.model import KubeObject
+from aioinformer.watch import EmptyWatch, EventType, FakeWatch, RaceFreeFakeWatch
+from aioinformer.watch.events import WatchEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Fake: TypeAlias = FakeWatch | RaceFreeFakeWatch
+
+both = pytest.mark.parametrize(
+    "make", [lambda: FakeWatch(100), RaceFreeFakeWatch], ids=["fake", "race-free"]
+)
+
+
+async def turns(number: int = 5) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def send(watch: Fake, name: str) -> None:
+    """Send by either of them: one waits, the other does not."""
+    waiting = watch.add(pod(name))
+    if waiting is not None:
+        await waiting
+
+
+# ---------------------------------------------------------------- empty
+
+
+async def test_an_empty_watch_has_ended() -> None:
+    watch = EmptyWatch()
+
+    assert await watch.next_batch() == []
+    assert [event async for event in watch] == []
+
+
+async def test_stopping_an_empty_watch_is_harmless() -> None:
+    watch = EmptyWatch()
+
+    watch.stop()
+    watch.stop()
+
+    assert await watch.next_batch() == []
+    assert repr(watch) == "<EmptyWatch>"
+
+
+# ---------------------------------------------------------------- fake
+
+
+async def test_a_sequence_of_actions_is_read_in_order() -> None:
+    watch = FakeWatch()
+
+    async def talk() -> None:
+        await watch.add(pod("foo"))
+        await watch.action("MODIFIED", pod("qux"))
+        await watch.modify(KubeObject.of(pod("bar")))
+        await watch.delete(pod("bar"))
+        await watch.bookmark("7")
+        await watch.error(ResourceExpired("too old", status=410, reason="Expired"))
+        watch.stop()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(talk())
+        events = [event async for event in watch]
+
+    assert told(events[:4]) == [
+        *("ADDED foo", "MODIFIED qux", "MODIFIED bar", "DELETED bar")
+    ]
+    assert events[4].type is EventType.BOOKMARK
+    assert events[4].object.resource_version == "7"
+    assert isinstance(events[5].error(), ResourceExpired)
+    assert len(events) == 6
+
+
+async def test_who_sends_waits_until_the_reader_has_taken_it() -> None:
+    watch = FakeWatch()
+    sending = asyncio.create_task(watch.add(pod("a")))
+    await asyncio.sleep(60)
+    assert not sending.done()
+
+    assert told([await anext(watch)]) == ["ADDED a"]
+
+    await sending
+
+
+async def test_an_iteration_takes_one_event_at_a_time() -> None:
+    watch = FakeWatch()
+    sending = [asyncio.create_task(watch.add(pod(name))) for name in "abc"]
+    await turns()
+
+    assert told([await anext(watch)]) == ["ADDED a"]
+    await turns()
+
+    assert [it.done() for it in sending] == [True, False, False]
+    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+    await asyncio.wait(sending)
+
+
+async def test_with_a_buffer_who_sends_waits_for_room() -> None:
+    watch = FakeWatch(2)
+    await watch.add(pod("a"))
+    await watch.add(pod("b"))
+    sending = asyncio.create_task(watch.add(pod("c")))
+    await turns()
+    assert not sending.done()
+
+    await anext(watch)
+    await sending
+
+    assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
+
+
+async def test_stopping_gives_all_who_wait_the_same_error() -> None:
+    watch = FakeWatch(1)
+    sending = [asyncio.create_task(watch.add(pod(name))) for name in "abc"]
+    await turns()
+
+    watch.stop()
+    watch.stop()
+    await asyncio.wait(sending)
+
+    errors = [it.exception() for it in sending]
+    assert errors[0] is None
+    assert all(isinstance(it, QueueShutDown) for it in errors[1:])
+    assert str(errors[1]) == str(errors[2])
+    with pytest.raises(QueueShutDown, match=str(errors[1])):
+        await watch.add(pod("d"))
+
+
+async def test_a_cancelled_sender_takes_its_event_back() -> None:
+    watch = FakeWatch()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await watch.add(pod("a"))
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.add(pod("b")))
+
+        assert told(await watch.next_batch()) == ["ADDED b"]
+
+
+async def test_a_buffer_cannot_be_negative() -> None:
+    with pytest.raises(OptionsError, match="-1"):
+        FakeWatch(-1)
+
+
+# ---------------------------------------------------------------- race-free
+
+
+async def test_a_sequence_of_plain_actions_is_read_in_order() -> None:
+    watch = RaceFreeFakeWatch()
+    watch.add(pod("foo"))
+    watch.action(EventType.MODIFIED, pod("qux"))
+    watch.modify(pod("bar"))
+    watch.delete(pod("bar"))
+    watch.bookmark({"kind": "Pod", "metadata": {"resourceVersion": "7"}})
+    watch.error({"kind": "Status", "code": 410})
+    watch.end()
+
+    events = [event async for event in watch]
+
+    assert told(events[:4]) == [
+        *("ADDED foo", "MODIFIED qux", "MODIFIED bar", "DELETED bar")
+    ]
+    assert events[4].object.resource_version == "7"
+    assert isinstance(events[5].error(), ResourceExpired)
+    assert len(events) == 6
+
+
+async def test_what_is_sent_after_the_stop_is_ignored() -> None:
+    watch = RaceFreeFakeWatch()
+    watch.stop()
+
+    watch.add(pod("a"))
+    watch.error(ResourceExpired("too old"))
+
+    assert await watch.next_batch() == []
+
+
+async def test_it_holds_a_hundred_events() -> None:
+    watch = RaceFreeFakeWatch()
+    for number in range(100):
+        watch.add(pod(f"p-{number}"))
+
+    with pytest.raises(asyncio.QueueFull, match=r"default/one-more.*100"):
+        watch.add(pod("one-more"))
+
+    assert len(await watch.next_batch()) == 100
+    watch.add(pod("one-more"))
+    assert told(await watch.next_batch()) == ["ADDED one-more"]
+
+
+async def test_an_iteration_makes_room_for_one_event() -> None:
+    watch = RaceFreeFakeWatch(2)
+    watch.add(pod("a"))
+    watch.add(pod("b"))
+    await anext(watch)
+
+    watch.add(pod("c"))
+    with pytest.raises(asyncio.QueueFull):
+        watch.add(pod("d"))
+
+
+async def test_a_buffer_for_nothing_is_refused() -> None:
+    with pytest.raises(OptionsError, match="at least 1"):
+        RaceFreeFakeWatch(0)
+
+
+async def test_sending_from_another_thread_says_what_is_wrong() -> None:
+    watch = RaceFreeFakeWatch()
+    reading = asyncio.create_task(watch.next_batch())
+    await turns()
+
+    with pytest.raises(WrongLoop, match="thread"):
+        await asyncio.to_thread(watch.add, pod("a"))
+
+    watch.add(pod("b"))
+    assert told(await reading) == ["ADDED b"]
+
+
+# ---------------------------------------------------------------- both
+
+
+@both
+async def test_stopping_ends_it_at_once_for_who_reads(make: Callable[[], Fake]) -> None:
+    loop = asyncio.get_running_loop()
+    watch = make()
+    reading = asyncio.create_task(watch.next_batch())
+    await asyncio.sleep(1)
+
+    watch.stop()
+
+    assert await reading == []
+    assert loop.time() == pytest.approx(1.0)
+    assert watch.stopped
+
+
+@both
+async def test_stopping_drops_what_was_not_read(make: Callable[[], Fake]) -> None:
+    watch = make()
+    await send(watch, "a")
+    await send(watch, "b")
+    await anext(watch)
+
+    watch.stop()
+
+    assert [event async for event in watch] == []
+
+
+@both
+async def test_the_end_comes_behind_what_was_sent(make: Callable[[], Fake]) -> None:
+    watch = make()
+    await send(watch, "a")
+    await send(watch, "b")
+
+    watch.end()
+    watch.end()
+
+    assert told([event async for event in watch]) == ["ADDED a", "ADDED b"]
+    assert await watch.next_batch() == []
+    assert not watch.stopped
+
+
+@both
+async def test_the_end_wakes_who_reads(make: Callable[[], Fake]) -> None:
+    watch = make()
+    reading = asyncio.create_task(watch.next_batch())
+    await turns()
+
+    watch.end()
+
+    assert await reading == []
+
+
+async def test_the_end_sends_away_who_waits_to_send() -> None:
+    watch = FakeWatch(1)
+    sending = [asyncio.create_task(watch.add(pod(name))) for name in "ab"]
+    await turns()
+
+    watch.end()
+
+    await sending[0]
+    with pytest.raises(QueueShutDown):
+        await sending[1]
+    assert told([event async for event in watch]) == ["ADDED a"]
+
+
+@both
+@pytest.mark.parametrize("way", ["stop", "end"])
+async def test_a_reset_opens_it_anew(make: Callable[[], Fake], way: str) -> None:
+    watch = make()
+    await send(watch, "a")
+    getattr(watch, way)()
+
+    watch.reset()
+
+    assert not watch.stopped
+    await send(watch, "b")
+    assert told(await watch.next_batch()) == ["ADDED b"]
+
+
+@both
+async def test_a_reset_after_the_end_was_read_opens_it_anew(
+    make: Callable[[], Fake],
+) -> None:
+    watch = make()
+    watch.end()
+    assert await watch.next_batch() == []
+
+    watch.reset()
+    await send(watch, "b")
+
+    assert told([await anext(watch)]) == ["ADDED b"]
+
+
+@both
+async def test_who_reads_during_a_reset_gets_the_end(make: Callable[[], Fake]) -> None:
+    watch = make()
+    reading = asyncio.create_task(watch.next_batch())
+    await turns()
+
+    watch.reset()
+    await send(watch, "b")
+
+    assert await reading == []
+    assert told(await watch.next_batch()) == ["ADDED b"]
+
+
+@both
+async def test_a_cancelled_reader_loses_nothing(make: Callable[[], Fake]) -> None:
+    for number in range(4):
+        watch = make()
+        reading = asyncio.create_task(watch.next_batch())
+        await turns()
+        await send(watch, "a")
+        await turns(number)
+        reading.cancel()
+        await asyncio.wait({reading})
+
+        seen = [] if reading.cancelled() else reading.result()
+        watch.end()
+        seen += [event async for event in watch]
+
+        assert told(seen) == ["ADDED a"]
+
+
+@both
+async def test_says_in_what_state_it_is(make: Callable[[], Fake]) -> None:
+    watch = make()
+    name = type(watch).__name__
+    await send(watch, "a")
+    states = [repr(watch)]
+    watch.end()
+    states.append(repr(watch))
+    watch.stop()
+    states.append(repr(watch))
+
+    assert states == [
+        f"<{name} open buffered=1>",
+        f"<{name} ended buffered=1>",
+        f"<{name} stopped buffered=0>",
+    ]
+
+
+async def test_what_is_no_event_is_refused_and_not_sent() -> None:
+    watch = RaceFreeFakeWatch()
+
+    with pytest.raises(OptionsError, match="SURPRISE"):
+        watch.action("SURPRISE", pod("a"))
+
+    with pytest.raises(OptionsError, match="missing"):
+        watch.action(EventType.ADDED)
+
+    with pytest.raises(OptionsError, match="has an object"):
+        watch.action(WatchEvent.of("ADDED", pod("a")), pod("a"))
+
+    watch.end()
+    assert await watch.next_batch() == []
+
+
+async def test_an_error_is_told_as_a_server_tells_it() -> None:
+    watch = RaceFreeFakeWatch()
+    error = TooManyRequests(
+        "later", status=429, reason="TooManyRequests", retry_after=1.5
+    )
+    watch.error(error)
+
+    (event,) = await watch.next_batch()
+
+    assert event.object["kind"] == "Status"
+    assert isinstance(event.error(), TooManyRequests)
+    assert event.error().retry_after == 2.0

@@ -1,0 +1,310 @@
+"""`RetryWatch`: its pace, its end by `stop()`, and cancelled readers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_source import END, FakeSource, Silence, Stream, error_event
+from informer_helpers import Even
+from retry_helpers import BROKEN, events_of, retry_watch, take, take_all, told
+
+from aioinformer.errors import ServerError
+from aioinformer.watch import RetryWatch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioinformer.watch import WatchOptions
+
+# ---------------------------------------------------------------- pace
+
+
+async def test_watches_that_end_at_once_start_evenly_apart() -> None:
+    source, watch = retry_watch(
+        *[Stream(events_of(version), END) for version in range(2, 8)], Stream()
+    )
+    async with watch:
+        await take(watch, 6)
+
+    gaps = [b - a for a, b in zip(source.times, source.times[1:], strict=False)]
+    # 0.8 s, 1.5 times as long.
+    assert gaps == pytest.approx([1.2] * 5, abs=0.01)
+
+
+async def test_the_least_gap_is_a_second() -> None:
+    class Early(Even):
+        def random(self) -> float:
+            return 0.0
+
+    source = FakeSource(watches=[Stream(END), Stream(events_of(2))])
+    async with RetryWatch(source, "1", rng=Early()) as watch:
+        await take(watch, 1)
+
+    assert source.times == [0.0, 1.0], "0.8 s would be less"
+
+
+async def test_a_watch_that_lived_is_followed_at_once() -> None:
+    source, watch = retry_watch(
+        Stream(30.0, END), Stream(1.6, BROKEN), Stream(events_of(2))
+    )
+
+    async with watch:
+        await take(watch, 1)
+
+    assert source.times == pytest.approx([0.0, 30.0, 31.6])
+
+
+async def test_failures_in_a_row_are_answered_by_growing_pauses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source, watch = retry_watch(*[BROKEN] * 9, Stream(events_of(2)))
+
+    async with watch:
+        await take(watch, 1)
+
+    gaps = [b - a for a, b in zip(source.times, source.times[1:], strict=False)]
+    assert gaps == pytest.approx(
+        [1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 45, 45, 45], rel=0.001
+    )
+    assert watch.failures == 0
+    assert watch.last_error is None
+    # The 1st, 2nd, 4th and 8th of a row.
+    assert len(caplog.records) == 4
+    assert "failures=8" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("trouble", "start"),
+    [
+        pytest.param(
+            ServerError("busy", status=503, retry_after=20.0), 20, id="a-refusal"
+        ),
+        pytest.param(
+            Stream([error_event(500, details={"retryAfterSeconds": 20})]),
+            20,
+            id="an-event",
+        ),
+        pytest.param(
+            ServerError("busy", status=503, retry_after=86400.0),
+            120,
+            id="2-min-at-most",
+        ),
+        pytest.param(
+            ServerError("busy", status=503, retry_after=0.0), 1.2, id="no-excuse"
+        ),
+    ],
+)
+async def test_waits_as_long_as_the_server_asks(
+    trouble: Stream | Exception, start: float
+) -> None:
+    source, watch = retry_watch(trouble, Stream(events_of(2)))
+
+    async with watch:
+        await take(watch, 1)
+
+    assert source.times == pytest.approx([0, start])
+
+
+async def test_says_how_it_is_doing() -> None:
+    stream = Stream(events_of(2))
+    _, watch = retry_watch(BROKEN, stream)
+    assert repr(watch) == (
+        "<RetryWatch retry watch version=1 not connected failures=0>"
+    )
+
+    async with watch:
+        waiting = asyncio.create_task(watch.next_batch())
+        await asyncio.sleep(1)
+        assert "not connected failures=1" in repr(watch)
+        assert watch.last_error is BROKEN
+
+        await waiting
+        assert repr(watch) == (
+            "<RetryWatch retry watch version=2 connected failures=0>"
+        )
+
+    assert "ended" in repr(watch)
+
+
+# ---------------------------------------------------------------- stop
+
+
+async def ended_by_stop(watch: RetryWatch, after: float) -> list[str]:
+    """What a reader got until the watch was stopped; that takes no time."""
+    loop = asyncio.get_running_loop()
+    reading = asyncio.create_task(take_all(watch))
+    await asyncio.sleep(after)
+    watch.stop()
+    watch.stop()
+    before = loop.time()
+    events = await reading
+    assert loop.time() == before
+    return events
+
+
+@pytest.mark.parametrize(
+    ("watches", "after"),
+    [
+        pytest.param([Stream()], 5, id="while-reading"),
+        pytest.param([Silence()], 5, id="while-connecting"),
+        pytest.param([ServerError("", status=503, retry_after=99.0)], 5, id="pausing"),
+        pytest.param([Stream(END)], 1.1, id="pausing-behind-an-end"),
+        pytest.param([Stream()], 0, id="before-its-first-step"),
+    ],
+)
+async def test_stops_at_once(watches: list[Any], after: float) -> None:
+    source, watch = retry_watch(*watches)
+
+    async with watch:
+        assert await ended_by_stop(watch, after) == []
+        assert source.open == 0, "the reader has closed it"
+        assert await watch.next_batch() == []
+
+
+async def test_stops_in_any_turn_of_the_loop() -> None:
+    for turns in range(30):
+        source, watch = retry_watch(Stream(events_of(2), END), Silence())
+        reading = asyncio.create_task(take_all(watch))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        watch.stop()
+        await asyncio.wait({reading})
+
+        assert reading.result() in ([], ["ADDED 2"])
+        assert source.open == 0
+
+
+async def test_stops_while_nobody_reads() -> None:
+    source, watch = retry_watch(Stream(events_of(2, 3, 4)))
+
+    async with watch:
+        await take(watch, 1)
+        watch.stop()
+        assert watch.stopped
+        assert await watch.next_batch() == [], "what was not taken is dropped"
+
+    assert source.open == 0
+
+
+async def test_stopped_before_it_is_read_it_asks_for_nothing() -> None:
+    source, watch = retry_watch(Stream(events_of(2)))
+
+    watch.stop()
+    async with watch:
+        assert await take_all(watch) == []
+
+    assert source.requests == []
+
+
+async def test_leaving_closes_the_connection() -> None:
+    source, watch = retry_watch(Stream(events_of(2)))
+
+    async with watch:
+        await take(watch, 1)
+        assert source.open == 1
+
+    assert source.open == 0
+
+
+async def test_an_error_of_the_body_passes_and_the_connection_is_closed() -> None:
+    source, watch = retry_watch(Stream(events_of(2)))
+
+    async def fail() -> None:
+        async with watch:
+            await take(watch, 1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+
+    assert source.open == 0
+
+
+async def test_what_fails_while_a_watch_is_left_concerns_nobody() -> None:
+    class Rude(FakeSource):
+        @asynccontextmanager
+        async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:
+            async with super().watch(options) as stream:
+                yield stream
+                raise BROKEN
+
+    source = Rude(watches=[Stream(events_of(2), END), Stream(events_of(3))])
+    async with RetryWatch(source, "1") as watch:
+        assert await take(watch, 2) == ["ADDED 2", "ADDED 3"]
+
+    assert source.open == 0
+
+
+async def test_stopped_while_a_watch_is_left_it_begins_no_other() -> None:
+    class Slow(FakeSource):
+        @asynccontextmanager
+        async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:
+            async with super().watch(options) as stream:
+                yield stream
+                await asyncio.sleep(9)
+
+    source = Slow(watches=[Stream(END), Stream()])
+    async with RetryWatch(source, "1") as watch:
+        reading = asyncio.create_task(watch.next_batch())
+        await asyncio.sleep(5)
+        watch.stop()
+
+        assert await reading == []
+
+    assert len(source.asked) == 1
+    assert source.open == 0
+
+
+# ---------------------------------------------------------------- cancellation
+
+
+async def test_a_cancelled_wait_loses_nothing() -> None:
+    stream = Stream()
+    source, watch = retry_watch(stream)
+
+    async with watch:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await watch.next_batch()
+
+        stream.send(*events_of(2))
+        assert told(await watch.next_batch()) == ["ADDED 2"]
+
+    assert source.asked == ["watch '1'"], "the connection outlived them"
+
+
+async def test_cancelled_pauses_do_not_shorten_it() -> None:
+    source, watch = retry_watch(
+        ServerError("busy", status=503, retry_after=20.0), Stream(events_of(2))
+    )
+
+    async with watch:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await watch.next_batch()
+
+        await take(watch, 1)
+
+    assert source.times == pytest.approx([0, 20])
+
+
+async def test_cancelled_connections_start_a_second_apart_too() -> None:
+    source, watch = retry_watch(*[Silence()] * 3, Stream(events_of(2)))
+
+    async with watch:
+        for _ in range(6):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await watch.next_batch()
+
+            assert source.open == 0
+
+        await take(watch, 1)
+
+    assert source.times == pytest.approx([0, 1, 2, 3])

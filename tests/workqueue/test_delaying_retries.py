@@ -1,0 +1,159 @@
+"""`RateLimitingQueue`: the limiter decides when, the queue does the waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from queue_helpers import error_in_thread, settle
+
+from aioinformer.errors import OptionsError, WrongLoop
+from aioinformer.workqueue import (
+    ItemExponentialFailureRateLimiter,
+    ItemFastSlowRateLimiter,
+    PriorityQueue,
+    RateLimitingQueue,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def doubling() -> ItemExponentialFailureRateLimiter:
+    return ItemExponentialFailureRateLimiter(1, 60)
+
+
+async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
+    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    times: list[float] = []
+
+    for _ in range(4):
+        queue.add_rate_limited("a")
+        queue.done(await queue.get())
+        times.append(asyncio.get_running_loop().time())
+
+    assert times == [1, 3, 7, 15]
+
+
+@pytest.mark.parametrize("given", [10, "slow", ("when", "forget")], ids=str)
+def test_what_is_no_rate_limiter_is_refused(given: Any) -> None:
+    for kind in (RateLimitingQueue, PriorityQueue):
+        with pytest.raises(OptionsError, match=r"rate_limiter=.* has no method when"):
+            kind("q", rate_limiter=given)
+
+
+async def test_items_are_limited_each_for_itself() -> None:
+    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue.add_rate_limited("a")
+    queue.done(await queue.get())
+
+    queue.add_rate_limited("a")
+    queue.add_rate_limited("b")
+
+    assert [await queue.get(), await queue.get()] == ["b", "a"]
+    assert asyncio.get_running_loop().time() == 3
+
+
+async def test_forget_makes_the_next_delay_short_again() -> None:
+    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    for _ in range(3):
+        queue.add_rate_limited("a")
+        queue.done(await queue.get())
+
+    before = queue.num_requeues("a")
+    queue.forget("a")
+    queue.add_rate_limited("a")
+    await queue.get()
+
+    assert before == 3
+    assert queue.num_requeues("a") == 1
+    assert asyncio.get_running_loop().time() == 7 + 1
+
+
+async def test_done_does_not_forget() -> None:
+    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue.add_rate_limited("a")
+
+    queue.done(await queue.get())
+
+    assert queue.num_requeues("a") == 1
+
+
+async def test_a_repeated_request_counts_but_the_earlier_time_stays() -> None:
+    queue = RateLimitingQueue[str](rate_limiter=doubling())
+
+    for _ in range(3):
+        queue.add_rate_limited("a")
+
+    await queue.get()
+    assert asyncio.get_running_loop().time() == 1
+    assert queue.num_requeues("a") == 3
+
+
+async def test_the_default_limiter_is_that_of_controllers() -> None:
+    queue = RateLimitingQueue[str]()
+
+    queue.add_rate_limited("a")
+    queue.done(await queue.get())
+    first = asyncio.get_running_loop().time()
+    for _ in range(5):
+        queue.add_rate_limited("a")
+        queue.done(await queue.get())
+
+    assert first == pytest.approx(0.005)
+    total = 0.005 * (1 + 2 + 4 + 8 + 16 + 32)
+    assert asyncio.get_running_loop().time() == pytest.approx(total)
+
+
+async def test_a_drain_retries_a_failing_item_once_without_its_delay() -> None:
+    limiter = ItemFastSlowRateLimiter(600, 600, 1)
+    queue = RateLimitingQueue[str]("jobs", rate_limiter=limiter)
+    record: list[str] = []
+    queue.add("fails")
+    queue.add("succeeds")
+
+    async def work() -> None:
+        async for item in queue:
+            await asyncio.sleep(1)
+            record.append(item)
+            if item == "fails":
+                queue.add_rate_limited(item)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work())
+        await settle()
+        left = await queue.shut_down_with_drain()
+
+    assert record == ["fails", "succeeds", "fails"]
+    assert left == {"fails"}
+    assert asyncio.get_running_loop().time() == 3
+
+
+async def test_add_rate_limited_is_ignored_after_shut_down() -> None:
+    queue = RateLimitingQueue[str](rate_limiter=doubling())
+    queue.shut_down()
+
+    queue.add_rate_limited("a")
+
+    assert repr(queue) == "<RateLimitingQueue shut queued=0 working=0 delayed=0>"
+
+
+CALLS: dict[str, Callable[[RateLimitingQueue[str]], object]] = {
+    "add_rate_limited": lambda queue: queue.add_rate_limited("a"),
+    "forget": lambda queue: queue.forget("a"),
+    "num_requeues": lambda queue: queue.num_requeues("a"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_another_thread_gets_wrong_loop(name: str) -> None:
+    limiter = doubling()
+    queue = RateLimitingQueue[str](rate_limiter=limiter)
+    queue.add_rate_limited("a")
+
+    error = error_in_thread(lambda: CALLS[name](queue))
+
+    assert isinstance(error, WrongLoop)
+    assert limiter.num_requeues("a") == 1
+    queue.shut_down()
