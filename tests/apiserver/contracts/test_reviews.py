@@ -1,4 +1,4 @@
-"""Questions about rights: reviews, which nobody stores."""
+"""DiscoveryRequests about rights: reviews, which nobody stores."""
 
 from __future__ import annotations
 
