@@ -14,11 +14,13 @@ from aioinformer.model.fields import FieldSelector
 from aioinformer.model.resource import check_resource
 from aioinformer.model.selectors import LabelSelector
 from aioinformer.watch.connectivity import Connectivity
-from aioinformer.watch.decoding import ListSplitter, ObjectDecoder, StreamDecoder
-from aioinformer.watch.metadata import (
+from aioinformer.watch.decoding import (
     LIST_OF_METADATA,
     WATCH_OF_METADATA,
+    ListSplitter,
     MetadataDecoder,
+    ObjectDecoder,
+    StreamDecoder,
 )
 from aioinformer.watch.stream_watch import StreamWatch
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from aioinformer.model.resource import Resource
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Reading"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.metrics import MetricsSink
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Account"]
 

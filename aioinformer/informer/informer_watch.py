@@ -10,7 +10,7 @@ from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     import random

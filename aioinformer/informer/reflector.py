@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.metrics import MetricsSink
-    from aioinformer.watch.interface import ListerWatcher
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.account import Account
     from aioinformer.informer.reflector_store import ReflectorStore
     from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["WatchReader"]
 

@@ -68,11 +68,11 @@ def _decode_type(body: bytes) -> _TypeMeta:
 
 
 # Of each group the kinds that a list can be cut of without looking at every byte. In
-# none of them an array holds objects with metadata of their own (that of a StatefulSet's
-# claims does), and nobody can write JSON of their own into them, as into a custom object
-# or a ControllerRevision: managed fields are free by their type, but servers write them
-# anew. (Webhooks could; but who runs one can do more.) Tests compare this with what
-# servers say of their types.
+# none of them an array holds objects with metadata of their own (that of a
+# StatefulSet's claims does), and nobody can write JSON of their own into them, as into
+# a custom object or a ControllerRevision: managed fields are free by their type, but
+# servers write them anew. (Webhooks could; but who runs one can do more.) Tests compare
+# this with what servers say of their types.
 _SURE_BORDERS: Final = frozenset(
     (api_version, kind)
     for api_version, kinds in (
