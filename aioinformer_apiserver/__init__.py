@@ -1,27 +1,15 @@
 """Kubernetes API server for tests, in one process and without etcd.
 
-The law of this package: it imitates the server that its users will meet, down to what is
-inconvenient, and misbehaves only where a test asks for it. Of `aioinformer` it imports
-public names only. Users import it as `aioinformer.testing`.
-
-The map, from what tests touch down to what everything stands on; each folder imports
-only from those below it:
-
-    server                  `APIServer`
-    arrangement, direct     objects without requests; requests without a network
-    registration, arguments custom resources of tests; what tests hand over, checked
-    http/                   HTTP in and out, and the handler of each request
-    faults/                 scripted faults
-    discovery/              discovery, OpenAPI, health
-    auth/                   users, RBAC, and access reviews
-    reads/                  lists and watches
-    registry/               creates, updates, patches, deletions; validation
-    crds/                   CustomResourceDefinitions and what they serve
-    serialization/          objects as JSON, YAML, partial metadata, or a table
-    requests/               parsed requests and their options
-    patches/                patches, server-side apply, managed fields
-    protobuf/               decoding of the binary encoding
-    storage/                objects, versions, history, kinds
-    schema/                 OpenAPI schemas, decoding, defaulting, validation
-    errors/                 Status errors in the words of a real server
+The law of this package: it imitates a kube-apiserver in all that clients can observe,
+and misbehaves only where a test asks for it. It imports public names of `aioinformer`
+only. `README.md` describes its parts. Users of aioinformer import it by
+`aioinformer.testing`.
 """
+
+from aioinformer_apiserver.auth.rbac import User
+from aioinformer_apiserver.http.memory import MemoryResponse
+from aioinformer_apiserver.requests.routes import RequestRecord
+from aioinformer_apiserver.server import LocalAPIServer
+from aioinformer_apiserver.storage.storage import SavedState
+
+__all__ = ["LocalAPIServer", "MemoryResponse", "RequestRecord", "SavedState", "User"]

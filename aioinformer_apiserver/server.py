@@ -1,8 +1,8 @@
-"""The API server: a Kubernetes API over real HTTP on the loopback interface.
+"""`LocalAPIServer`: a Kubernetes API server on the loopback interface.
 
-It has no controllers, no garbage collector and no scheduler; of the rest of a cluster it
-plays only those who end a deleted pod, and empty a deleted namespace. What it does answer,
-it answers as a kube-apiserver.
+It has no controllers, no garbage collector and no scheduler. Of the rest of a cluster it
+imitates only what ends a deleted pod and empties a deleted namespace. Its responses are
+those of a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -12,16 +12,24 @@ import threading
 import uuid
 from inspect import iscoroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
+from multidict import CIMultiDict
 
-from aioinformer._tasks import Supervisor
-from aioinformer.errors import NotFound, OptionsError, WrongLoop
-from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from aioinformer.errors import ApiError, NotFound, OptionsError, WrongLoop
+from aioinformer.model.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+)
 from aioinformer_apiserver.arguments import (
+    body_of,
     flag_of,
     instance_of,
+    name_of,
+    namespace_of,
+    resource_of,
     resources_of,
     seconds_of,
     text_of,
@@ -29,71 +37,88 @@ from aioinformer_apiserver.arguments import (
     tokens_of,
     whole_of,
 )
-from aioinformer_apiserver.arrangement import Arrangement
-from aioinformer_apiserver.auth.gate import Access
+from aioinformer_apiserver.auth.access import AccessControl
 from aioinformer_apiserver.auth.rbac import User, first_roles
-from aioinformer_apiserver.direct import DirectEndpoint
-from aioinformer_apiserver.http.edge import HTTPEdge
-from aioinformer_apiserver.http.handlers import HandlerOptions, Handlers
+from aioinformer_apiserver.crds import custom_resources
+from aioinformer_apiserver.http.background import BackgroundTask
+from aioinformer_apiserver.http.handler import HandlerOptions, RequestHandler
+from aioinformer_apiserver.http.memory import MemoryResponse, exchange
+from aioinformer_apiserver.http.server import HTTPServer
 from aioinformer_apiserver.registry.registry import Registry
-from aioinformer_apiserver.requests.options import WriteOptions
+from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
+from aioinformer_apiserver.requests.request import Request
+from aioinformer_apiserver.schema.decoding import decode_metadata
 from aioinformer_apiserver.storage.storage import SavedState, Storage
-from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
+from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from aioinformer.client import Client, ListWatch
     from aioinformer.model.resource import Resource
     from aioinformer_apiserver.faults import Faults
     from aioinformer_apiserver.requests.routes import RequestRecord
+    from aioinformer_apiserver.storage.storage import Collection, Stored
 
-__all__ = ["APIServer", "User"]
+__all__ = ["LocalAPIServer", "User"]
 
 _T = TypeVar("_T")
 
 _ARRANGED = WriteOptions(part="all")
-# How often `until()` looks for what no write announces, such as a request.
-_LOOK_SECONDS = 0.05
+_REMOVED = DeleteOptions(grace_seconds=0, at_once=True)
+# Interval at which `until()` looks for changes that no write announces.
+_POLL_SECONDS = 0.05
 
 
-class APIServer(Arrangement):
+class LocalAPIServer:
     """A Kubernetes API server for tests, in this process.
 
     Enter it with `async with`, or call `start()` and `stop()`, which may happen in
-    different tasks of one loop. After a stop it can be started again: it keeps its
-    objects, versions and port, as a restarted server does.
+    different tasks of one loop. It can be started again after a stop, and keeps its
+    objects, versions and port like a real server.
 
-    `create()`, `update()`, ... arrange what a test needs without HTTP: see `Arrangement`.
+    `create()`, `get()`, `update()`, `patch()`, `delete()` and `objects()` arrange objects
+    without HTTP. They take effect at once, and all watches see them. They do what the
+    whole cluster could do: they store a `status` with the rest, check no schema, delete a
+    pod without waiting for its end, and put objects without a namespace into `default`.
+    Objects get the defaults of their kind, and the fields that a server always writes, so
+    that typed clients can read the shortest sketch. A required list is then empty.
+    Unknown fields are kept. A built-in object with a value of a wrong type is stored as
+    given. Fields that admission and registries add, such as tolerations and cluster IPs,
+    are left out.
+
+    Every method raises `OptionsError` for an invalid argument, such as a body that JSON
+    cannot represent or a resource that is not served, and `WrongLoop` if the server runs
+    in another thread.
 
     Args:
         resources: Custom resources to serve besides the built-in ones.
-        history: Changes remembered for each resource. A watch or list from an older
-            version gets 410.
-        token: Of an administrator. Requests that bear another one get 401; those that
-            bear none are anonymous, and get 403 nearly everywhere.
-        users: Further users by their tokens: a name, or a `User` with groups. They may
-            do what the roles in the server allow, which is next to nothing at first.
-        auto_namespaces: Create a missing namespace with the first object in it. A real
-            server answers 404, and so does this one unless asked.
-        port: Where to listen; 0 for any free port.
-        bookmark_seconds: The time between two bookmarks of one watch.
-        watch_seconds: The length of a watch that does not ask for one.
-        fresh_seconds: How long a request waits for a version that lies in the future.
+        history: Number of changes to keep for each resource. A watch or list from an
+            older version gets 410.
+        token: Bearer token of an administrator. Requests with an unknown token get 401.
+            Requests without a token are anonymous, and get 403 for nearly everything.
+        users: Further users by token: a name, or a `User` with groups. They have the
+            rights that the roles in the server grant, which are almost none at first.
+        auto_namespaces: Create a missing namespace with the first object in it. By
+            default the server returns 404, as a real server does.
+        port: Port to listen on; 0 for any free port.
+        bookmark_seconds: Interval between the bookmarks of a watch.
+        watch_seconds: Duration of a watch that does not request one.
+        fresh_seconds: Maximum time that a request waits for a future version.
 
     Raises:
-        OptionsError: If an option cannot be what is given; the message names it. A time
-            is positive (`fresh_seconds` may be 0), a custom resource names its kind and
-            a domain as its group, and nobody's token is another one's.
+        OptionsError: If an option is invalid; the message names it. Durations must be
+            positive (`fresh_seconds` may be 0), custom resources need a kind and a
+            domain as their group, and tokens must be unique.
 
     Lifetime:
-        One task, and one for each open connection; none is left after the stop.
+        One task, and one for each open connection. None is left after the stop.
 
     Example:
         >>> from aioinformer.model.resources import PODS
-        >>> server = APIServer()
+        >>> server = LocalAPIServer()
         >>> pod = server.create(PODS, {"metadata": {"name": "web"}})
         >>> pod["metadata"]["namespace"]
         'default'
@@ -123,25 +148,27 @@ class APIServer(Arrangement):
         named = _users_of({} if users is None else users)
         _check_token(token, named)
 
-        storage = Storage(history=whole_of("history", history, least=0))
-        registry = Registry(storage, auto_namespaces=auto_namespaces)
-        super().__init__(registry, check=self._check_thread)
-        self._access = Access(storage, token=token, users=named)
-        self._handlers = Handlers(self._registry, self._access, options)
-        self._edge = HTTPEdge(self._handlers, port=port)
-        self._supervisor = Supervisor(self._edge.run, "aioinformer-apiserver")
-        # Where it was started: its methods belong to that loop, and to its thread.
+        self._storage = Storage(history=whole_of("history", history, least=0))
+        self._registry = Registry(self._storage, auto_namespaces=auto_namespaces)
+        self._access_control = AccessControl(self._storage, token=token, users=named)
+        self._handler = RequestHandler(self._registry, self._access_control, options)
+        self._http_server = HTTPServer(self._handler, port=port)
+        self._task = BackgroundTask(self._http_server.run, "the API server")
+        # Loop and thread of the last start: all methods belong there.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._arrange_roles()
+        for binds, body in first_roles(self._storage):
+            kind = CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES
+            self._registry.create(self._storage.collection(kind), "", body, _ARRANGED)
+
         for resource in resources:
             self.register(resource)
 
     def __repr__(self) -> str:
-        state = self.url if self._supervisor.running else "stopped"
+        state = self.url if self._task.running else "stopped"
         return f"<APIServer {state} version={self.resource_version}>"
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifetime
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -156,26 +183,26 @@ class APIServer(Arrangement):
         await self.stop()
 
     async def start(self) -> None:
-        """Listen, and return when requests are answered.
+        """Listen, and return when the server accepts requests.
 
         Raises:
-            OptionsError: If it runs already.
-            OSError: If the port is taken.
+            OptionsError: If it is running already.
+            OSError: If the port is in use.
 
         Cancellation:
             Stops the server again.
         """
-        if self._supervisor.running:
-            raise OptionsError(f"{self!r} runs already")
+        if self._task.running:
+            raise OptionsError(f"{self!r} is running already")
 
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        await self._supervisor.start()
+        await self._task.start()
 
     async def stop(self) -> None:
-        """End all watches cleanly, close all connections, and listen no longer.
+        """End all watches cleanly, close all connections, and stop listening.
 
-        Does nothing if the server does not run.
+        Does nothing if the server is not running.
 
         Raises:
             WrongLoop: If it was started in another event loop.
@@ -184,33 +211,33 @@ class APIServer(Arrangement):
             Deferred until it has stopped, which takes at most a few seconds.
         """
         self._check_loop()
-        await self._supervisor.stop()
+        await self._task.stop()
 
     async def restart(
         self, *, snapshot: SavedState | None = None, new_history: bool = False
     ) -> None:
-        """Stop, and start again: every watch ends, every connection closes.
+        """Stop and start again: every watch ends, every connection closes.
 
         Args:
-            snapshot: Go back to this state, as an etcd that was restored from a backup:
-                versions that clients have seen are given again, for other states.
-            new_history: Come back as another cluster that was set up with the same
-                objects: other uids, and versions that begin anew.
+            snapshot: State to restore, like an etcd backup: versions that clients have
+                seen are used again for other states.
+            new_history: Come back like another cluster with the same objects: new uids,
+                and versions from the beginning.
 
         Raises:
-            OptionsError: If both are given, or the snapshot is none.
+            OptionsError: If both are given, or the snapshot is not one.
             OSError: If another program has taken the port meanwhile.
             WrongLoop: If it was started in another event loop.
 
         Cancellation:
-            Leaves it stopped, or running.
+            Leaves it stopped or running.
         """
         flag_of("new_history", new_history)
         if snapshot is not None:
-            instance_of("snapshot", snapshot, SavedState, "what snapshot() returned")
+            instance_of("snapshot", snapshot, SavedState, "a result of snapshot()")
 
         if snapshot is not None and new_history:
-            raise OptionsError("a server has one history: snapshot or new_history")
+            raise OptionsError("give either snapshot or new_history, not both")
 
         await self.stop()
         if snapshot is not None:
@@ -224,78 +251,39 @@ class APIServer(Arrangement):
 
     @property
     def url(self) -> str:
-        """Where it listens, such as `"http://127.0.0.1:40123"`.
+        """URL of the server, such as `"http://127.0.0.1:40123"`.
 
         Raises:
             OptionsError: If it has never been started, so that there is no port yet.
         """
-        if not self._edge.port:
-            raise OptionsError("an APIServer has no address before it is started")
+        if not self._http_server.port:
+            raise OptionsError("an APIServer has no URL before its first start")
 
-        return self._edge.url
+        return self._http_server.url
 
     @property
     def token(self) -> str | None:
-        """The administrator's token; may be changed at any time.
+        """Bearer token of the administrator; may be changed at any time.
 
         Raises:
-            OptionsError: If it is set to what is no token, or a user's.
+            OptionsError: If the new value is invalid, or is the token of a user.
         """
-        return self._access.token
+        return self._access_control.token
 
     @token.setter
     def token(self, token: str | None) -> None:
-        _check_token(token, self._access.users)
-        self._access.token = token
-
-    def client(self, *, token: str | None = None) -> Client:
-        """Return a client of this server, not entered yet.
-
-        Args:
-            token: Whose; None for the administrator's.
-
-        Raises:
-            OptionsError: If the token is none, or the server was never started.
-        """
-        # Imported here, so that a user of plain HTTP does not pay for the client.
-        from aioinformer.client import Client
-
-        bearer = self.token if token is None else token_of("token", token)
-        return Client.from_url(self.url, token=bearer)
-
-    def list_watch(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> ListWatch:
-        """Return a source for an informer that uses no network.
-
-        It asks this server as a client would, with its present token; faults strike it,
-        and `requests` remembers it. The server need not have been started. Arguments
-        and errors are those of `ListWatch`.
-        """
-        from aioinformer.client.list_watch import ListWatch
-
-        return ListWatch(
-            DirectEndpoint(self._handlers, token=self.token),
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-        )
+        _check_token(token, self._access_control.users)
+        self._access_control.token = token
 
     def kubeconfig(self, path: str | Path, *, namespace: str = "default") -> Path:
-        """Write a kubeconfig file for this server, readable by its owner alone.
+        """Write a kubeconfig file for this server, readable by its owner only.
 
         It works for kubectl too, except with a token: clients made of client-go send
         none over plain HTTP.
 
         Args:
-            path: The file; replaced if it exists.
-            namespace: The namespace of its context.
+            path: Path of the file, which is replaced if it exists.
+            namespace: Namespace of the context.
 
         Returns:
             The path.
@@ -312,100 +300,282 @@ class APIServer(Arrangement):
         }
         file = Path(path)
         file.touch(mode=0o600)
-        if file.is_file():  # It may have been there before; or be a device.
+        if file.is_file():  # It may have existed before, or be a device.
             file.chmod(0o600)
 
         file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         return file
 
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[MemoryResponse]:
+        """Send a request without a network, and read its response from memory.
+
+        The server need not have been started. After a stop, requests fail until the
+        next start.
+
+        Args:
+            method: HTTP method.
+            path: Path that begins with `/`, percent-encoded, without a query.
+            query: Query parameters.
+            headers: Headers.
+
+        Raises:
+            ConnectionError: If the server is stopped.
+        """
+        request = Request(
+            method=method,
+            path=path,
+            query=dict(query or {}),
+            headers=CIMultiDict(headers or {}),
+        )
+        return exchange(self._handler, request)
+
     # ---------------------------------------------------------------- for tests
 
     @property
     def faults(self) -> Faults:
-        """The faults to come; `faults.add(...)` scripts one."""
-        return self._handlers.faults
+        """Faults to come; `faults.add(...)` scripts one."""
+        return self._handler.faults
 
     @property
     def requests(self) -> deque[RequestRecord]:
-        """What has been asked, oldest first, except health checks; clear it at will."""
-        return self._handlers.records
+        """Requests so far, oldest first, except health checks; may be cleared."""
+        return self._handler.records
 
     @property
     def resource_version(self) -> str:
-        """The newest version: that of the last write to whatever resource."""
+        """Newest version: that of the last write to any resource."""
         return str(self._storage.version)
 
     async def until(self, condition: Callable[[], _T], *, timeout: float = 5.0) -> _T:
-        """Wait until a condition holds: until the program under test has done something.
+        """Wait until a condition holds, such as an effect of the program under test.
 
-        Looks at once, after each write, and 20 times a second besides, so that it may
-        be about anything: objects, `requests`, what the program has put down. States
-        that follow each other within one turn of the loop may be passed over.
+        Checks at once, after each write, and 20 times a second. So the condition may be
+        about anything: objects, `requests`, or state of the program. States that follow
+        each other within one turn of the loop may be missed.
 
         Args:
-            condition: A plain function; any true value is what is waited for. What it
-                reads need not exist yet: `NotFound` and `LookupError` mean "not yet".
-            timeout: Seconds until it gives up.
+            condition: Plain function that returns a true value to end the wait.
+                `NotFound` and `LookupError` mean "not yet".
+            timeout: Maximum time in seconds.
 
         Returns:
-            What the condition returned.
+            Result of the condition.
 
         Raises:
-            TimeoutError: If it does not hold in time; says what it gave last.
-            OptionsError: If the condition is a coroutine function or no function, or the
-                timeout no number of seconds.
+            TimeoutError: If it does not hold in time. The message has its last result.
+            OptionsError: If the condition is a coroutine function or not a function, or
+                the timeout is not a number of seconds.
             WrongLoop: If the server runs in another event loop.
 
         Cancellation:
-            Safe: nothing is left behind.
+            Safe.
         """
         seconds_of("timeout", timeout, zero=True)
         if not callable(condition):
-            raise OptionsError(f"condition is a function, not {condition!r}")
+            raise OptionsError(f"condition must be a function, not {condition!r}")
 
         self._check_loop()
-        loop, bell = asyncio.get_running_loop(), Bell()
+        loop, waker = asyncio.get_running_loop(), Waker()
         end = loop.time() + timeout
-        leave = self._storage.subscribe(bell.ring)
+        unsubscribe = self._storage.subscribe(waker.wake)
         try:
             while True:
-                found, gave = _look(condition)
+                found, shown = _evaluate(condition)
                 if found:
                     return found
 
-                if loop.time() + EARLY_SECONDS >= end:
-                    raise TimeoutError(f"not within {timeout:g} s; at last: {gave}")
+                if loop.time() + TIMER_RESOLUTION >= end:
+                    raise TimeoutError(
+                        f"not within {timeout:g} s; last result: {shown}"
+                    )
 
-                await bell.wait(min(end, loop.time() + _LOOK_SECONDS))
+                await waker.wait(min(end, loop.time() + _POLL_SECONDS))
         finally:
-            leave()
+            unsubscribe()
 
     def snapshot(self) -> SavedState:
-        """Return what a backup would hold now; `restart()` goes back to it."""
+        """Return a backup of the current state, which `restart()` can restore."""
         self._check_thread()
         return self._storage.save()
 
     def compact(self) -> None:
-        """Forget all history: every older version and continue token gets 410 now."""
+        """Discard all history: every older version and continue token gets 410 now."""
         self._check_thread()
         self._storage.compact()
 
+    # ---------------------------------------------------------------- objects
+
+    def register(self, resource: Resource) -> None:
+        """Serve a custom resource from now on, with a status subresource.
+
+        Its objects may have any content. The server creates a CustomResourceDefinition
+        for it, or adds a version to the existing one. Does nothing if the resource is
+        served already.
+
+        Raises:
+            OptionsError: If the resource has no kind, or its group is not a domain.
+        """
+        self._check_thread()
+        resource_of("what is registered", resource)
+        served = self._storage.find(resource.group, resource.version, resource.plural)
+        if served is not None:
+            return
+
+        _check_registrable(resource)
+        definitions = self._storage.collection(CUSTOM_RESOURCE_DEFINITIONS)
+        stored = definitions.get(custom_resources.definition_name_of(resource))
+        try:
+            if stored is None:
+                body = custom_resources.definition_of(resource)
+                self._registry.create(definitions, "", body, _ARRANGED)
+            else:
+                body = custom_resources.with_version(stored.body(), resource)
+                self._registry.update(definitions, "", stored.name, body, _ARRANGED)
+        except ApiError as exc:
+            raise OptionsError(f"{resource!r} cannot be served: {exc}") from exc
+
+    def unregister(self, resource: Resource) -> None:
+        """Delete all objects of a resource, end its watches, and return 404 from now on.
+
+        Deletes its definition with all versions, without waiting for finalizers.
+
+        Raises:
+            OptionsError: If it is not served.
+        """
+        self._collection(resource)
+        self._registry.custom_resources.remove(resource)
+
+    def create(
+        self, resource: Resource, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> dict[str, Any]:
+        """Create an object, and return it as it is stored.
+
+        Args:
+            resource: Resource of the object.
+            body: The object. `apiVersion` and `kind` may be missing. A
+                `creationTimestamp` is kept, so that objects may be old.
+            namespace: Namespace; empty for the one in the body, or `default`.
+
+        Raises:
+            ApiError: As for a client, such as `AlreadyExists`.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._collection(resource)
+        full = _typed(collection, body)
+        place = _namespace_in(collection, namespace, full)
+        made = self._registry.create(collection, place, full, _ARRANGED)
+        return made.stored.body()
+
+    def get(
+        self, resource: Resource, name: str, *, namespace: str = ""
+    ) -> dict[str, Any]:
+        """Return an object as a new dictionary.
+
+        Raises:
+            NotFound: If it does not exist.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._collection(resource)
+        place = _namespace_in(collection, namespace)
+        return self._find(collection, name, place).body()
+
+    def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace an object and its status; without a version, unconditionally.
+
+        Raises:
+            ApiError: As for a client, such as `Conflict`.
+            OptionsError: If the resource is not served, or the body has no name.
+        """
+        collection = self._collection(resource)
+        full = _typed(collection, body)
+        metadata = decode_metadata(full.get("metadata"))
+        name = metadata.get("name")
+        if not name:
+            raise OptionsError("the body of an update needs metadata.name")
+
+        place = _namespace_in(collection, "", full)
+        stored = self._find(collection, name, place)
+        metadata.setdefault("resourceVersion", str(stored.version))
+        full["metadata"] = metadata
+        written = self._registry.update(collection, place, name, full, _ARRANGED)
+        return written.stored.body()
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+    ) -> dict[str, Any]:
+        """Apply a JSON merge patch to an object and its status.
+
+        Raises:
+            ApiError: As for a client, such as `NotFound`.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._collection(resource)
+        name, place = name_of(resource, name), _namespace_in(collection, namespace)
+        change = body_of("a merge patch", patch)
+        written = self._registry.patch(collection, place, name, change, _ARRANGED)
+        return written.stored.body()
+
+    def delete(self, resource: Resource, name: str, *, namespace: str = "") -> None:
+        """Delete an object, or mark it for deletion while it has finalizers.
+
+        Raises:
+            NotFound: If it does not exist.
+            OptionsError: If the resource is not served.
+        """
+        collection = self._collection(resource)
+        name, place = name_of(resource, name), _namespace_in(collection, namespace)
+        self._registry.delete(collection, place, name, _REMOVED)
+
+    def objects(
+        self, resource: Resource, *, namespace: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return all objects of a resource as new dictionaries, in the order of lists.
+
+        Args:
+            resource: Resource of the objects.
+            namespace: Namespace of the objects; empty for all.
+
+        Raises:
+            OptionsError: If the resource is not served.
+        """
+        collection = self._collection(resource)
+        wanted = namespace_of(resource, namespace)
+        found = collection.snapshot()
+        return [it.body() for it in found if wanted in {"", it.namespace}]
+
+    # ---------------------------------------------------------------- helpers
+
+    def _collection(self, resource: Resource) -> Collection:
+        self._check_thread()
+        return self._storage.collection(resource_of("what is arranged", resource))
+
+    def _find(self, collection: Collection, name: str, place: str) -> Stored:
+        name = name_of(collection.kind.resource, name)
+        return self._registry.require(collection, place, name)
+
     def _check_loop(self) -> None:
-        if self._supervisor.running and self._loop is not asyncio.get_running_loop():
+        if self._task.running and self._loop is not asyncio.get_running_loop():
             raise WrongLoop(f"{self!r} was started in another event loop")
 
     def _check_thread(self) -> None:
-        # Plain calls need no running loop, as long as its thread makes them.
-        if self._supervisor.running and self._thread != threading.get_ident():
+        # Synchronous methods need the thread of the loop, but no running loop.
+        if self._task.running and self._thread != threading.get_ident():
             raise WrongLoop(
-                f"{self!r} runs in another thread: call its methods there, such as by "
-                "loop.call_soon_threadsafe()"
+                f"{self!r} runs in another thread: call its methods there, for example "
+                "with loop.call_soon_threadsafe()"
             )
-
-    def _arrange_roles(self) -> None:
-        for binds, body in first_roles(self._storage):
-            kind = CLUSTER_ROLE_BINDINGS if binds else CLUSTER_ROLES
-            self._registry.create(self._collection(kind), "", body, _ARRANGED)
 
 
 def _users_of(users: object) -> dict[str, User]:
@@ -419,11 +589,26 @@ def _users_of(users: object) -> dict[str, User]:
 
 def _check_token(token: str | None, users: Mapping[str, User]) -> None:
     if token is not None and token_of("token", token) in users:
-        raise OptionsError("token is given twice: it is that of one of users, too")
+        raise OptionsError("token is also the token of one of users")
 
 
-def _look(condition: Callable[[], _T]) -> tuple[_T | None, str]:
-    """Return what a condition gives, None if it is not there yet; and how to show it.
+def _check_registrable(resource: Resource) -> None:
+    """Check a resource, with shorter messages than those for its definition."""
+    if not resource.kind:
+        raise OptionsError(
+            f"{resource} has no kind and cannot be served: set one, such as "
+            "kind='Widget', in its Resource"
+        )
+
+    if "." not in resource.group:
+        raise OptionsError(
+            f"{resource} cannot be served: the group of a custom resource is a domain "
+            f"such as 'example.com', not {resource.group!r}"
+        )
+
+
+def _evaluate(condition: Callable[[], _T]) -> tuple[_T | None, str]:
+    """Return the result of a condition, None for "not yet", and its representation.
 
     Raises:
         OptionsError: If the condition is a coroutine function, which is always true.
@@ -438,3 +623,26 @@ def _look(condition: Callable[[], _T]) -> tuple[_T | None, str]:
         raise OptionsError("the condition is a coroutine function; use a plain one")
 
     return found, repr(found)
+
+
+def _namespace_in(
+    collection: Collection, namespace: str, body: Mapping[str, Any] | None = None
+) -> str:
+    """Return the namespace of an object; empty for cluster-scoped kinds.
+
+    Raises:
+        ApiError: 400, if the metadata of the body is not an object.
+    """
+    resource = collection.kind.resource
+    given = namespace_of(resource, namespace)
+    metadata = decode_metadata((body or {}).get("metadata"))
+    if not resource.namespaced:
+        return ""
+
+    return given or metadata.get("namespace") or "default"
+
+
+def _typed(collection: Collection, body: object) -> dict[str, Any]:
+    resource = collection.kind.resource
+    given = body_of("a body", body)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **given}

@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aioinformer.testing import faults
     from aioinformer.testing.fakes import FakeListerWatcher
-    from aioinformer_apiserver.server import APIServer, User
+    from aioinformer.testing.server import APIServer
+    from aioinformer_apiserver import User
 
 __all__ = ["APIServer", "FakeListerWatcher", "User", "faults"]
 
 
 def __getattr__(name: str) -> object:
     match name:
-        case "APIServer" | "User":
-            return getattr(import_module("aioinformer_apiserver.server"), name)
+        case "APIServer":
+            return import_module("aioinformer.testing.server").APIServer
+        case "User":
+            return import_module("aioinformer_apiserver").User
         case "FakeListerWatcher":
             return import_module("aioinformer.testing.fakes").FakeListerWatcher
         case "faults":

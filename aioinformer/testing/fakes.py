@@ -21,13 +21,13 @@ from aioinformer_apiserver.arguments import (
 )
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.reads.lists import page_of
-from aioinformer_apiserver.reads.streams import open_feed
+from aioinformer_apiserver.reads.watches import open_watcher
 from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
 from aioinformer_apiserver.serialization.formats import Whole
 from aioinformer_apiserver.storage.encoding import error_line
 from aioinformer_apiserver.storage.kinds import Kind, built_in_kinds
 from aioinformer_apiserver.storage.storage import Storage
-from aioinformer_apiserver.storage.waker import EARLY_SECONDS, Bell
+from aioinformer_apiserver.storage.waker import TIMER_RESOLUTION, Waker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListOptions, WatchOptions
-    from aioinformer_apiserver.reads.feeds import Feed
     from aioinformer_apiserver.reads.lists import Page
+    from aioinformer_apiserver.reads.watches import Watcher
     from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
@@ -239,9 +239,9 @@ class FakeListerWatcher:
         await self._begin(options)
         query = WatchQuery.parse(_given(watch_parameters(options)))
         shown = Whole(self._collection.kind)
-        feed = open_feed(self._collection, query, Scope(), shown)
-        watch = PlayedWatch(feed, shown, query, ObjectDecoder(self._resource))
-        if feed is None:
+        watcher = open_watcher(self._collection, query, Scope(), shown)
+        watch = PlayedWatch(watcher, shown, query, ObjectDecoder(self._resource))
+        if watcher is None:
             error = statuses.expired(f"too old resource version: {query.version}")
             watch.finish(line=error_line(error))
         elif options.send_initial_events:
@@ -341,18 +341,22 @@ class PlayedWatch(Watch):
     """
 
     def __init__(
-        self, feed: Feed | None, shown: Whole, query: WatchQuery, decoder: ObjectDecoder
+        self,
+        watcher: Watcher | None,
+        shown: Whole,
+        query: WatchQuery,
+        decoder: ObjectDecoder,
     ) -> None:
         super().__init__()
-        self._feed = feed
+        self._watcher = watcher
         self._format = shown
         self._bookmarks = query.bookmarks
         self._decoder = StreamDecoder(decoder)
         self._lines: list[bytes] = []
         self._failure: TransportError | None = None
         self._finished = False
-        self._bell = Bell()
-        self.wake: Callable[[], None] = self._bell.ring
+        self._waker = Waker()
+        self.wake: Callable[[], None] = self._waker.wake
         """Is called when there may be something new."""
         now = asyncio.get_running_loop().time()
         self._until = now + query.timeout if query.timeout else math.inf
@@ -395,15 +399,15 @@ class PlayedWatch(Watch):
             if self._failure is not None:
                 raise self._failure
 
-            now = asyncio.get_running_loop().time() + EARLY_SECONDS
+            now = asyncio.get_running_loop().time() + TIMER_RESOLUTION
             if self._finished or now >= self._until:
                 return []
 
-            await self._bell.wait(self._until)
+            await self._waker.wait(self._until)
 
     def _close(self) -> None:
         self._lines.clear()
-        self._feed, self._failure, self._finished = None, None, True
+        self._watcher, self._failure, self._finished = None, None, True
         self.wake()
 
     def _take(self) -> list[WatchEvent]:
@@ -413,8 +417,8 @@ class PlayedWatch(Watch):
 
     def _pull(self) -> None:
         """Take what has happened, so that what comes next stands behind it."""
-        while self._feed is not None and not self._finished:
-            lines = self._feed.take()
+        while self._watcher is not None and not self._finished:
+            lines = self._watcher.take()
             if not lines:
                 return
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Literal, TypeAlias
 
-    from aioinformer_apiserver.server import APIServer
+    from aioinformer.testing.server import APIServer
 
     _LoopScope: TypeAlias = Literal["function", "class", "module", "package", "session"]
 
@@ -167,7 +167,7 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
         Failed: If they name what is no option, or is none with this value.
     """
     from aioinformer.errors import OptionsError
-    from aioinformer_apiserver.server import APIServer
+    from aioinformer.testing.server import APIServer
 
     if not isinstance(common, dict):
         raise _refusal(

@@ -16,14 +16,14 @@ from aioinformer.model.resources import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aioinformer_apiserver.requests.routes import Attributes
+    from aioinformer_apiserver.requests.routes import RequestInfo
     from aioinformer_apiserver.storage.storage import Change, Collection, Storage
 
 __all__ = [
     "AUTHENTICATED",
     "MASTERS",
     "UNAUTHENTICATED",
-    "Rulebook",
+    "RBACAuthorizer",
     "User",
     "first_roles",
 ]
@@ -77,7 +77,7 @@ class User:
         return MASTERS in self.groups
 
 
-class Rulebook:
+class RBACAuthorizer:
     """The rules that apply to a user: those of all roles that are bound to them."""
 
     def __init__(self, storage: Storage) -> None:
@@ -90,7 +90,7 @@ class Rulebook:
         self._tails: list[Change] = []
         self._bodies: list[dict[str, dict[str, Any]]] = []
 
-    def problem(self, user: User, asked: Attributes) -> str | None:
+    def problem(self, user: User, info: RequestInfo) -> str | None:
         """Say why `user` may not do what is `asked`; None if they may.
 
         Returns:
@@ -100,8 +100,8 @@ class Rulebook:
             return None
 
         missing: list[str] = []
-        for rule in self.rules(user, asked.namespace, missing):
-            if _allows(rule, asked):
+        for rule in self.rules(user, info.namespace, missing):
+            if _allows(rule, info):
                 return None
 
         told = list(dict.fromkeys(missing))
@@ -141,23 +141,23 @@ class Rulebook:
         return self._bodies
 
 
-def _allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
+def _allows(rule: Mapping[str, Any], info: RequestInfo) -> bool:
     """Say whether one rule of a role lets through what is asked."""
-    if not _covers(rule.get("verbs"), asked.verb):
+    if not _covers(rule.get("verbs"), info.verb):
         return False
 
-    if not asked.version:
+    if not info.version:
         return any(
-            url == asked.path
-            or (url.endswith("*") and asked.path.startswith(url[:-1].rstrip("*")))
+            url == info.path
+            or (url.endswith("*") and info.path.startswith(url[:-1].rstrip("*")))
             for url in rule.get("nonResourceURLs") or ()
         )
 
     names = rule.get("resourceNames") or ()
     return (
-        _covers(rule.get("apiGroups"), asked.group)
-        and _covers_resource(rule.get("resources") or (), asked)
-        and (not names or asked.name in names)
+        _covers(rule.get("apiGroups"), info.group)
+        and _covers_resource(rule.get("resources") or (), info)
+        and (not names or info.name in names)
     )
 
 
@@ -248,18 +248,18 @@ def _gets(urls: tuple[str, ...]) -> dict[str, Any]:
     return {"nonResourceURLs": list(urls), "verbs": ["get"]}
 
 
-def _covers(allowed: Iterable[str] | None, asked: str) -> bool:
-    return any(it in {"*", asked} for it in allowed or ())
+def _covers(allowed: Iterable[str] | None, info: str) -> bool:
+    return any(it in {"*", info} for it in allowed or ())
 
 
-def _covers_resource(allowed: Iterable[str], asked: Attributes) -> bool:
-    whole = asked.plural
-    if asked.subresource:
-        whole = f"{asked.plural}/{asked.subresource}"
+def _covers_resource(allowed: Iterable[str], info: RequestInfo) -> bool:
+    whole = info.plural
+    if info.subresource:
+        whole = f"{info.plural}/{info.subresource}"
 
     accepted = {"*", whole}
-    if asked.subresource:
-        accepted.add(f"*/{asked.subresource}")
+    if info.subresource:
+        accepted.add(f"*/{info.subresource}")
 
     return any(it in accepted for it in allowed)
 

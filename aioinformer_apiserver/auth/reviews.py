@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.model.resource import Resource
 from aioinformer_apiserver.auth.rbac import User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.registry.request_bodies import decode_body
 from aioinformer_apiserver.requests.options import write_options_of
-from aioinformer_apiserver.requests.routes import Attributes
+from aioinformer_apiserver.requests.routes import RequestInfo
 from aioinformer_apiserver.storage.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.auth.gate import Access
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.auth.access import AccessControl
+    from aioinformer_apiserver.requests.request import Request
 
 __all__ = ["REVIEWS", "answer_to"]
 
@@ -49,7 +49,7 @@ _KINDS = {(it.group, it.version, it.plural): Kind(resource=it) for it in REVIEWS
 
 
 def answer_to(
-    access: Access, user: User, asked: Attributes, call: Call
+    access_control: AccessControl, user: User, info: RequestInfo, request: Request
 ) -> dict[str, Any] | None:
     """Answer a review.
 
@@ -67,64 +67,70 @@ def answer_to(
             (or none where there should be one); 405 if it is not created; 400, 415 or
             422 if the body will not do.
     """
-    kind = _KINDS.get(_key_of(asked))
+    kind = _KINDS.get(_key_of(info))
     if kind is None:
         return None
 
-    if asked.names_one or bool(asked.namespace) != kind.resource.namespaced:
+    if info.names_one or bool(info.namespace) != kind.resource.namespaced:
         raise statuses.no_such_path()
 
-    if asked.verb != "create":
+    if info.verb != "create":
         raise statuses.method_not_allowed()
 
-    body = decode_body(kind, call.content(), write_options_of(call, "main"))
+    body = decode_body(kind, request.content(), write_options_of(request, "main"))
     head = {
         "kind": kind.resource.kind,
         "apiVersion": kind.resource.api_version,
-        "metadata": _metadata(asked, body),
+        "metadata": _metadata(info, body),
     }
     spec: dict[str, Any] = body.get("spec") or {}
-    match asked.plural:
+    match info.plural:
         case "selfsubjectreviews":
             return {**head, "status": {"userInfo": _info(user)}}
         case "tokenreviews":
-            return {**head, "spec": spec, "status": _token_status(access, spec)}
+            return {**head, "spec": spec, "status": _token_status(access_control, spec)}
         case "selfsubjectrulesreviews":
-            return {**head, "spec": {}, "status": _rules_status(access, user, spec)}
+            return {
+                **head,
+                "spec": {},
+                "status": _rules_status(access_control, user, spec),
+            }
         case _:
-            status = _access_status(access, user, asked, spec)
+            status = _access_status(access_control, user, info, spec)
             return {**head, "spec": spec, "status": status}
 
 
-def _key_of(asked: Attributes) -> tuple[str, str, str]:
-    return asked.group, asked.version, asked.plural
+def _key_of(info: RequestInfo) -> tuple[str, str, str]:
+    return info.group, info.version, info.plural
 
 
-def _metadata(asked: Attributes, body: Mapping[str, Any]) -> dict[str, Any]:
-    if not asked.namespace:
+def _metadata(info: RequestInfo, body: Mapping[str, Any]) -> dict[str, Any]:
+    if not info.namespace:
         return {}
 
-    if (body.get("metadata") or {}).get("namespace") not in {None, asked.namespace}:
+    if (body.get("metadata") or {}).get("namespace") not in {None, info.namespace}:
         raise statuses.bad_request(
             "the namespace of the provided object does not match the namespace sent on "
             "the request"
         )
 
-    return {"namespace": asked.namespace}
+    return {"namespace": info.namespace}
 
 
 def _info(user: User) -> dict[str, Any]:
     return {"username": user.name, "groups": list(user.groups)}
 
 
-def _token_status(access: Access, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _token_status(
+    access_control: AccessControl, spec: Mapping[str, Any]
+) -> dict[str, Any]:
     token = spec.get("token")
     if not token:
         raise statuses.bad_request(
             "token is required for TokenReview in authentication"
         )
 
-    user = access.holder_of(token)
+    user = access_control.holder_of(token)
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
 
@@ -132,13 +138,13 @@ def _token_status(access: Access, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules_status(
-    access: Access, user: User, spec: Mapping[str, Any]
+    access_control: AccessControl, user: User, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
     namespace = spec.get("namespace")
     if not namespace:
         raise statuses.bad_request("no namespace on request")
 
-    rules = list(access.rulebook.rules(user, namespace))
+    rules = list(access_control.authorizer.rules(user, namespace))
     return {
         "resourceRules": [it for it in rules if not it.get("nonResourceURLs")],
         "nonResourceRules": [it for it in rules if it.get("nonResourceURLs")],
@@ -150,25 +156,28 @@ def _rules_status(
 
 
 def _access_status(
-    access: Access, user: User, asked: Attributes, spec: Mapping[str, Any]
+    access_control: AccessControl,
+    user: User,
+    info: RequestInfo,
+    spec: Mapping[str, Any],
 ) -> dict[str, Any]:
-    about_oneself = asked.plural == "selfsubjectaccessreviews"
+    about_oneself = info.plural == "selfsubjectaccessreviews"
     problems = [*_wrong_wish(spec)]
     if not about_oneself and not spec.get("user") and not spec.get("groups"):
         why = "at least one of user or group must be specified"
         problems.append(Problem.invalid("spec.user", "", why))
 
-    if asked.namespace and not problems:
-        problems += _wrong_place(spec, asked.namespace)
+    if info.namespace and not problems:
+        problems += _wrong_place(spec, info.namespace)
 
     if problems:
         # A real server leaves out what kind of review it refuses.
-        raise refusal(_KINDS[_key_of(asked)], "", problems, said_kind="")
+        raise refusal(_KINDS[_key_of(info)].stored, "", problems, said_kind="")
 
     if not about_oneself:
         user = User(spec.get("user") or "", tuple(spec.get("groups") or ()))
 
-    problem = access.rulebook.problem(user, _wanted(spec))
+    problem = access_control.authorizer.problem(user, _wanted(spec))
     if not problem:
         return {"allowed": problem is None}
 
@@ -208,13 +217,13 @@ def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _wanted(spec: Mapping[str, Any]) -> Attributes:
+def _wanted(spec: Mapping[str, Any]) -> RequestInfo:
     wanted = spec.get("resourceAttributes")
     if wanted is None:
         other = spec["nonResourceAttributes"]
-        return Attributes(verb=other.get("verb", ""), path=other.get("path", ""))
+        return RequestInfo(verb=other.get("verb", ""), path=other.get("path", ""))
 
-    return Attributes(
+    return RequestInfo(
         verb=wanted.get("verb", ""),
         group=wanted.get("group", ""),
         # An empty one means any; here it only says that a resource is meant.

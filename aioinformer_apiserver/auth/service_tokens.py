@@ -19,7 +19,7 @@ from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
@@ -71,8 +71,8 @@ class ServiceTokens:
         if account is None:
             raise statuses.not_found(SERVICE_ACCOUNTS, name)
 
-        asked = spec.get("expirationSeconds")
-        seconds = _USUAL_SECONDS if asked is None else asked
+        info = spec.get("expirationSeconds")
+        seconds = _USUAL_SECONDS if info is None else info
         _check(name, got["metadata"].get("name") or "", seconds)
         now, audiences = _now(), spec.get("audiences") or [_ISSUER]
         token = self._signed(_claims(account, audiences, now, now + seconds))
@@ -142,7 +142,9 @@ def _check(name: str, given: str, seconds: int) -> None:
     """
     if given not in {"", name}:
         why = "must match the service account name if specified"
-        raise refusal(_REQUEST, name, [Problem.invalid("metadata.name", given, why)])
+        raise refusal(
+            _REQUEST.stored, name, [Problem.invalid("metadata.name", given, why)]
+        )
 
     why = ""
     if seconds < _FEWEST_SECONDS:
@@ -152,7 +154,7 @@ def _check(name: str, given: str, seconds: int) -> None:
 
     if why:
         field = "spec.expirationSeconds"
-        raise refusal(_REQUEST, "", [Problem.invalid(field, seconds, why)])
+        raise refusal(_REQUEST.stored, "", [Problem.invalid(field, seconds, why)])
 
 
 def _claims(

@@ -24,7 +24,7 @@ from aioinformer_apiserver.schema.schema_validation import schema_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["structural_problems"]
 

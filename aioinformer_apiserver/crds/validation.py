@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.crds.status import APPROVAL, is_condition_true, is_protected
 from aioinformer_apiserver.crds.structural_schemas import structural_problems
+from aioinformer_apiserver.errors.field_errors import Problem
 from aioinformer_apiserver.errors.names import subdomain_problems
-from aioinformer_apiserver.errors.problems import Problem
 from aioinformer_apiserver.schema.field_errors import (
     duplicate,
     invalid,

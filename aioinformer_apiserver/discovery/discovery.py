@@ -13,19 +13,20 @@ from urllib.parse import unquote
 from aioinformer_apiserver.auth.reviews import REVIEWS
 from aioinformer_apiserver.discovery import openapi
 from aioinformer_apiserver.discovery.document import (
-    Document,
+    etag_of,
+    health_at,
+    indented_document,
+    is_unchanged,
+    json_document,
     no_such_page,
-    shown,
-    tag_of,
-    unchanged,
 )
-from aioinformer_apiserver.discovery.health import health_at
 from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.negotiation import (
     check_document_route,
     chosen_aggregated,
 )
-from aioinformer_apiserver.serialization.writers import writer_of
+from aioinformer_apiserver.serialization.responses import Response
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.serialization.negotiation import Choice
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Storage
@@ -93,7 +94,7 @@ class _Entry:
     typed: bool = True
 
 
-def document_at(storage: Storage, call: Call) -> Document | None:
+def document_at(storage: Storage, request: Request) -> Response | None:
     """Return what a request for the server itself is answered; None for a resource.
 
     Args:
@@ -109,9 +110,9 @@ def document_at(storage: Storage, call: Call) -> Document | None:
             406 if it cannot be written in a format that is accepted, 415 if a body is
             announced that nobody would read.
     """
-    parts = unquote(call.path).strip("/").split("/")
+    parts = unquote(request.path).strip("/").split("/")
     if parts[0] not in {"api", "apis"}:
-        return _about_the_server(storage, call, parts)
+        return _about_the_server(storage, request, parts)
 
     if _is_custom_and_missing(storage, parts):
         return no_such_page()
@@ -121,57 +122,57 @@ def document_at(storage: Storage, call: Call) -> Document | None:
 
     entries = _entries_of(storage)
     if len(parts) == 1:
-        return _groups_at(parts[0], entries, call)
+        return _groups_at(parts[0], entries, request)
 
     found = _inside(parts, entries)
     if found is None:
         raise statuses.no_such_path()
 
     if parts[0] == "api" or (len(parts) > 2 and parts[1] in _GROUPS):
-        _check_route(call)
+        _check_route(request)
 
-    return shown(found, call)
+    return json_document(found, request)
 
 
 # -------------------------------------------------------------------- documents
 
 
 def _about_the_server(
-    storage: Storage, call: Call, parts: list[str]
-) -> Document | None:
+    storage: Storage, request: Request, parts: list[str]
+) -> Response | None:
     match parts:
         case ["version"]:
-            _check_route(call, json_only=True)
-            return Document.indented(VERSION)
+            _check_route(request, json_only=True)
+            return indented_document(VERSION)
         case [""]:
-            return Document.indented({"paths": _paths(storage)})
+            return indented_document({"paths": _paths(storage)})
         case ["openapi", *_]:
-            return openapi.document_at(_kinds_of(storage), call)
+            return openapi.document_at(_kinds_of(storage), request)
         case _:
-            return health_at(call) or no_such_page()
+            return health_at(request) or no_such_page()
 
 
-def _groups_at(root: str, entries: list[_Entry], call: Call) -> Document:
+def _groups_at(root: str, entries: list[_Entry], request: Request) -> Response:
     """Make what stands at `/api` and `/apis`."""
     if root == "api":
-        _check_route(call)
+        _check_route(request)
 
     inside = [it for it in entries if bool(it.resource.group) == (root == "apis")]
-    choice = chosen_aggregated(call.headers, call.query)
+    choice = chosen_aggregated(request.headers, request.query)
     if choice is not None:
-        return _aggregated(inside, choice, call)
+        return _aggregated(inside, choice, request)
 
     if root == "apis":
         groups = [_group(inside, name) for name in _group_names(inside)]
         listed = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-        return shown(listed, call)
+        return json_document(listed, request)
 
     address = {
         "clientCIDR": "0.0.0.0/0",
-        "serverAddress": call.headers.get("Host", ""),
+        "serverAddress": request.headers.get("Host", ""),
     }
     versions = {"kind": "APIVersions", "versions": ["v1"]}
-    return shown({**versions, "serverAddressByClientCIDRs": [address]}, call)
+    return json_document({**versions, "serverAddressByClientCIDRs": [address]}, request)
 
 
 def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
@@ -185,17 +186,17 @@ def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
             return _resources(entries, "/".join(parts[1:]))
 
 
-def _check_route(call: Call, *, json_only: bool = False) -> None:
+def _check_route(request: Request, *, json_only: bool = False) -> None:
     """Refuse what a real server's router does, which stands before these documents only.
 
     Raises:
         ApiError: 405, if more is asked for than to read, or less: only the head; 415 or
             406, if a header names no type of the document.
     """
-    if call.method != "GET":
+    if request.method != "GET":
         raise statuses.method_not_allowed()
 
-    check_document_route(call.headers, json_only=json_only)
+    check_document_route(request.headers, json_only=json_only)
 
 
 def _group(entries: list[_Entry], group: str) -> dict[str, Any]:
@@ -253,7 +254,7 @@ def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
     return {"group": sent.group, "version": sent.version, "kind": sent.kind}
 
 
-def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
+def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Response:
     items = []
     for group in _group_names(entries):
         versions = [
@@ -272,13 +273,13 @@ def _aggregated(entries: list[_Entry], choice: Choice, call: Call) -> Document:
         items.append({"metadata": metadata, "versions": versions})
 
     head = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
-    raw, writer = plain({**head, "metadata": {}, "items": items}), writer_of(choice)
-    media, tag = writer.media + _AGGREGATED, tag_of(raw)
+    raw, encoder = plain({**head, "metadata": {}, "items": items}), encoder_of(choice)
+    media, tag = encoder.media + _AGGREGATED, etag_of(raw)
     kept = {"ETag": f'"{tag}"', "Cache-Control": "public", "Vary": "Accept"}
-    if unchanged(call.headers, tag):
-        return Document(body=b"", content_type=media, headers=kept, status=304)
+    if is_unchanged(request.headers, tag):
+        return Response(body=[b""], content_type=media, headers=kept, status=304)
 
-    return Document(body=writer.document(raw), content_type=media, headers=kept)
+    return Response(body=[encoder.document(raw)], content_type=media, headers=kept)
 
 
 def _discovered(entry: _Entry) -> dict[str, Any]:

@@ -1,83 +1,97 @@
-"""Documents: what a server says about itself, and in which format. Pure."""
+"""Helpers for responses about the server itself, and its health checks. Pure."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.negotiation import chosen_for_document
-from aioinformer_apiserver.serialization.writers import writer_of
+from aioinformer_apiserver.serialization.responses import Response
 from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
 
 __all__ = [
-    "Document",
+    "etag_of",
+    "health_at",
+    "indented_document",
+    "is_unchanged",
+    "json_document",
     "no_such_page",
-    "shown",
-    "tag_of",
-    "unchanged",
+    "text_document",
 ]
 
-_JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
-# Texts are not to be taken for anything else, whatever they look like.
-_NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
+_HEALTH_ROOTS = frozenset({"healthz", "livez", "readyz"})
+# The server has no external storage or other component that could fail.
+_HEALTH_CHECKS = ("ping",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """One answer that is not about a stored object."""
-
-    body: bytes
-
-    content_type: str = _JSON
-
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Besides the content type."""
-
-    status: int = 200
-    """Of HTTP."""
-
-    @classmethod
-    def text(cls, text: str, *, status: int = 200) -> Document:
-        """Make a document that people read."""
-        return cls(
-            body=text.encode(), content_type=_TEXT, headers=_NO_SNIFFING, status=status
-        )
-
-    @classmethod
-    def indented(cls, value: Mapping[str, Any]) -> Document:
-        """Make a document of JSON that a server always writes for people."""
-        return cls(body=orjson.dumps(value, option=orjson.OPT_INDENT_2))
+def text_document(text: str, *, status: int = 200) -> Response:
+    """Return a plain text, which browsers must not take for anything else."""
+    return Response(
+        body=[text.encode()],
+        content_type=_TEXT,
+        headers={"X-Content-Type-Options": "nosniff"},
+        status=status,
+    )
 
 
-def no_such_page() -> Document:
-    """Answer for a path of which not even the API group is known."""
-    return Document.text("404 page not found\n", status=404)
+def indented_document(value: Mapping[str, Any]) -> Response:
+    """Return JSON that a real server always indents."""
+    return Response(body=[orjson.dumps(value, option=orjson.OPT_INDENT_2)])
 
 
-def shown(value: Mapping[str, Any], call: Call) -> Document:
-    """Write a document as the request would have it.
+def json_document(value: Mapping[str, Any], request: Request) -> Response:
+    """Return a document in the format that the request accepts.
 
     Raises:
-        ApiError: 406, if it accepts nothing that can be written.
+        ApiError: 406, if it accepts no supported format.
     """
-    writer = writer_of(chosen_for_document(call.headers, call.query))
-    return Document(body=writer.document(plain(value)), content_type=writer.media)
+    encoder = encoder_of(chosen_for_document(request.headers, request.query))
+    return Response(body=[encoder.document(plain(value))], content_type=encoder.media)
 
 
-def tag_of(body: bytes) -> str:
-    """Make the tag by which a client knows a document again, without quotes."""
+def no_such_page() -> Response:
+    """Return the 404 for a path without any API group."""
+    return text_document("404 page not found\n", status=404)
+
+
+def etag_of(body: bytes) -> str:
+    """Return the ETag of a document, without quotes."""
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def unchanged(headers: Mapping[str, str], tag: str) -> bool:
-    """Say whether a client has the document with this tag already."""
+def is_unchanged(headers: Mapping[str, str], tag: str) -> bool:
+    """Return whether a client already has the document with this ETag."""
     return f'"{tag}"' in headers.get("If-None-Match", "")
+
+
+def health_at(request: Request) -> Response | None:
+    """Return the response to a health check; None for other paths."""
+    root, *checks = request.path.removeprefix("/").split("/")
+    if (
+        root not in _HEALTH_ROOTS
+        or len(checks) > 1
+        or not set(checks) <= set(_HEALTH_CHECKS)
+    ):
+        return None
+
+    if checks:
+        return Response(body=[b"ok"], content_type=_TEXT)
+
+    if "verbose" not in request.query:
+        return text_document("ok")
+
+    excluded = request.query.get("exclude", "")
+    lines = [
+        f"[+]{name} excluded: ok" if name == excluded else f"[+]{name} ok"
+        for name in _HEALTH_CHECKS
+    ]
+    return text_document("\n".join([*lines, f"{root} check passed\n"]))

@@ -7,51 +7,50 @@ the document: clients go on without it where there is version 3.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from aioinformer_apiserver.discovery.document import (
-    Document,
+    etag_of,
+    is_unchanged,
     no_such_page,
-    tag_of,
-    unchanged,
-)
-from aioinformer_apiserver.discovery.operations import (
-    REFERENCE,
-    definition_name,
-    paths_of,
+    text_document,
 )
 from aioinformer_apiserver.schema.openapi_schema import definitions, schema_of
 from aioinformer_apiserver.serialization.negotiation import accepted
+from aioinformer_apiserver.serialization.responses import Response
 from aioinformer_apiserver.storage.encoding import plain
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.kinds import Kind
 
-__all__ = ["document_at", "schemas_of"]
+__all__ = ["REFERENCE", "definition_name", "document_at", "paths_of", "schemas_of"]
 
 _ROOT = "openapi/v3"
 _SECOND = "openapi/v2"
 _INFO = {"title": "Kubernetes", "version": "1.36"}
 _JSON = "application/json"
+
 # The name that is written, and the old one, which is still asked for.
 _PROTOBUF = (
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
 )
+
 _VARIES = {"Vary": "Accept"}
-_NOT_ACCEPTABLE = Document(body=b"", headers=_VARIES, status=406)
+_NOT_ACCEPTABLE = Response(body=[b""], headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 # What a real server lets clients keep for ever, as its address changes with it.
 _KEPT = {"Cache-Control": "public, immutable"}
 
 
-def document_at(kinds: Iterable[Kind], call: Call) -> Document:
+def document_at(kinds: Iterable[Kind], request: Request) -> Response:
     """Answer a request below `/openapi`.
 
     Args:
@@ -63,9 +62,9 @@ def document_at(kinds: Iterable[Kind], call: Call) -> Document:
         The index, the document of a group and version, or a page that says that there
         is none, or without a word (406) that it cannot be written as is accepted.
     """
-    path = unquote(call.path).removeprefix("/")
+    path = unquote(request.path).removeprefix("/")
     if path == _SECOND:
-        return _second(call)
+        return _second(request)
 
     if path != _ROOT and not path.startswith(_ROOT + "/"):
         return no_such_page()
@@ -76,12 +75,12 @@ def document_at(kinds: Iterable[Kind], call: Call) -> Document:
 
     found = by_api.get(path.removeprefix(_ROOT + "/"))
     if found is None:
-        return Document.text("", status=404)
+        return text_document("", status=404)
 
-    if accepted(call.headers, _JSON) is None:
+    if accepted(request.headers, _JSON) is None:
         return _NOT_ACCEPTABLE
 
-    return _addressed(_written(found), call)
+    return _addressed(_written(found), request)
 
 
 def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
@@ -114,25 +113,26 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def _second(call: Call) -> Document:
+def _second(request: Request) -> Response:
     """Make the document of version 2: a head without paths and definitions.
 
     kubectl asks it for the kinds that it does not find in version 3, and in the binary
     encoding. So it finds out that there is no such kind.
     """
-    media = accepted(call.headers, _JSON, *_PROTOBUF)
+    media = accepted(request.headers, _JSON, *_PROTOBUF)
     if media is None:
         return _NOT_ACCEPTABLE
 
     if media == _JSON:
-        return Document(
-            body=plain({"swagger": "2.0", "info": _INFO, "paths": {}}), headers=_VARIES
+        return Response(
+            body=[plain({"swagger": "2.0", "info": _INFO, "paths": {}})],
+            headers=_VARIES,
         )
 
     title, version = (text.encode() for text in _INFO.values())
     info = _field(1, title) + _field(2, version)
     body = _field(1, b"2.0") + _field(2, info) + _field(8, b"")
-    return Document(body=body, content_type=_PROTOBUF[0], headers=_VARIES)
+    return Response(body=[body], content_type=_PROTOBUF[0], headers=_VARIES)
 
 
 def _field(number: int, text: bytes) -> bytes:
@@ -140,31 +140,31 @@ def _field(number: int, text: bytes) -> bytes:
     return bytes([number << 3 | 2, len(text)]) + text
 
 
-def _addressed(document: tuple[bytes, str], call: Call) -> Document:
+def _addressed(document: tuple[bytes, str], request: Request) -> Response:
     """Answer with a document, or with where it is now, or that it has not changed."""
     body, tag = document
     headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
-    asked = call.query.get("hash", "")
+    asked = request.query.get("hash", "")
     if asked not in {"", tag}:
-        location = f"{call.path}?hash={tag}"
+        location = f"{request.path}?hash={tag}"
         headers = {**headers, "Location": location}
-        return Document(body=b"", headers=headers, status=301)
+        return Response(body=[b""], headers=headers, status=301)
 
     headers.update(_KEPT if asked else {"Cache-Control": "no-cache, private"})
-    if unchanged(call.headers, tag):
-        return Document(body=b"", headers=headers, status=304)
+    if is_unchanged(request.headers, tag):
+        return Response(body=[b""], headers=headers, status=304)
 
-    return Document(body=body, headers=headers)
+    return Response(body=[body], headers=headers)
 
 
-def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> Document:
+def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> Response:
     paths = {
         api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_written(kinds)[1]}"}
         for api, kinds in sorted(by_api.items())
     }
     # That is the type with which a real server writes this JSON.
-    return Document(
-        body=plain({"paths": paths}) + b"\n", content_type="text/plain; charset=utf-8"
+    return Response(
+        body=[plain({"paths": paths}) + b"\n"], content_type="text/plain; charset=utf-8"
     )
 
 
@@ -191,7 +191,7 @@ def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
         "components": {"schemas": schemas_of(kinds)},
     }
     body = plain(document)
-    return body, tag_of(body)
+    return body, etag_of(body)
 
 
 def _custom_schemas(kind: Kind) -> dict[str, Any]:
@@ -252,3 +252,233 @@ def _references(text: object) -> Iterator[str]:
     elif isinstance(text, list):
         for value in text:
             yield from _references(value)
+
+
+# How definitions of the same document are referred to.
+REFERENCE = "#/components/schemas/"
+_FORMATS = ("application/json", "application/yaml")
+_STRATEGIC = ("application/strategic-merge-patch+json",)
+
+_PATCHES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
+
+# The parameters of each action, by their types.
+_BOOLEANS = frozenset(
+    {"allowWatchBookmarks", "force", "orphanDependents", "sendInitialEvents", "watch"}
+)
+
+_INTEGERS = frozenset({"gracePeriodSeconds", "limit", "timeoutSeconds"})
+_WRITING = ("dryRun", "fieldManager", "fieldValidation")
+_DELETING = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+
+_LISTING = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+)
+
+_QUERIES: dict[str, tuple[str, ...]] = {
+    "get": (),
+    "list": ("allowWatchBookmarks", *_LISTING, "watch"),
+    "post": _WRITING,
+    "put": _WRITING,
+    "patch": (*_WRITING, "force"),
+    "delete": _DELETING,
+    "deletecollection": tuple(sorted({*_DELETING, *_LISTING})),
+}
+
+# How operations are called, and how the HTTP method is.
+_NAMES = {
+    "get": "read",
+    "list": "list",
+    "post": "create",
+    "put": "replace",
+    "patch": "patch",
+    "delete": "delete",
+    "deletecollection": "delete",
+}
+
+_METHODS = {"list": "get", "deletecollection": "delete"}
+_VERBS = {"create": "post", "update": "put"}
+
+
+def definition_name(kind: Kind, *, listed: bool = False) -> str:
+    """Return the name of the definition of a kind, or of its list."""
+    if kind.typed:
+        name = kind.schema.name if kind.schema is not None else ""
+        return f"{name}List" if listed else name
+
+    resource = kind.resource
+    domain = ".".join(reversed(resource.group.split(".")))
+    return f"{domain}.{resource.version}.{kind.list_kind if listed else resource.kind}"
+
+
+def paths_of(kind: Kind) -> dict[str, Any]:
+    """Return the paths under which a kind is served, with what can be done there."""
+    resource = kind.resource
+    everywhere = resource.path()
+    collection = resource.path("{namespace}") if resource.namespaced else everywhere
+    # Quoting would hide the braces of the parameters.
+    collection = collection.replace("%7B", "{").replace("%7D", "}")
+    actions = [_VERBS.get(verb, verb) for verb in kind.verbs if verb != "watch"]
+    on_collection = [it for it in ("list", "post", "deletecollection") if it in actions]
+    on_object = [it for it in ("get", "put", "delete", "patch") if it in actions]
+
+    found: dict[str, Any] = {}
+    if resource.namespaced:
+        operation = _operation(kind, "list", suffix="ForAllNamespaces")
+        found[everywhere] = {"get": operation, "parameters": _in_path(())}
+
+    scope = ("namespace",) if resource.namespaced else ()
+    found[collection] = _item(kind, on_collection, scope)
+    found[collection + "/{name}"] = _item(kind, on_object, ("name", *scope))
+    for name, verbs in kind.subresources.items():
+        path = f"{collection}/{{name}}/{name}"
+        actions = [_VERBS.get(verb, verb) for verb in verbs]
+        on_part = [it for it in ("get", "put", "post", "patch") if it in actions]
+        found[path] = _item(kind, on_part, ("name", *scope), name)
+
+    return found
+
+
+def _item(
+    kind: Kind, actions: Iterable[str], scope: tuple[str, ...], subresource: str = ""
+) -> dict[str, Any]:
+    operations: dict[str, Any] = {
+        _METHODS.get(action, action): _operation(kind, action, subresource=subresource)
+        for action in actions
+    }
+    return {**operations, "parameters": _in_path(scope)}
+
+
+def _operation(
+    kind: Kind, action: str, *, subresource: str = "", suffix: str = ""
+) -> dict[str, Any]:
+    resource = kind.resource
+    named = {
+        "group": resource.group,
+        "version": resource.version,
+        "kind": resource.kind,
+    }
+    sent = SUBRESOURCE_KINDS.get(subresource)
+    if sent is not None and kind.typed:
+        named = {"group": sent.group, "version": sent.version, "kind": sent.kind}
+
+    found: dict[str, Any] = {
+        "tags": [_tag(kind)],
+        "operationId": _identifier(kind, action, subresource, suffix),
+    }
+    parameters = [_parameter(name) for name in _QUERIES[action]]
+    if parameters:
+        found["parameters"] = parameters
+
+    body = _request(kind, action, _subject(kind, subresource))
+    if body:
+        found["requestBody"] = body
+
+    return {
+        **found,
+        "responses": _responses(kind, action, subresource),
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": named,
+    }
+
+
+def _request(kind: Kind, action: str, subject: str) -> dict[str, Any]:
+    if action in {"get", "list"}:
+        return {}
+
+    types: tuple[str, ...] = ("*/*",) if kind.typed else _FORMATS
+    if action.startswith("delete"):
+        if action == "deletecollection" and not kind.typed:
+            return {}
+
+        return {"content": {it: _refer(_META + "DeleteOptions") for it in types}}
+
+    if action != "patch":
+        return {"content": {it: _refer(subject) for it in types}, "required": True}
+
+    # A patch is not described: what it may hold depends on its type.
+    types = (*_PATCHES, *_STRATEGIC) if kind.typed else _PATCHES
+    content = {name: {"schema": {"type": "object"}} for name in types}
+    return {"content": content, "required": True}
+
+
+def _responses(kind: Kind, action: str, subresource: str) -> dict[str, Any]:
+    subject = _subject(kind, subresource)
+    if action == "list":
+        subject = definition_name(kind, listed=True)
+    elif action.startswith("delete"):
+        subject = _META + "Status"
+
+    codes = {"post": ("200", "201", "202"), "put": ("200", "201")}.get(action, ("200",))
+    content = {name: _refer(subject) for name in _FORMATS}
+    words = {"200": "OK", "201": "Created", "202": "Accepted"}
+    found = {code: {"description": words[code], "content": content} for code in codes}
+    return {**found, "401": {"description": "Unauthorized"}}
+
+
+def _subject(kind: Kind, subresource: str) -> str:
+    sent = SUBRESOURCE_KINDS.get(subresource)
+    schema = None if sent is None else schema_of(sent)
+    return definition_name(kind) if schema is None else schema.name
+
+
+def _refer(name: str) -> dict[str, Any]:
+    return {"schema": {"$ref": REFERENCE + name}}
+
+
+def _identifier(kind: Kind, action: str, subresource: str, suffix: str) -> str:
+    resource = kind.resource
+    where = "Namespaced" if resource.namespaced and not suffix else ""
+    return "".join(
+        [
+            _NAMES[action],
+            *_capitals(_short_group(kind)),
+            resource.version.capitalize(),
+            "Collection" if action == "deletecollection" else "",
+            where,
+            resource.kind,
+            subresource.capitalize(),
+            suffix,
+        ]
+    )
+
+
+def _tag(kind: Kind) -> str:
+    first, *rest = _capitals(_short_group(kind))
+    return f"{first[:1].lower()}{first[1:]}{''.join(rest)}_{kind.resource.version}"
+
+
+def _short_group(kind: Kind) -> str:
+    return kind.resource.group.removesuffix(".k8s.io") or "core"
+
+
+def _capitals(group: str) -> list[str]:
+    return [part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]", group)]
+
+
+def _in_path(scope: tuple[str, ...]) -> list[dict[str, Any]]:
+    return list(_path_parameters(scope))
+
+
+def _path_parameters(scope: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    for name in scope:
+        schema = {"type": "string", "uniqueItems": True}
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+
+    yield _parameter("pretty")
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    kind = "boolean" if name in _BOOLEANS else "string"
+    kind = "integer" if name in _INTEGERS else kind
+    return {"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": True}}

@@ -2,48 +2,25 @@
 
     server.faults.add(Gone(after_events=3), Cut(after_bytes=100, verb="list"))
 
-Each request about a resource that is let in takes the first fault that matches it by
-verb, resource, namespace and parameter, and uses it up once. Those for the server itself,
-such as health or discovery, take none.
+Each authorized resource request takes the first fault that matches its verb, resource,
+namespace and parameters, and uses it up once. Requests about the server itself, such as
+health checks or discovery, take none. `docs/faults.md` describes every fault.
 
-Verbs are those of Kubernetes permissions: get, list, watch, create, update, patch, delete
-and deletecollection. Each class says by its default of `verb` which it strikes unless
-told, and by `acts_on` on which it can have an effect. What could never strike is refused
-when it is made.
+To add a fault:
 
-===================  ===================================================================
-fault                what the client meets
-===================  ===================================================================
-`Refuse`             an error of any status, perhaps with `Retry-After`
-`Gone`               410, as a status or as an ERROR event
-`Page`               a web page, of a proxy or a log-in, with any status
-`Compact`            a history that was forgotten just now; an expired token
-`Delay`              an answer that comes late
-`Stall`              silence: before the head, behind it, or in the middle of a line
-`Slow`               bytes that trickle
-`Cut`                a connection that breaks: before the head, in the middle, by a reset
-`End`                an answer that ends early and cleanly, perhaps in the middle of a line
-`ErrorEvent`         a watch that ends with an ERROR event of any status
-`Garble`             an event or a list that is no JSON
-`Unreadable`         an event or an item that is JSON and no object
-`UnknownType`        an event of a type that does not exist
-`Foreign`            an event or an item of another kind
-`Duplicate`          an event or an item that comes again
-`Drop`               one that does not come at all
-`StepBack`           an event, or a list, of an older version
-`BlankBookmarks`     bookmarks without a version
-`NoBookmarks`        no bookmarks, or no end of the initial events
-===================  ===================================================================
-
-`Chaos` draws from all of them by a seed. `server.faults.struck` tells what has changed
-what is answered to which request, and `server.faults.check()` fails if a fault has changed
-nothing. `APIServer.restart()` brings a server back with an older history.
+1. Write a frozen dataclass that derives from `Fault` and overrides its hooks: in
+   `responses` if it acts before the request is handled, in `events` (derived from
+   `EventFault`) if it changes events or items, in `connections` if it breaks or slows
+   the connection. The latter need a case in `http/response.py`.
+2. Add the name to the imports and to `__all__` below and in `aioinformer.testing.faults`,
+   and, if `Chaos` is to draw it, to the tables in `chaos`.
+3. Add a row to the tables in `docs/faults.md`. `tests/project/test_docs_faults.py` runs
+   the example in that row and fails for a fault that changes nothing.
 """
 
-from aioinformer_apiserver.faults.answers import Compact, Gone, Page, Refuse
-from aioinformer_apiserver.faults.base import Fault, Occasion
+from aioinformer_apiserver.faults.base import Fault, Occasion, Strike
 from aioinformer_apiserver.faults.chaos import Chaos
-from aioinformer_apiserver.faults.connections import Cut, Delay, End, Slow, Stall
+from aioinformer_apiserver.faults.connections import Cut, End, Slow, Stall
 from aioinformer_apiserver.faults.events import (
     BlankBookmarks,
     Drop,
@@ -57,7 +34,8 @@ from aioinformer_apiserver.faults.events import (
     UnknownType,
     Unreadable,
 )
-from aioinformer_apiserver.faults.script import Faults, Strike
+from aioinformer_apiserver.faults.responses import Compact, Delay, Gone, Page, Refuse
+from aioinformer_apiserver.faults.script import Faults
 
 __all__ = [
     "BlankBookmarks",

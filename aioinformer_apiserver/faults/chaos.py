@@ -6,9 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
-from aioinformer_apiserver.faults.answers import Compact, Gone, Page, Refuse
-from aioinformer_apiserver.faults.checks import check_number, check_verb
-from aioinformer_apiserver.faults.connections import Cut, Delay, End, Slow, Stall
+from aioinformer_apiserver.faults.base import check_number, check_verb
+from aioinformer_apiserver.faults.connections import Cut, End, Slow, Stall
 from aioinformer_apiserver.faults.events import (
     BlankBookmarks,
     Drop,
@@ -22,6 +21,7 @@ from aioinformer_apiserver.faults.events import (
     UnknownType,
     Unreadable,
 )
+from aioinformer_apiserver.faults.responses import Compact, Delay, Gone, Page, Refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -30,34 +30,33 @@ if TYPE_CHECKING:
 
 __all__ = ["Chaos"]
 
-# A client needs credentials to get a 401, and gives up on some of the others: these it
-# has to survive.
+# Clients must survive these; on some other codes they give up.
 _STATUSES = (401, 403, 404, 409, 410, 429, 500, 503, 504)
 _PAGES = (200, 502, 503)
-# Answers are struck at their beginning mostly, but beyond the first read as well.
+# Most strikes are near the beginning, some beyond the first read.
 _BYTES = 20_000
 _EVENTS = 10
 _SECONDS = 40
 
 
 class Chaos:
-    """Draws faults for requests, from every kind there is: the same for the same seed.
+    """Random source of faults of every kind, reproducible by its seed.
 
-    What the n-th matching request gets depends on the seed, n, and its verb alone.
+    The fault of the n-th matching request depends only on the seed, n and its verb.
 
     Args:
-        seed: Any number; a failing test names it.
-        rate: The share of requests that are struck, from 0 to 1.
-        verbs: Which requests count; one verb, or several.
-        limit: How many take a fault at most; None for no end.
-        lies: Draw as well what no client can notice before it lists again: events left
-            out or unreadable, and objects of another kind.
+        seed: Any number. A failing test should name it.
+        rate: Fraction of requests to strike, above 0 and at most 1.
+        verbs: Verb or verbs of the requests to strike.
+        limit: Maximum number of strikes; None for no limit.
+        lies: Also draw faults that clients cannot detect before they relist: omitted or
+            unreadable events, and objects of another kind.
 
     Raises:
-        OptionsError: If it could never strike, or rate or limit make no sense.
+        OptionsError: If it could never strike, or `rate` or `limit` is out of range.
 
     Attributes:
-        drawn: What it has drawn, oldest first.
+        drawn: Drawn faults, oldest first.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Chaos:
         limit: int | None = None,
         lies: bool = False,
     ) -> None:
-        if not 0 < rate <= 1:  # As NaN is not.
+        if not 0 < rate <= 1:  # False for NaN.
             raise OptionsError(f"Chaos: rate must be above 0 and at most 1, not {rate}")
 
         if limit is not None:
@@ -88,7 +87,7 @@ class Chaos:
         return f"<Chaos seed={self._seed} requests={self._requests} drew {drawn}>"
 
     def take(self, occasion: Occasion) -> Fault | None:
-        """Draw for one request; None lets it pass."""
+        """Draw the fault of one request; None to let it pass."""
         if occasion.verb not in self._verbs or len(self.drawn) == self._limit:
             return None
 
@@ -124,7 +123,7 @@ def _makers_for(verb: str, *, lies: bool) -> list[Callable[[str, Random], Fault]
     return [*makers, *_LIES] if lies and verb in {"list", "watch"} else makers
 
 
-def _refusal(verb: str, rng: Random) -> Fault:
+def _refuse(verb: str, rng: Random) -> Fault:
     wait = rng.choice([None, 1, 5])
     return Refuse(
         verb=verb,
@@ -135,7 +134,7 @@ def _refusal(verb: str, rng: Random) -> Fault:
 
 
 def _cut(verb: str, rng: Random) -> Fault:
-    # Half of them early: many an answer is short.
+    # Half of them early: many responses are short.
     size = rng.randrange(rng.choice([500, _BYTES]))
     head, reset = rng.random() < 0.8, rng.random() < 0.3
     return Cut(verb=verb, after_bytes=size, head=head, reset=reset)
@@ -163,14 +162,14 @@ def _error_event(verb: str, rng: Random) -> Fault:
     return ErrorEvent(verb=verb, after_events=events, status=rng.choice(_STATUSES))
 
 
-def _at_an_event(
+def _after_some_events(
     kind: type[EventFault | Gone],
 ) -> Callable[[str, Random], Fault]:
     return lambda verb, rng: kind(verb=verb, after_events=rng.randrange(_EVENTS))
 
 
 _ALWAYS: list[Callable[[str, Random], Fault]] = [
-    _refusal,
+    _refuse,
     _cut,
     _stall,
     _end,
@@ -178,22 +177,29 @@ _ALWAYS: list[Callable[[str, Random], Fault]] = [
     lambda verb, rng: Page(verb=verb, status=rng.choice(_PAGES)),
     lambda verb, rng: Delay(verb=verb, seconds=rng.randrange(1, _SECONDS)),
 ]
+
 _LISTS = [
     lambda verb, _rng: Gone(verb=verb),
     lambda verb, _rng: Compact(verb=verb),
-    _at_an_event(Garble),
-    _at_an_event(Duplicate),
-    _at_an_event(StepBack),
+    _after_some_events(Garble),
+    _after_some_events(Duplicate),
+    _after_some_events(StepBack),
 ]
+
 _WATCHES = [
     lambda verb, _rng: Compact(verb=verb),
     _error_event,
-    _at_an_event(Gone),
-    _at_an_event(Garble),
-    _at_an_event(Duplicate),
-    _at_an_event(StepBack),
-    _at_an_event(UnknownType),
-    _at_an_event(BlankBookmarks),
-    _at_an_event(NoBookmarks),
+    _after_some_events(Gone),
+    _after_some_events(Garble),
+    _after_some_events(Duplicate),
+    _after_some_events(StepBack),
+    _after_some_events(UnknownType),
+    _after_some_events(BlankBookmarks),
+    _after_some_events(NoBookmarks),
 ]
-_LIES = [_at_an_event(Drop), _at_an_event(Foreign), _at_an_event(Unreadable)]
+
+_LIES = [
+    _after_some_events(Drop),
+    _after_some_events(Foreign),
+    _after_some_events(Unreadable),
+]

@@ -1,4 +1,8 @@
-"""Faults of the connection: when, and how far, an answer arrives."""
+"""Faults of the connection: how far, when and how fast a response arrives.
+
+They are plain data: `aioinformer_apiserver.http.response` carries them out while it
+writes.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
-from aioinformer_apiserver.faults.base import Fault
-from aioinformer_apiserver.faults.checks import check_number
+from aioinformer_apiserver.faults.base import Fault, check_number
 
 if TYPE_CHECKING:
+    from aioinformer.errors import ApiError
     from aioinformer_apiserver.faults.base import Occasion
 
-__all__ = ["Cut", "Delay", "End", "Slow", "Stall"]
+__all__ = ["Cut", "End", "Slow", "Stall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Cut(Fault):
-    """Breaks the connection in the middle of an answer.
+    """Breaks the connection in the middle of a response.
 
-    The client receives exactly the first bytes of the body, and then neither the end of
-    the body nor anything else. A watch that sends less lives on; a shorter answer
-    arrives whole.
+    The client receives exactly the first bytes of the body, then neither the end of the
+    body nor anything else. A watch that sends fewer bytes continues. A shorter response
+    arrives completely.
     """
 
     verb: str = "watch"
 
     after_bytes: int | None = None
-    """How many bytes of the body are delivered; 0 delivers the head alone. It has to be
-    given unless the head is not delivered either."""
+    """Number of body bytes to deliver; 0 delivers the head alone. Required unless
+    `head=False`."""
 
     head: bool = True
-    """False breaks before anything is answered at all, whatever `after_bytes` is."""
+    """False breaks the connection before the head, regardless of `after_bytes`."""
 
     reset: bool = False
     """Break with a TCP reset (a crashed host, a load balancer) instead of a FIN."""
@@ -47,19 +51,19 @@ class Cut(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class End(Fault):
-    """Ends an answer early, and cleanly: for HTTP it is complete.
+    """Ends a response early and cleanly: for HTTP it is complete.
 
-    By events a watch ends well, as when a server closes it; by bytes the end may come
-    in the middle of a line, or of a list. One of the two has to be given.
+    By events, a watch ends as if the server had closed it. By bytes, the end may be in
+    the middle of a line or a list. Exactly one of the two is required.
     """
 
     verb: str = "watch"
 
     after_events: int | None = None
-    """How many events (bookmarks do not count) a watch delivers; for watches only."""
+    """Number of events that a watch delivers; bookmarks do not count. For watches only."""
 
     after_bytes: int | None = None
-    """How many bytes of the body are delivered."""
+    """Number of body bytes to deliver."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -78,27 +82,36 @@ class End(Fault):
             )
 
     def matches(self, occasion: Occasion) -> bool:
-        """Say whether it is meant for such a request."""
+        """Return whether this fault selects a request."""
         has_events = occasion.verb == "watch"
         return Fault.matches(self, occasion) and (
             self.after_events is None or has_events
         )
 
+    @property
+    def alters_content(self) -> bool:
+        """True if it counts events."""
+        return self.after_events is not None
+
+    def watch_end(self, events: int) -> ApiError | bool:
+        """End the watch after `after_events` events."""
+        return events == self.after_events
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Stall(Fault):
-    """Stops in the middle of an answer, with the connection open: the silent death."""
+    """Stops in the middle of a response and keeps the connection open."""
 
     verb: str = "watch"
 
     after_bytes: int = 0
-    """How many bytes of the body are delivered before; 0 delivers the head alone."""
+    """Number of body bytes to deliver first; 0 delivers the head alone."""
 
     head: bool = True
-    """False stalls before the head, when what was asked for has been done."""
+    """False stalls before the head, after the request has been handled."""
 
     seconds: float | None = None
-    """For how long, on the loop's clock; then all follows. None: until the end."""
+    """Duration on the loop's clock, after which the rest follows; None for no end."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
@@ -109,30 +122,14 @@ class Stall(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Slow(Fault):
-    """Lets the body of an answer trickle."""
+    """Sends the body of a response slowly."""
 
     verb: str = "watch"
 
     bytes_per_second: float
-    """On the loop's clock."""
+    """Rate on the loop's clock."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         rate = self.bytes_per_second
         check_number(repr(self), "bytes_per_second", rate, whole=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Delay(Fault):
-    """Lets a request wait before the server looks at it: a long way, or a long queue.
-
-    What is answered is the state after the wait. (A `Stall` with `head=False` holds
-    back an answer that was made before.)
-    """
-
-    seconds: float
-    """On the loop's clock."""
-
-    def __post_init__(self) -> None:
-        Fault.__post_init__(self)
-        check_number(repr(self), "seconds", self.seconds, whole=False)

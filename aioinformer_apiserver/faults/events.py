@@ -1,16 +1,24 @@
-"""Faults of what an answer says: events of a watch, and items of a list.
+"""Faults of the content of a response: events of a watch, items of a list.
 
-Most have a victim: the first event, or item, behind `after_events` others, in which
-bookmarks do not count. A watch or list without a victim arrives unharmed.
+Most have a victim: the event or item that follows `after_events` others. Bookmarks do
+not count. A watch or list without a victim arrives unchanged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from aioinformer_apiserver.faults.base import Fault
-from aioinformer_apiserver.faults.checks import check_number, check_status
+import orjson
+
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.faults.base import Fault, check_number, check_status
+from aioinformer_apiserver.storage.encoding import event_line, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.errors import ApiError
 
 __all__ = [
     "BlankBookmarks",
@@ -26,46 +34,98 @@ __all__ = [
     "Unreadable",
 ]
 
+_INITIAL_EVENTS_END = b'"k8s.io/initial-events-end"'
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EventFault(Fault):
-    """What the faults of events and items have in common."""
+    """Base of the faults of events and items: it finds the victim."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("list", "watch")
 
     verb: str = "watch"
 
     after_events: int = 0
-    """How many events, or items, come before the victim (bookmarks do not count)."""
+    """Number of events or items before the victim; bookmarks do not count."""
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         check_number(repr(self), "after_events", self.after_events)
 
+    @property
+    def alters_content(self) -> bool:
+        """True."""
+        return True
+
+    def alter_event(self, line: bytes, index: int) -> list[bytes]:
+        """Return the lines to send instead of an event line."""
+        return self.alter_victim(line) if index == self.after_events else [line]
+
+    def alter_list(self, body: dict[str, Any]) -> bytes | None:
+        """Return the encoded list to send instead, if it has a victim."""
+        if self.after_events >= len(body["items"]):
+            return None
+
+        self.alter_items(body["items"], self.after_events)
+        return plain(body) + b"\n"
+
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Return the lines to send instead of the victim's event line."""
+        return [line]
+
+    def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
+        """Modify the items of a list.
+
+        Args:
+            items: The items.
+            place: Index of the victim.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ErrorEvent(EventFault):
-    """Ends a watch with an ERROR event, also before its first event."""
+    """Ends a watch with an ERROR event, possibly before its first event."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     status: int
-    """The code of the Status, 400 or above."""
+    """Code of the Status, 400 or above."""
 
     reason: str = ""
-    """For machines; empty for the usual one of the code."""
+    """Machine-readable reason; empty for the usual reason of the code."""
 
     message: str = ""
-    """For people; empty for the usual one of the code."""
+    """Human-readable message; empty for the usual message of the code."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
         check_status(repr(self), self.status, range(400, 600))
 
+    def watch_end(self, events: int) -> ApiError | bool:
+        """End the watch after `after_events` events."""
+        if events != self.after_events:
+            return False
+
+        return statuses.of_code(self.status, reason=self.reason, message=self.message)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Garble(EventFault):
     """Damages the JSON of the victim, at its beginning."""
+
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Return the line without its first quote."""
+        return [_garbled(line)]
+
+    def alter_list(self, body: dict[str, Any]) -> bytes | None:
+        """Return the list with a damaged item."""
+        if self.after_events >= len(body["items"]):
+            return None
+
+        items = [plain(item) for item in body["items"]]
+        items[self.after_events] = _garbled(items[self.after_events])
+        head, mark, tail = plain({**body, "items": []}).partition(b'"items":[')
+        return head + mark + b",".join(items) + tail + b"\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -73,72 +133,170 @@ class Duplicate(EventFault):
     """Sends the victim more than once."""
 
     copies: int = 1
-    """How often it is repeated."""
+    """Number of repetitions."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
         check_number(repr(self), "copies", self.copies, least=1)
 
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Return the line several times."""
+        return [line] * (1 + self.copies)
+
+    def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
+        """Insert the copies."""
+        items[place:place] = [items[place]] * self.copies
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Drop(EventFault):
-    """Leaves the victim out: a server that lies."""
+    """Omits the victim, as a faulty server or cache does."""
 
     events: int = 1
-    """How many in a row."""
+    """Number of consecutive events or items to omit."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
         check_number(repr(self), "events", self.events, least=1)
 
+    def alter_event(self, line: bytes, index: int) -> list[bytes]:
+        """Return nothing for the omitted events."""
+        is_dropped = 0 <= index - self.after_events < self.events
+        return [] if is_dropped else [line]
+
+    def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
+        """Remove the items."""
+        del items[place : place + self.events]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StepBack(EventFault):
-    """Gives the victim an older version; of a list, gives one to the list itself."""
+    """Gives the victim an older version. In a list, the list itself gets one."""
 
     versions: int = 1000
-    """How much older; never below 1."""
+    """Number to subtract; the version never falls below 1."""
 
     def __post_init__(self) -> None:
         EventFault.__post_init__(self)
         check_number(repr(self), "versions", self.versions, least=1)
 
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Return the event with an older version."""
+        return [_altered(line, self._step_back)]
+
+    def alter_list(self, body: dict[str, Any]) -> bytes | None:
+        """Return the list with an older version."""
+        self._step_back(body)
+        return plain(body) + b"\n"
+
+    def _step_back(self, body: dict[str, Any]) -> None:
+        metadata = body["metadata"]
+        version = int(metadata["resourceVersion"]) - self.versions
+        metadata["resourceVersion"] = str(max(1, version))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Foreign(EventFault):
-    """Sends an object of another kind in front of the victim, as an ADDED event."""
+    """Sends an object of another kind before the victim, as an ADDED event."""
 
     kind: str = "Foreigner"
-    """The kind of that object."""
+    """Kind of that object."""
+
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Insert an event."""
+        foreign = plain(self._neighbour_of(orjson.loads(line)["object"]))
+        return [event_line("ADDED", foreign), line]
+
+    def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
+        """Insert an item."""
+        items.insert(place, self._neighbour_of(items[place]))
+
+    def _neighbour_of(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Make an object of the other kind with the namespace, version and age of `body`."""
+        metadata = body["metadata"]
+        name = self.kind.lower()
+        kept = {"namespace", "resourceVersion", "creationTimestamp"} & set(metadata)
+        return {
+            "kind": self.kind,
+            "apiVersion": "example.com/v1",
+            "metadata": {
+                "name": name,
+                "uid": f"{name}-{metadata.get('uid', '')}",
+                **{key: metadata[key] for key in sorted(kept)},
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class UnknownType(EventFault):
-    """Sends an event of another type in front of the victim, with the same object."""
+    """Sends an event of an unknown type before the victim, with the same object."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     type: str = "RENAMED"
-    """Its type."""
+    """Type of that event."""
+
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Insert an event."""
+        return [event_line(self.type, plain(orjson.loads(line)["object"])), line]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Unreadable(EventFault):
-    """Gives the victim labels that are none: correct JSON, but no object."""
+    """Replaces the labels of the victim by a number: valid JSON, but no valid object."""
+
+    def alter_victim(self, line: bytes) -> list[bytes]:
+        """Return the event with such an object."""
+        return [_altered(line, _make_unreadable)]
+
+    def alter_items(self, items: list[dict[str, Any]], place: int) -> None:
+        """Modify the item."""
+        _make_unreadable(items[place])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BlankBookmarks(EventFault):
-    """Sends bookmarks without a version, behind so many events."""
+    """Sends bookmarks without a version after `after_events` events."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
+
+    def alter_bookmark(self, line: bytes, index: int) -> list[bytes]:
+        """Return the bookmark without its version."""
+        return [line] if index < self.after_events else [_altered(line, _drop_version)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoBookmarks(EventFault):
-    """Sends no bookmarks behind so many events, though they were asked for."""
+    """Sends no bookmarks after `after_events` events, though the client wants them."""
 
     acts_on: ClassVar[tuple[str, ...]] = ("watch",)
 
     initial_events_end: bool = False
-    """True holds back only the one that says that the initial events are complete."""
+    """True omits only the bookmark that marks the end of the initial events."""
+
+    def alter_bookmark(self, line: bytes, index: int) -> list[bytes]:
+        """Return nothing for the omitted bookmarks."""
+        is_kept = self.initial_events_end and _INITIAL_EVENTS_END not in line
+        return [line] if index < self.after_events or is_kept else []
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _altered(line: bytes, alter: Callable[[dict[str, Any]], None]) -> bytes:
+    event = orjson.loads(line)
+    alter(event["object"])
+    return event_line(event["type"], plain(event["object"]))
+
+
+def _garbled(text: bytes) -> bytes:
+    # At the beginning: a reader may parse no more of an object than its head.
+    return text.replace(b'"', b"", 1)
+
+
+def _drop_version(body: dict[str, Any]) -> None:
+    del body["metadata"]["resourceVersion"]
+
+
+def _make_unreadable(body: dict[str, Any]) -> None:
+    body["metadata"]["labels"] = 0

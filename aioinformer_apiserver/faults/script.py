@@ -1,4 +1,4 @@
-"""The script: faults that are still to strike, and what has been struck."""
+"""The fault queue of a server: pending faults, and the record of their strikes."""
 
 from __future__ import annotations
 
@@ -7,41 +7,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
-from aioinformer_apiserver.faults.base import Fault, Occasion
+from aioinformer_apiserver.faults.base import Fault, Occasion, Strike
 from aioinformer_apiserver.faults.chaos import Chaos
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["Faults", "Strike"]
+__all__ = ["Faults"]
 
-# Strikes remembered for tests to look at.
+# Maximum number of recorded strikes.
 _STRIKES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A fault that a request has taken.
-
-    Attributes:
-        fault: Which one.
-        occasion: The request.
-        land: Says that it has changed something; only the first time counts. The server
-            calls it.
-    """
-
-    fault: Fault
-    occasion: Occasion
-    land: Callable[[], None] = field(repr=False, compare=False)
-
-
 class Faults:
-    """The faults that are still to strike, in the order in which they are tried.
+    """Queue of faults to come, in the order in which requests try them.
 
     Attributes:
-        taken: What requests have taken, oldest first; clear it at will.
-        struck: What of that has changed something, in the order in which it did so:
-            what is answered, or when, or whether it arrives. Clear it at will.
+        taken: Strikes that requests have taken, oldest first. May be cleared.
+        struck: Strikes that have changed the content, time or arrival of a response, in
+            the order in which they did. May be cleared.
     """
 
     def __init__(self) -> None:
@@ -63,28 +47,29 @@ class Faults:
         """Append faults; a request takes the first one that matches.
 
         Raises:
-            OptionsError: If one of them is no fault; then none is added.
+            OptionsError: If an argument is not a fault; then none is added.
         """
         entries = [_Entry.of(it) for it in faults]
         self._pending += entries
         self._entries += entries
 
     def clear(self) -> None:
-        """Drop all that have not struck yet. Requests already struck stay so."""
+        """Remove all pending faults. Strikes in progress continue."""
         for entry in self._pending:
             entry.wanted = 0
 
         self._pending.clear()
 
     def check(self) -> None:
-        """Check that every fault has done what it was added for; for a test's end.
+        """Check at the end of a test that every fault has had its effect.
 
-        It has if it has struck as often as it says, and changed something each time. Of
-        `Chaos`, and of a fault with `times=None`, one strike is enough. What has been
-        dropped by `clear()` need not have struck, but must not have missed.
+        Each must have struck as often as it says, and changed something each time. For
+        `Chaos`, and for a fault with `times=None`, one strike is enough. Faults removed
+        by `clear()` need not have struck, but their strikes must have had an effect.
 
         Raises:
-            AssertionError: If one is left over, or changed nothing; it names them all.
+            AssertionError: If a fault is left over or changed nothing. The message names
+                all of them.
         """
         missing = [text for it in self._entries if (text := it.missing())]
         if missing:
@@ -99,14 +84,14 @@ class Faults:
         query: Mapping[str, str] | None = None,
         path: str = "",
     ) -> Strike | None:
-        """Take the fault for one request, if there is one. The server calls this.
+        """Take the fault of one request; None if none matches. The server calls this.
 
         Args:
-            verb: As permissions name it.
-            resource: The plural.
-            namespace: Empty for all, and for what is in none.
-            query: The parameters.
-            path: Without the query.
+            verb: Kubernetes permission verb.
+            resource: Plural name.
+            namespace: Empty for cluster-wide requests and cluster-scoped resources.
+            query: Query parameters.
+            path: Path without the query.
         """
         occasion = Occasion(
             verb=verb,
@@ -139,19 +124,19 @@ class Faults:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """What one call of `add()` wants of one fault, and what has become of it."""
+    """One added fault and its progress."""
 
     source: Fault | Chaos
     skip: int
     wanted: int | None
-    """How often it is still to strike; None without end."""
+    """Number of strikes left; None for no limit."""
 
     lenient: bool
-    """Once is enough."""
+    """One strike with an effect is enough."""
 
     landed: bool = False
     missed: dict[int, Strike] = field(default_factory=dict)
-    """Its strikes that have had no effect so far, by identity."""
+    """Strikes without an effect so far, by identity."""
 
     @classmethod
     def of(cls, source: object) -> _Entry:
@@ -185,7 +170,7 @@ class _Entry:
         return self.source
 
     def missing(self) -> str:
-        """Say what it has not done, in a line; empty if it has done all."""
+        """Describe the missing effects in one line; empty if there are none."""
         if self.lenient and self.landed:
             return ""
 

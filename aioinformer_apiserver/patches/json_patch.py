@@ -15,7 +15,7 @@ import jsonpointer
 import orjson
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import json_type
+from aioinformer_apiserver.errors.go_format import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

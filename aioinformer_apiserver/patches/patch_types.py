@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import json_type
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
+from aioinformer_apiserver.errors.go_format import json_type
+from aioinformer_apiserver.errors.json_errors import json_mistake
 from aioinformer_apiserver.patches.strategic_merge_patch import strategic_merge_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client import PatchType
     from aioinformer.errors import ApiError
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
-__all__ = ["apply_patch", "decode_applied", "decode_patch", "merge_patch"]
+__all__ = ["PatchType", "apply_patch", "decode_applied", "decode_patch", "merge_patch"]
+
+PatchType = Literal["merge", "json", "strategic", "apply"]
 
 _DECODING = "error decoding patch: "
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.patches.field_sets import (
     SELF,
     FieldSet,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.requests.queries import Token
+from aioinformer_apiserver.requests.queries import ContinueToken
 
 if TYPE_CHECKING:
     from aioinformer_apiserver.requests.queries import ListQuery, Scope
@@ -52,7 +52,7 @@ def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) ->
     objects, rest = _cut(state, query.limit, scope)
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if rest and not places.is_one:
-        token = Token(version, places.after(objects[-1]))
+        token = ContinueToken(version, places.after(objects[-1]))
         metadata["continue"] = token.encode()
         # With a selector a real server does not know how many would still match.
         if not scope.selects:
@@ -134,7 +134,7 @@ def _check_known(collection: Collection, version: int, query: ListQuery) -> None
 
     # From here on the list is that of etcd, where no start begins with a slash.
     start = query.token.start.lstrip("/")
-    raise statuses.expired_token(Token(-1, start).encode())
+    raise statuses.expired_token(ContinueToken(-1, start).encode())
 
 
 def _key_of(stored: Stored) -> str:

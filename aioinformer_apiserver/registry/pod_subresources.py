@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.storage import Collection, Stored

@@ -60,7 +60,7 @@ from aioinformer_apiserver.storage.storage import Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.client import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 

@@ -14,14 +14,14 @@ from aioinformer.errors import ApiError
 from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import (
+from aioinformer_apiserver.errors.field_errors import Problem
+from aioinformer_apiserver.errors.go_format import (
     VERSION_STRUCT,
     go_text,
     json_type,
     restored_wrongly,
 )
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
-from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.json_errors import json_mistake
 from aioinformer_apiserver.errors.statuses import quoted
 from aioinformer_apiserver.schema import Schema
 from aioinformer_apiserver.schema.decoding import (
@@ -34,7 +34,7 @@ from aioinformer_apiserver.schema.openapi_schema import schema_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.client import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.problems import Problem, refusal
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.patches.managed_fields import (
     SCALE_VERSION,
     from_scale,
@@ -34,7 +34,7 @@ from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aioinformer.client import PatchType
+    from aioinformer_apiserver.patches.patch_types import PatchType
     from aioinformer_apiserver.registry.registry import Registry
     from aioinformer_apiserver.requests.options import WriteOptions
     from aioinformer_apiserver.storage.kinds import ScalePaths
@@ -260,7 +260,9 @@ def _check(kind: Kind, name: str, replicas: int) -> None:
     """
     if replicas < 0 and kind.typed:
         why = "must be greater than or equal to 0"
-        raise refusal(SCALE, name, [Problem.invalid("spec.replicas", replicas, why)])
+        raise refusal(
+            SCALE.stored, name, [Problem.invalid("spec.replicas", replicas, why)]
+        )
 
 
 def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:

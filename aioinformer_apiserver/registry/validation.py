@@ -12,9 +12,9 @@ from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.validation import definition_problems
 from aioinformer_apiserver.errors import names
-from aioinformer_apiserver.errors.go_words import go_text, go_type
+from aioinformer_apiserver.errors.field_errors import Problem, refusal
+from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
-from aioinformer_apiserver.errors.problems import Problem, refusal
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
 from aioinformer_apiserver.registry.scale import value_at
 from aioinformer_apiserver.schema import builtin_validation
@@ -347,4 +347,4 @@ def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
     if found:
         name = body["metadata"].get("name") or ""
         said = None if kind.typed else str(body.get("kind"))
-        raise refusal(kind, name, found, said_kind=said)
+        raise refusal(kind.stored, name, found, said_kind=said)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.errors.go_words import VERSION_STRUCT, json_type
+from aioinformer_apiserver.errors.go_format import VERSION_STRUCT, json_type
 from aioinformer_apiserver.errors.statuses import Cause
 from aioinformer_apiserver.patches.managed_fields import manager_of
 from aioinformer_apiserver.requests.queries import flag
@@ -18,8 +18,8 @@ from aioinformer_apiserver.schema.go_types import DecodeError, struct_decoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from aioinformer.client.verbs import PatchType
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.patches.patch_types import PatchType
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored
 
@@ -151,7 +151,7 @@ class Deleted:
 
 
 def write_options_of(
-    call: Call, part: Part, *, patch_type: PatchType | None = None
+    request: Request, part: Part, *, patch_type: PatchType | None = None
 ) -> WriteOptions:
     """Read how something is created, updated or patched.
 
@@ -163,11 +163,11 @@ def write_options_of(
     Raises:
         ApiError: 422, if options have values that they cannot have.
     """
-    query = call.query
+    query = request.query
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
     causes = [
-        *_wrong_dry_run(_dry_run(call, {})),
+        *_wrong_dry_run(_dry_run(request, {})),
         *_wrong_manager(manager, required=patch_type == "apply"),
     ]
     if "force" in query and patch_type not in {None, "apply"}:
@@ -183,46 +183,46 @@ def write_options_of(
             causes.append(_unsupported("fieldValidation", validation, choices))
 
     if causes:
-        raise statuses.invalid_options(causes, _OPTIONS[call.method])
+        raise statuses.invalid_options(causes, _OPTIONS[request.method])
 
     return WriteOptions(
         part=part,
-        dry_run=bool(_dry_run(call, {})),
-        manager=manager_of(call.headers.get("User-Agent", ""), manager),
+        dry_run=bool(_dry_run(request, {})),
+        manager=manager_of(request.headers.get("User-Agent", ""), manager),
         field_validation=checked,
         force=patch_type == "apply" and flag(query, "force"),
-        repeated=() if checked == "Ignore" else _repeated(call),
-        warn=call.warnings.append,
+        repeated=() if checked == "Ignore" else _repeated(request),
+        warn=request.warnings.append,
     )
 
 
-def patch_type_of(call: Call, kind: Kind) -> PatchType:
+def patch_type_of(request: Request, kind: Kind) -> PatchType:
     """Read of which type a patch is.
 
     Raises:
         ApiError: 415, if the kind takes no such patches.
     """
     accepted = [it for it in _PATCH_TYPES if kind.typed or "strategic" not in it]
-    if call.content_type not in accepted:
+    if request.content_type not in accepted:
         if kind.typed:
             raise statuses.unsupported_by_route()
 
         raise statuses.unsupported_media_type(*accepted)
 
-    return _PATCH_TYPES[call.content_type]
+    return _PATCH_TYPES[request.content_type]
 
 
-def delete_options_of(call: Call) -> DeleteOptions:
+def delete_options_of(request: Request) -> DeleteOptions:
     """Read how something is deleted: from the body if there is one, else from the URL.
 
     Raises:
         ApiError: 400 or 422, if options have values that they cannot have.
     """
-    options = _delete_body(call) if call.body else _options_in_url(call.query)
-    return delete_options_from(options, call)
+    options = _delete_body(request) if request.body else _options_in_url(request.query)
+    return delete_options_from(options, request)
 
 
-def delete_options_from(options: Mapping[str, Any], call: Call) -> DeleteOptions:
+def delete_options_from(options: Mapping[str, Any], request: Request) -> DeleteOptions:
     """Read how something is deleted from a body that says so.
 
     Args:
@@ -233,7 +233,7 @@ def delete_options_from(options: Mapping[str, Any], call: Call) -> DeleteOptions
         ApiError: 422, if options have values that they cannot have.
     """
     propagation, causes = _propagation(options)
-    dry_run = _dry_run(call, options)
+    dry_run = _dry_run(request, options)
     causes += _wrong_dry_run(dry_run)
     if causes:
         raise statuses.invalid_options(causes, "DeleteOptions")
@@ -245,12 +245,12 @@ def delete_options_from(options: Mapping[str, Any], call: Call) -> DeleteOptions
         version=preconditions.get("resourceVersion") or "",
         grace_seconds=options.get("gracePeriodSeconds"),
         propagation=propagation,
-        warn=call.warnings.append,
+        warn=request.warnings.append,
     )
 
 
-def _delete_body(call: Call) -> Mapping[str, Any]:
-    options = call.document()
+def _delete_body(request: Request) -> Mapping[str, Any]:
+    options = request.document()
     if not isinstance(options, dict):
         message = "couldn't get version/kind; json parse error: json: cannot unmarshal "
         message += f"{json_type(options)} into Go value of type {VERSION_STRUCT}"
@@ -312,8 +312,8 @@ def _propagation(options: Mapping[str, Any]) -> tuple[Propagation, list[Cause]]:
             return "", [_unsupported("propagationPolicy", policy, choices)]
 
 
-def _dry_run(call: Call, options: Mapping[str, Any]) -> list[str]:
-    asked = [call.query.get("dryRun"), *(options.get("dryRun") or ())]
+def _dry_run(request: Request, options: Mapping[str, Any]) -> list[str]:
+    asked = [request.query.get("dryRun"), *(options.get("dryRun") or ())]
     return [str(it) for it in asked if it]
 
 
@@ -347,9 +347,9 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _repeated(call: Call) -> tuple[str, ...]:
+def _repeated(request: Request) -> tuple[str, ...]:
     """Return the paths of fields that stand more than once in a body of JSON."""
-    if not call.content_type.lower().endswith("json"):
+    if not request.content_type.lower().endswith("json"):
         return ()
 
     found: list[_Repeating] = []
@@ -363,7 +363,7 @@ def _repeated(call: Call) -> tuple[str, ...]:
         return found[-1]
 
     try:
-        whole = json.loads(call.body, object_pairs_hook=noticed)
+        whole = json.loads(request.body, object_pairs_hook=noticed)
     except ValueError:
         return ()  # It is refused where it is decoded.
 

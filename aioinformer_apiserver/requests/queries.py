@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.storage import Stored
 
 __all__ = [
+    "ContinueToken",
     "ListQuery",
     "Scope",
-    "Token",
     "WatchQuery",
     "flag",
     "scope_of",
@@ -80,7 +80,7 @@ class ListQuery:
     limit: int
     """Objects in the answer; 0 for all."""
 
-    token: Token | None
+    token: ContinueToken | None
     """Continue after the page before."""
 
     exact: int | None
@@ -107,7 +107,7 @@ class ListQuery:
         version = query.get("resourceVersion", "")
         text = query.get("continue", "")
         if text:
-            token = Token.decode(text)
+            token = ContinueToken.decode(text)
             if version not in {"", "0"}:
                 raise statuses.bad_request(
                     "specifying resource version is not allowed when using continue"
@@ -174,7 +174,7 @@ class WatchQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ContinueToken:
     """Where the next page begins, and of which version it is.
 
     Attributes:
@@ -193,7 +193,7 @@ class Token:
         return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> Token:
+    def decode(cls, text: str) -> ContinueToken:
         """Read it again.
 
         Raises:

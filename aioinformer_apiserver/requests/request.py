@@ -11,12 +11,13 @@ import orjson
 
 from aioinformer.model.yaml_values import decoded_yaml
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.protobuf.objects import UnknownKindError, decoded
+from aioinformer_apiserver.protobuf.decoding import UnknownKindError, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Call", "query_of"]
+__all__ = ["Request", "query_of"]
+
 _JSON = "application/json"
 # A percent sign that begins no escape.
 _MALFORMED = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -25,7 +26,7 @@ _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Request:
     """One request.
 
     Attributes:

@@ -18,11 +18,11 @@ from aioinformer_apiserver.requests.queries import flag
 
 if TYPE_CHECKING:
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Collection, Storage
 
-__all__ = ["Attributes", "RequestRecord", "Target", "attributes_of", "target_of"]
+__all__ = ["RequestInfo", "RequestRecord", "Target", "request_info_of", "target_of"]
 
 _OBJECT_VERBS = {
     "GET": "get",
@@ -78,7 +78,7 @@ class RequestRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class RequestInfo:
     """What a request asks for, as permissions see it; nothing of it need exist.
 
     Attributes:
@@ -124,14 +124,14 @@ class Target:
     subresource: str
 
 
-def attributes_of(call: Call) -> Attributes:
+def request_info_of(request: Request) -> RequestInfo:
     """Read what a request asks for from its path, method and parameters."""
     # As on a real server, an escaped slash is a slash like any other.
-    path = unquote(call.path)
+    path = unquote(request.path)
     parts = path.strip("/").split("/")
     api = _api_of(parts)
     if api is None:
-        return Attributes(verb=call.method.lower(), path=path)
+        return RequestInfo(verb=request.method.lower(), path=path)
 
     group, version, rest = api
     # Before there was a parameter, watches had paths of their own; they still do.
@@ -144,14 +144,14 @@ def attributes_of(call: Call) -> Attributes:
             rest = rest[2:]
 
     plural, name, subresource = (*rest, "", "", "")[:3]
-    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(call.method, "")
-    if verb == "list" and flag(call.query, "watch"):
+    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(request.method, "")
+    if verb == "list" and flag(request.query, "watch"):
         verb = "watch"
 
     if is_watch:
-        verb = "watch" if call.method == "GET" else ""
+        verb = "watch" if request.method == "GET" else ""
 
-    return Attributes(
+    return RequestInfo(
         verb=verb,
         path=path,
         group=group,
@@ -159,34 +159,34 @@ def attributes_of(call: Call) -> Attributes:
         plural=plural,
         subresource="/".join(rest[2:]) if len(rest) > 3 else subresource,
         namespace=namespace,
-        name=name or (_selected_name(call) if verb in _SELECTING_VERBS else ""),
+        name=name or (_selected_name(request) if verb in _SELECTING_VERBS else ""),
         names_one=bool(name),
     )
 
 
-def target_of(storage: Storage, asked: Attributes) -> Target:
+def target_of(storage: Storage, info: RequestInfo) -> Target:
     """Find what a request is about.
 
     Raises:
         ApiError: 404 if nothing is served there, 405 if not with this method.
     """
-    if (asked.group, asked.version, asked.plural) == ("", "v1", "bindings"):
-        return _target_of_binding(storage, asked)
+    if (info.group, info.version, info.plural) == ("", "v1", "bindings"):
+        return _target_of_binding(storage, info)
 
-    collection = storage.find(asked.group, asked.version, asked.plural)
+    collection = storage.find(info.group, info.version, info.plural)
     if collection is None:
         raise statuses.no_such_path()
 
     namespaced = collection.kind.resource.namespaced
     # The one who asks about a namespace is, for permissions, in it.
-    namespace = asked.namespace if namespaced else ""
-    name = asked.name if asked.names_one else ""
+    namespace = info.namespace if namespaced else ""
+    name = info.name if info.names_one else ""
     _check_name(name)
-    _check_place(collection, asked, name)
-    if not _allowed(collection.kind, asked):
+    _check_place(collection, info, name)
+    if not _allowed(collection.kind, info):
         raise statuses.method_not_allowed()
 
-    return Target(collection, asked.verb, namespace, name, asked.subresource)
+    return Target(collection, info.verb, namespace, name, info.subresource)
 
 
 def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
@@ -199,10 +199,10 @@ def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
     return None
 
 
-def _selected_name(call: Call) -> str:
+def _selected_name(request: Request) -> str:
     """Return the one name that a field selector lets through; empty without one."""
     try:
-        selector = FieldSelector.parse(call.query.get("fieldSelector", ""))
+        selector = FieldSelector.parse(request.query.get("fieldSelector", ""))
     except (SelectorSyntaxError, OptionsError):
         return ""  # It is refused where it is used.
 
@@ -229,77 +229,77 @@ def _check_name(name: str) -> None:
         raise statuses.bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
-def _check_place(collection: Collection, asked: Attributes, name: str) -> None:
+def _check_place(collection: Collection, info: RequestInfo, name: str) -> None:
     """Check that the kind has such a place for its objects."""
     kind, namespaced = collection.kind, collection.kind.resource.namespaced
-    about_itself = asked.plural == "namespaces" and not asked.group
-    if asked.namespace and not namespaced and not about_itself:
+    about_itself = info.plural == "namespaces" and not info.group
+    if info.namespace and not namespaced and not about_itself:
         raise statuses.no_such_path()
 
-    if name and namespaced and not asked.namespace:
+    if name and namespaced and not info.namespace:
         raise statuses.no_such_path()
 
     # An empty namespace is none.
-    if asked.path.replace("/namespaces//", "/").count("//") or (
-        asked.subresource and not name
+    if info.path.replace("/namespaces//", "/").count("//") or (
+        info.subresource and not name
     ):
         raise statuses.no_such_path()
 
-    known = asked.subresource in kind.subresources and asked.verb != "watch"
-    if asked.subresource and not known:
-        raise _not_known(collection, asked, name)
+    known = info.subresource in kind.subresources and info.verb != "watch"
+    if info.subresource and not known:
+        raise _not_known(collection, info, name)
 
 
-def _target_of_binding(storage: Storage, asked: Attributes) -> Target:
+def _target_of_binding(storage: Storage, info: RequestInfo) -> Target:
     """Find what a binding is about that does not say so in its path: some pod.
 
     Raises:
         ApiError: 404 if its path goes on, or has no namespace; 405 if it is not created.
     """
-    if asked.names_one or not asked.namespace:
+    if info.names_one or not info.namespace:
         raise statuses.no_such_path()
 
-    if asked.verb != "create":
+    if info.verb != "create":
         raise statuses.method_not_allowed()
 
-    return Target(storage.collection(PODS), "create", asked.namespace, "", "binding")
+    return Target(storage.collection(PODS), "create", info.namespace, "", "binding")
 
 
-def _not_known(collection: Collection, asked: Attributes, name: str) -> ApiError:
+def _not_known(collection: Collection, info: RequestInfo, name: str) -> ApiError:
     """Say that a subresource is not there: because the object is not, or never."""
-    resource, part = collection.kind.resource, asked.subresource
+    resource, part = collection.kind.resource, info.subresource
     verbs = _PLAYED_BY_KUBELETS.get((resource, part.partition("/")[0]), ())
     if not collection.kind.typed:
         verbs = _ALL
     elif "/" in part and not part.startswith("proxy/"):
         verbs = ()
 
-    if verbs and asked.verb not in verbs:
+    if verbs and info.verb not in verbs:
         return statuses.method_not_allowed()
 
-    key = f"{asked.namespace}/{name}" if resource.namespaced else name
+    key = f"{info.namespace}/{name}" if resource.namespaced else name
     if verbs and collection.get(key) is None:
         return statuses.not_found(resource, name)
 
     return statuses.no_such_path()
 
 
-def _allowed(kind: Kind, asked: Attributes) -> bool:
+def _allowed(kind: Kind, info: RequestInfo) -> bool:
     namespaced = kind.resource.namespaced
-    if asked.subresource:
-        return asked.verb in kind.subresources[asked.subresource]
+    if info.subresource:
+        return info.verb in kind.subresources[info.subresource]
 
     # A definition that is being deleted has words of its own for it.
-    if asked.verb not in kind.verbs and not kind.terminating:
+    if info.verb not in kind.verbs and not kind.terminating:
         return False
 
-    if asked.verb == "create":
-        return not asked.name and (bool(asked.namespace) or not namespaced)
+    if info.verb == "create":
+        return not info.name and (bool(info.namespace) or not namespaced)
 
-    if asked.verb == "deletecollection":
-        return bool(asked.namespace) or not namespaced
+    if info.verb == "deletecollection":
+        return bool(info.namespace) or not namespaced
 
     # A PUT or PATCH of a whole collection means nothing.
-    return bool(asked.verb) and (
-        bool(asked.name) or asked.verb in {"list", "watch", "get"}
+    return bool(info.verb) and (
+        bool(info.name) or info.verb in {"list", "watch", "get"}
     )

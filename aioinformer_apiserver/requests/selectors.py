@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["field_selector_of", "label_selector_of"]
+
 # Blanks, then a symbol or a word. A doubled equals sign is one symbol.
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)?")
 _SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.model import Resource
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["create_problems", "update_problems"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.field_errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

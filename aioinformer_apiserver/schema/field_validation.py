@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.errors import names
-from aioinformer_apiserver.errors.problems import Problem
+from aioinformer_apiserver.errors.field_errors import Problem
 from aioinformer_apiserver.schema import field_errors
 
 if TYPE_CHECKING:

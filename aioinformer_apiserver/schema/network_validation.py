@@ -14,7 +14,7 @@ from aioinformer_apiserver.schema.field_validation import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = [
     "endpoint_slice_problems",

@@ -14,7 +14,7 @@ from aioinformer_apiserver.schema.storage_validation import volume_problems
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = [
     "affinity_problems",

@@ -19,7 +19,7 @@ from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = ["schema_problems"]

@@ -12,7 +12,7 @@ from aioinformer_apiserver.schema.quantities import quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = [
     "claim_problems",

@@ -15,7 +15,7 @@ from aioinformer_apiserver.schema.pod_validation import template_problems
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from aioinformer_apiserver.errors.problems import Problem
+    from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = [
     "autoscaler_problems",

@@ -17,6 +17,7 @@ import orjson
 from aioinformer.tables import layout_of
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.schema.field_order import order_of
+from aioinformer_apiserver.serialization.encoders import encoder_of, indented
 from aioinformer_apiserver.serialization.negotiation import (
     Choice,
     check_route,
@@ -24,7 +25,6 @@ from aioinformer_apiserver.serialization.negotiation import (
     chosen_plainly,
 )
 from aioinformer_apiserver.serialization.printer_columns import custom_layout
-from aioinformer_apiserver.serialization.writers import indented, writer_of
 from aioinformer_apiserver.storage.encoding import (
     bookmark,
     event_line,
@@ -91,19 +91,19 @@ class Whole:
 
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
         self._kind = kind
-        self._writer = writer_of(choice or Choice())
-        self.content_type = self._writer.media
+        self._encoder = encoder_of(choice or Choice())
+        self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
         """Show one object."""
-        return self._writer.document(stored.raw)
+        return self._encoder.document(stored.raw)
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
     ) -> Iterator[bytes]:
         """Show a list, in pieces."""
         items = (list_item(self._kind, stored.raw) for stored in objects)
-        return self._writer.listing(list_frame(self._kind, metadata), "items", items)
+        return self._encoder.listing(list_frame(self._kind, metadata), "items", items)
 
     def initial(self, stored: Stored) -> bytes:
         """Show an object that a watch begins with."""
@@ -124,12 +124,12 @@ class MetadataOnly:
 
     def __init__(self, kind: Kind, choice: Choice) -> None:
         self._kind = kind
-        self._writer = writer_of(choice)
+        self._encoder = encoder_of(choice)
         self._asked = choice.transform
         self._api_version = f"meta.k8s.io/{choice.version}"
         self._partial = _Partial(kind, choice.version)
         self._form = f"metadata {choice.version}"
-        self.content_type = self._writer.media
+        self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
         """Show one object.
@@ -138,7 +138,7 @@ class MetadataOnly:
             ApiError: 406, if a list was asked for.
         """
         self.check()
-        return self._writer.document(self._partial(stored.raw))
+        return self._encoder.document(self._partial(stored.raw))
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
@@ -161,9 +161,9 @@ class MetadataOnly:
         first = next(items, None)
         if first is None:
             # A list made from nothing is no list at all, in Go.
-            return iter([self._writer.document(plain({**frame, "items": None}))])
+            return iter([self._encoder.document(plain({**frame, "items": None}))])
 
-        return self._writer.listing(plain(frame), "items", chain([first], items))
+        return self._encoder.listing(plain(frame), "items", chain([first], items))
 
     def initial(self, stored: Stored) -> bytes:
         """Show an object that a watch begins with."""
@@ -206,14 +206,14 @@ class Table:
 
     def __init__(self, kind: Kind, choice: Choice, include: str = "") -> None:
         self._kind = kind
-        self._writer = writer_of(choice)
+        self._encoder = encoder_of(choice)
         self._include = include or "Metadata"
         self._partial = _Partial(kind, choice.version)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
         self._layout = _layout_of(kind)
         # A watch tells the columns once, with its first event.
         self._told = False
-        self.content_type = self._writer.media
+        self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
         """Show one object, as a table of one row.
@@ -234,7 +234,7 @@ class Table:
         self.check()
         rows = (self._row(stored.raw, stored.body()) for stored in objects)
         frame = self._frame(metadata, is_first=True)
-        return self._writer.listing(frame, "rows", rows)
+        return self._encoder.listing(frame, "rows", rows)
 
     def initial(self, stored: Stored) -> bytes:
         """Show an object that a watch begins with."""
@@ -347,8 +347,8 @@ def shown_plainly(
     if choice is None:
         return "application/json", indented(raw)
 
-    writer = writer_of(choice)
-    return writer.media, writer.document(raw)
+    encoder = encoder_of(choice)
+    return encoder.media, encoder.document(raw)
 
 
 class _Object(msgspec.Struct, gc=False):

@@ -24,6 +24,7 @@ __all__ = [
     "event_to_core",
     "event_to_events_v1",
 ]
+
 Object = dict[str, Any]
 _DEFINITION = "io.k8s.api.autoscaling.{}.HorizontalPodAutoscaler"
 _PREFIX = "autoscaling.alpha.kubernetes.io/"

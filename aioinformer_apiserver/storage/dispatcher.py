@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aioinformer_apiserver.storage.storage import Collection
 
-__all__ = ["Pump", "pump_of"]
+__all__ = ["Dispatcher", "dispatcher_of"]
 
 # After a round the pump rests for this many times as long as it took: rounds are given
 # about a third of the time, writes and other requests get the rest.
@@ -25,7 +25,7 @@ _REST = 2.0
 _LONGEST_REST_SECONDS = 0.05
 
 
-class Pump:
+class Dispatcher:
     """Calls all who watch one collection after it has changed.
 
     Bound to no loop while nobody is subscribed.
@@ -92,9 +92,9 @@ class Pump:
         self._rests_until = now + rest
 
 
-def pump_of(collection: Collection) -> Pump:
+def dispatcher_of(collection: Collection) -> Dispatcher:
     """Return the one pump of a collection."""
-    if collection.pump is None:
-        collection.pump = Pump(collection)
+    if collection.dispatcher is None:
+        collection.dispatcher = Dispatcher(collection)
 
-    return collection.pump
+    return collection.dispatcher

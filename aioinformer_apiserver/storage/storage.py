@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aioinformer.model.resource import Resource
-    from aioinformer_apiserver.storage.dispatcher import Pump
+    from aioinformer_apiserver.storage.dispatcher import Dispatcher
     from aioinformer_apiserver.storage.kinds import Kind
 
 __all__ = ["Change", "Collection", "SavedState", "Storage", "Stored"]
+
 _UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
 # Lists that are being paged through at the same time, for each collection. One too many
 # costs its reader a reconstruction for each page, nothing else.
@@ -56,9 +57,9 @@ class Collection:
         self.closed = False
         self.siblings: tuple[Collection, ...] = (self,)
         """The same objects in all versions of their resource, this one included."""
-        self.pump: Pump | None = None
+        self.dispatcher: Dispatcher | None = None
         """How watches are told of changes; made by the first one."""
-        self.hang_ups = 0
+        self.watch_generation = 0
         """How often the watches of the time were ended, though the kind is served on."""
         self.tail = Change(kind, floor)
         self.floor = floor
@@ -186,7 +187,7 @@ class Collection:
         self._snapshots.clear()
         self.floor = self.watch_floor = version
         self.tail = Change(self.kind, version)
-        self.hang_ups += 1
+        self.watch_generation += 1
         self.wake()
 
     def redefine(self, kind: Kind, version: int) -> None:
@@ -200,7 +201,7 @@ class Collection:
             self._objects[key] = Stored.of(kind, stored.body(), stored.version)
 
         self._snapshots.clear()
-        self.hang_ups += 1
+        self.watch_generation += 1
         self.wake()
 
     def close(self) -> None:

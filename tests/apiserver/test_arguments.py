@@ -59,7 +59,10 @@ def refusal_of(call: Callable[[], object]) -> str:
         ({"users": {"a": 5}}, "each of users is a User, or a name, which is a text"),
         ({"users": {"a": ""}}, "each of users is a User, or a name, which is a text"),
         ({"users": {"": "x"}}, "a token of users is a text of ASCII letters, "),
-        ({"users": {"a": "x"}, "token": "a"}, "token is given twice"),
+        (
+            {"users": {"a": "x"}, "token": "a"},
+            "token is also the token of one of users",
+        ),
         ({"token": ""}, "token is a text of ASCII letters, "),
         ({"token": 5}, "token is a text of ASCII letters, "),
         ({"token": "a\nb"}, "token is a text of ASCII letters, "),
@@ -100,7 +103,7 @@ def test_least_and_most_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("resource", "message"),
     [
-        (Resource("example.com", "v1", "widgets"), "widgets.example.com names no kind"),
+        (Resource("example.com", "v1", "widgets"), "widgets.example.com has no kind"),
         (Resource("example", "v1", "widgets", "Widget"), "is a domain such as 'exam"),
         (Resource("", "v1", "widgets", "Widget"), "is a domain such as 'example.com'"),
     ],
@@ -232,7 +235,9 @@ def test_metadata_is_refused_as_a_client_would_hear_it(
 
 
 def test_a_replacement_must_say_of_what(server: APIServer) -> None:
-    assert "no metadata.name" in refusal_of(lambda: server.update(PODS, {"spec": {}}))
+    assert "needs metadata.name" in refusal_of(
+        lambda: server.update(PODS, {"spec": {}})
+    )
 
 
 def test_a_resource_is_no_text(server: APIServer) -> None:

@@ -19,7 +19,7 @@ from aioinformer_apiserver.crds.status import (
     with_status,
 )
 from aioinformer_apiserver.crds.validation import definition_problems
-from aioinformer_apiserver.reads.feeds import Feed
+from aioinformer_apiserver.reads.watches import Watcher
 from aioinformer_apiserver.requests.options import DeleteOptions, WriteOptions
 from aioinformer_apiserver.requests.queries import Scope
 from aioinformer_apiserver.serialization.formats import format_of
@@ -160,12 +160,12 @@ def test_removing_definition_finalizer_stops_serving() -> None:
 def test_every_version_is_listed_and_watched() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     new = collection_of(server, NEWER)
-    feed = Feed(new, Scope(), format_of(new.kind, {}, {}), new.tail)
+    watcher = Watcher(new, Scope(), format_of(new.kind, {}, {}), new.tail)
 
     made = server.create(THINGS, {"metadata": {"name": "a"}})
     server.delete(NEWER, "a", namespace="default")
 
-    added, deleted = feed.take()
+    added, deleted = watcher.take()
     version = made["metadata"]["resourceVersion"].encode()
     assert added.startswith(b'{"type":"ADDED","object":{"apiVersion":"x.org/v2"')
     assert b'"resourceVersion":"%s"' % version in added
@@ -176,16 +176,16 @@ def test_every_version_is_listed_and_watched() -> None:
 def test_definition_change_ends_feed_after_pending_events() -> None:
     server = APIServer(resources=[THINGS])
     things = collection_of(server, THINGS)
-    feed = Feed(things, Scope(), format_of(things.kind, {}, {}), things.tail)
+    watcher = Watcher(things, Scope(), format_of(things.kind, {}, {}), things.tail)
     server.create(THINGS, {"metadata": {"name": "a"}})
 
     patch = {"spec": {"names": {"shortNames": ["th"]}}}
     server.patch(CUSTOM_RESOURCE_DEFINITIONS, NAME, patch)
     server.create(THINGS, {"metadata": {"name": "b"}})
 
-    ended = [feed.ended]
-    lines = feed.take()
-    ended.append(feed.ended)
+    ended = [watcher.ended]
+    lines = watcher.take()
+    ended.append(watcher.ended)
     assert (len(lines), ended) == (2, [False, True])
     assert collection_of(server, THINGS).kind.short_names == ("th",)
 
@@ -193,12 +193,12 @@ def test_definition_change_ends_feed_after_pending_events() -> None:
 def test_definition_metadata_change_keeps_feed() -> None:
     server = APIServer(resources=[THINGS])
     things = collection_of(server, THINGS)
-    feed = Feed(things, Scope(), format_of(things.kind, {}, {}), things.tail)
+    watcher = Watcher(things, Scope(), format_of(things.kind, {}, {}), things.tail)
 
     patch = {"metadata": {"labels": {"a": "b"}}}
     server.patch(CUSTOM_RESOURCE_DEFINITIONS, NAME, patch)
 
-    assert not feed.ended
+    assert not watcher.ended
 
 
 def test_restored_snapshot_has_objects_in_all_versions() -> None:

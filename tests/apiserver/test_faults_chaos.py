@@ -9,7 +9,7 @@ import pytest
 from aioinformer.errors import OptionsError
 from aioinformer.testing import faults
 from aioinformer_apiserver.faults import Chaos, Fault, Faults, Occasion, Refuse
-from aioinformer_apiserver.faults.checks import VERBS
+from aioinformer_apiserver.faults.base import VERBS
 
 LIES = {"Drop", "Foreign", "Unreadable"}
 

@@ -26,7 +26,7 @@ from aioinformer_apiserver.faults import (
     UnknownType,
     Unreadable,
 )
-from aioinformer_apiserver.faults.distortion import Distortion
+from aioinformer_apiserver.faults.mutator import ResponseMutator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -360,26 +360,28 @@ def test_it_does_not_matter_how_lines_come_together(cut: int) -> None:
         b'{"type":"ADDED","object":{"metadata":{"name":"%d"}}}\n' % number
         for number in range(4)
     ]
-    distortion = Distortion(Drop(after_events=1, events=2))
+    mutator = ResponseMutator(Drop(after_events=1, events=2))
 
-    sent = distortion.lines(lines[:cut]) + distortion.lines(lines[cut:])
+    sent = mutator.lines(lines[:cut]) + mutator.lines(lines[cut:])
 
     assert sent == [lines[0], lines[3]]
 
 
 def test_nothing_follows_the_end() -> None:
     line = b'{"type":"ADDED","object":{}}\n'
-    distortion = Distortion(End(after_events=1))
+    mutator = ResponseMutator(End(after_events=1))
 
-    assert distortion.beginning() == []
-    assert distortion.lines([line, line]) == [line]
-    assert distortion.over
-    assert distortion.lines([line]) == []
+    assert mutator.beginning() == []
+    assert mutator.lines([line, line]) == [line]
+    assert mutator.ended
+    assert mutator.lines([line]) == []
 
 
 def test_a_body_that_is_no_json_is_left_alone() -> None:
-    assert Distortion(Drop()).whole(b"ok") == b"ok"
-    assert Distortion(End(after_events=1)).whole(b'{"items":[1]}') == b'{"items":[1]}'
+    assert ResponseMutator(Drop()).whole(b"ok") == b"ok"
+    assert (
+        ResponseMutator(End(after_events=1)).whole(b'{"items":[1]}') == b'{"items":[1]}'
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer_apiserver.errors.json_mistakes import json_mistake
+from aioinformer_apiserver.errors.json_errors import json_mistake
 
 END = "unexpected end of JSON input"
 KEY = "looking for beginning of object key string"

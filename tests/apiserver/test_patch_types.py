@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aioinformer.errors import ApiError
-from aioinformer_apiserver.errors.go_words import go_text, go_type, json_type
+from aioinformer_apiserver.errors.go_format import go_text, go_type, json_type
 from aioinformer_apiserver.patches.json_patch import json_patch
 from aioinformer_apiserver.patches.patch_types import apply_patch, merge_patch
 

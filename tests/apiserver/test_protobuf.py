@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from aioinformer_apiserver.protobuf.objects import (
+from aioinformer_apiserver.protobuf.decoding import (
     _NUMBERS,
     _READERS,
     UnknownKindError,
     decoded,
+    fields,
+    signed,
+    varints,
 )
-from aioinformer_apiserver.protobuf.wire import fields, signed, varints
 
 # As `kubectl create namespace x1` sends it.
 NAMESPACE = bytes.fromhex(

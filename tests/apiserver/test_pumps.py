@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model.resources import CONFIG_MAPS
-from aioinformer_apiserver.storage.dispatcher import Pump, pump_of
+from aioinformer_apiserver.storage.dispatcher import Dispatcher, dispatcher_of
 from aioinformer_apiserver.storage.kinds import built_in_kinds
 from aioinformer_apiserver.storage.storage import Storage
 
@@ -35,7 +35,7 @@ def put(storage: Storage, maps: Collection, name: str = "a") -> None:
 async def test_a_round_follows_a_change(storage: Storage, maps: Collection) -> None:
     rounds: list[float] = []
     loop = asyncio.get_running_loop()
-    leave = Pump(maps).subscribe(lambda: rounds.append(loop.time()))
+    leave = Dispatcher(maps).subscribe(lambda: rounds.append(loop.time()))
 
     put(storage, maps)
     put(storage, maps)
@@ -53,24 +53,24 @@ async def test_a_long_round_is_followed_by_a_rest(
     loop = asyncio.get_running_loop()
     starts: list[float] = []
     clock = [0.0]
-    pump = Pump(maps)
+    dispatcher = Dispatcher(maps)
 
     def work() -> None:
         starts.append(clock[0])
         clock[0] += 0.010
 
-    leave = pump.subscribe(work)
+    leave = dispatcher.subscribe(work)
     # The loop's clock stands still while a callback works: let it take its time.
     loop.time = lambda: clock[0]  # type: ignore[method-assign]
     try:
         put(storage, maps)
-        pump._run()
+        dispatcher._run()
         put(storage, maps)
-        handle = pump._round
+        handle = dispatcher._round
         assert isinstance(handle, asyncio.TimerHandle)
         assert handle.when() == pytest.approx(0.030)
         clock[0] += 5
-        pump._rests_until = 0.0
+        dispatcher._rests_until = 0.0
         leave()
     finally:
         del loop.time
@@ -82,9 +82,9 @@ async def test_nobody_is_served_after_leaving(
     storage: Storage, maps: Collection
 ) -> None:
     rounds: list[str] = []
-    pump = Pump(maps)
-    first = pump.subscribe(lambda: rounds.append("first"))
-    second = pump.subscribe(lambda: rounds.append("second"))
+    dispatcher = Dispatcher(maps)
+    first = dispatcher.subscribe(lambda: rounds.append("first"))
+    second = dispatcher.subscribe(lambda: rounds.append("second"))
 
     put(storage, maps)
     first()
@@ -95,14 +95,14 @@ async def test_nobody_is_served_after_leaving(
     await asyncio.sleep(0)
 
     assert rounds == ["second"]
-    assert "watches=0" in repr(pump)
+    assert "watches=0" in repr(dispatcher)
 
 
 def test_a_change_without_watches_needs_no_loop(
     storage: Storage, maps: Collection
 ) -> None:
-    pump = pump_of(maps)
+    dispatcher = dispatcher_of(maps)
 
     put(storage, maps)
 
-    assert pump_of(maps) is pump
+    assert dispatcher_of(maps) is dispatcher

@@ -6,8 +6,8 @@ from typing import Any
 
 from aioinformer.model.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from aioinformer.testing import APIServer, User
-from aioinformer_apiserver.auth.rbac import Rulebook
-from aioinformer_apiserver.requests.routes import Attributes
+from aioinformer_apiserver.auth.rbac import RBACAuthorizer
+from aioinformer_apiserver.requests.routes import RequestInfo
 
 ALICE = User("alice")
 GROUP = "rbac.authorization.k8s.io"
@@ -27,14 +27,14 @@ def test_a_restored_state_has_its_rules_though_the_versions_are_those_of_others(
     binding = {"metadata": {"name": "some"}, "subjects": [subject]}
     server.create(CLUSTER_ROLE_BINDINGS, {**binding, "roleRef": reference})
     storage = server._storage
-    state, rulebook = storage.save(), Rulebook(storage)
+    state, rulebook = storage.save(), RBACAuthorizer(storage)
 
     allowed = []
     for verb in ("get", "list"):
         # The same version each time, of another role.
         storage.restore(state)
         server.create(CLUSTER_ROLES, role(verb))
-        asked = Attributes(verb="list", version="v1", plural="pods")
+        asked = RequestInfo(verb="list", version="v1", plural="pods")
         allowed.append(rulebook.problem(ALICE, asked) is None)
 
     assert allowed == [False, True]

@@ -112,14 +112,14 @@ async def test_keeps_address_and_objects_over_a_restart(server: APIServer) -> No
 
 
 async def test_refuses_to_run_twice(server: APIServer) -> None:
-    with pytest.raises(OptionsError, match="runs already"):
+    with pytest.raises(OptionsError, match="running already"):
         await server.start()
 
 
 async def test_has_no_address_before_it_is_started() -> None:
     server = APIServer()
 
-    with pytest.raises(OptionsError, match="no address"):
+    with pytest.raises(OptionsError, match="no URL"):
         _ = server.url
 
 

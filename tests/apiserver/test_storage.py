@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aioinformer.errors import OptionsError
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, EVENTS, PODS
-from aioinformer_apiserver.reads.feeds import Feed
+from aioinformer_apiserver.reads.watches import Watcher
 from aioinformer_apiserver.requests.queries import Scope
 from aioinformer_apiserver.serialization.formats import Whole
 from aioinformer_apiserver.storage.kinds import built_in_kinds, custom_kind
@@ -197,14 +197,14 @@ def test_a_snapshot_is_in_the_order_of_keys_whatever_came_when() -> None:
 
 def test_a_cursor_survives_the_history() -> None:
     storage, pods = make(history=2)
-    feed = Feed(pods, Scope(), Whole(pods.kind), pods.tail)
+    watcher = Watcher(pods, Scope(), Whole(pods.kind), pods.tail)
     for number in range(100):
         put(storage, pods, f"p{number}")
 
     storage.compact()
 
-    assert len(feed.take(1 << 20)) == 100
-    assert feed.take() == []
+    assert len(watcher.take(1 << 20)) == 100
+    assert watcher.take() == []
 
 
 def test_a_long_chain_of_changes_is_freed_without_recursion() -> None:
@@ -220,10 +220,10 @@ def test_a_long_chain_of_changes_is_freed_without_recursion() -> None:
 
 def test_lines_are_encoded_once_for_all_watchers() -> None:
     storage, pods = make()
-    feeds = [Feed(pods, Scope(), Whole(pods.kind), pods.tail) for _ in range(3)]
+    feeds = [Watcher(pods, Scope(), Whole(pods.kind), pods.tail) for _ in range(3)]
     put(storage, pods, "a")
 
-    lines = [feed.take()[0] for feed in feeds]
+    lines = [watcher.take()[0] for watcher in feeds]
 
     assert lines[0].startswith(b'{"type":"ADDED","object":{"kind":"Pod",')
     assert lines[0].endswith(b"}}\n")
@@ -232,12 +232,12 @@ def test_lines_are_encoded_once_for_all_watchers() -> None:
 
 def test_a_feed_is_taken_in_portions() -> None:
     storage, pods = make()
-    feed = Feed(pods, Scope(), Whole(pods.kind), pods.tail)
+    watcher = Watcher(pods, Scope(), Whole(pods.kind), pods.tail)
     for number in range(10):
         put(storage, pods, f"p{number}")
 
     portions = []
-    while lines := feed.take(limit_bytes=300):
+    while lines := watcher.take(limit_bytes=300):
         portions.append(len(lines))
 
     # An event has about 140 bytes: the third one passes the limit.
@@ -263,15 +263,15 @@ def test_a_retired_collection_ends_its_feeds() -> None:
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     collection = storage.serve(custom_kind(widgets))
     put(storage, collection, "a")
-    feed = Feed(collection, Scope(), Whole(collection.kind), collection.tail)
+    watcher = Watcher(collection, Scope(), Whole(collection.kind), collection.tail)
 
     storage.retire(collection)
-    ended_before = feed.ended
-    lines = feed.take()
+    ended_before = watcher.ended
+    lines = watcher.take()
 
     assert storage.find("example.com", "v1", "widgets") is None
     assert b'"type":"DELETED"' in lines[0]
-    assert (ended_before, feed.ended) == (False, True)
+    assert (ended_before, watcher.ended) == (False, True)
     with pytest.raises(OptionsError, match="not served"):
         storage.collection(widgets)
 

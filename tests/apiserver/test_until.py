@@ -80,8 +80,8 @@ async def test_what_the_test_itself_notes_down_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        pytest.param("immutable", "at last: False", id="false"),
-        pytest.param("nothing", "at last: KeyError: 'nothing'", id="missing"),
+        pytest.param("immutable", "last result: False", id="false"),
+        pytest.param("nothing", "last result: KeyError: 'nothing'", id="missing"),
     ],
 )
 async def test_gives_up_in_time_and_says_what_there_was(
@@ -121,7 +121,7 @@ async def test_until_refuses_a_timeout_that_is_no_duration(timeout: Any) -> None
 
 async def test_until_refuses_a_condition_that_is_no_function() -> None:
     condition: Any = True
-    with pytest.raises(OptionsError, match="condition is a function, not True"):
+    with pytest.raises(OptionsError, match="condition must be a function, not True"):
         await APIServer().until(condition)
 
 

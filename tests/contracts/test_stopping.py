@@ -163,7 +163,7 @@ async def stopped_at_once(task: asyncio.Task[None]) -> None:
 
 
 def open_requests(server: APIServer) -> int:
-    return len(server._edge._busy)
+    return len(server._http_server._busy)
 
 
 def serving() -> set[asyncio.Task[Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioinformer.model import resources
-from aioinformer_apiserver.protobuf.objects import decoded
+from aioinformer_apiserver.protobuf.decoding import decoded
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource

@@ -15,7 +15,7 @@ from processes import ROOT
 
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import faults
-from aioinformer_apiserver.faults.checks import VERBS
+from aioinformer_apiserver.faults.base import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "aioinformer"
+SERVER_PACKAGE = ROOT / "aioinformer_apiserver"
 
 # What `aioinformer` re-exports, sorted. A change here is a change of the public API.
 PUBLIC_NAMES: list[str] = [
@@ -88,6 +89,29 @@ LONGEST_FILE = 800
 JUDGES_OF_CANCELLING = {
     PACKAGE / "_tasks.py",
     PACKAGE / "informer" / "calling.py",
+    SERVER_PACKAGE / "http" / "background.py",
+}
+# Modules that may start tasks outside of a TaskGroup.
+TASK_OWNERS = {
+    PACKAGE / "_tasks.py",
+    SERVER_PACKAGE / "http" / "background.py",
+}
+# The test server may be released separately, so it uses only public modules. A name
+# that it imports must be in the `__all__` of one of these.
+PUBLIC_TO_THE_SERVER = {
+    "aioinformer",
+    "aioinformer.errors",
+    "aioinformer.model",
+    "aioinformer.model.labels",
+    "aioinformer.model.moments",
+    "aioinformer.model.objects",
+    "aioinformer.model.resource",
+    "aioinformer.model.resources",
+    "aioinformer.model.selectors",
+    "aioinformer.model.yaml_values",
+    "aioinformer.tables",
+    "aioinformer.tables.cells",
+    "aioinformer.tables.layout",
 }
 # Paths of somebody's machine; written so that this file does not contain them.
 FOREIGN = ["/" + "work/", "/tmp" + "/w/", "/" + "root/", "/home" + "/"]
@@ -197,7 +221,7 @@ def test_modules_follow_the_cancellation_rules() -> None:
         for path in MODULES
         for broken in broken_rules(
             tree_of(path),
-            starts_tasks=path == PACKAGE / "_tasks.py",
+            starts_tasks=path in TASK_OWNERS,
             judges_cancelling=path in JUDGES_OF_CANCELLING,
         )
     ]
@@ -255,6 +279,60 @@ def test_modules_use_the_guarded_logger() -> None:
     }
 
     assert bare == {"aioinformer/_user_code.py"}
+
+
+def imports_of_aioinformer(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import from `aioinformer`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                pairs = [(module, it.name) for it in names]
+            case ast.Import(names=names):
+                pairs = [(it.name, "") for it in names]
+            case _:
+                continue
+
+        yield from (it for it in pairs if it[0].partition(".")[0] == "aioinformer")
+
+
+def is_public(module: str, name: str) -> bool:
+    if module not in PUBLIC_TO_THE_SERVER:
+        return False
+
+    # A module of the list may be imported from its package.
+    if f"{module}.{name}" in PUBLIC_TO_THE_SERVER:
+        return True
+
+    return name in importlib.import_module(module).__all__
+
+
+def test_apiserver_imports_only_public_names_of_aioinformer() -> None:
+    found = [
+        f"{name_of(path)} imports {module}.{name}"
+        for path in python_files("aioinformer_apiserver")
+        for module, name in imports_of_aioinformer(tree_of(path))
+        if not is_public(module, name)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "public"),
+    [
+        ("from aioinformer.errors import ApiError", True),
+        ("from aioinformer.model import resources", True),
+        ("from aioinformer import Client", True),
+        ("from aioinformer.errors import _rebuild", False),
+        ("from aioinformer._tasks import Supervisor", False),
+        ("from aioinformer import _tasks", False),
+        ("import aioinformer.client", False),
+    ],
+)
+def test_rule_of_public_imports_finds_what_breaks_it(code: str, public: bool) -> None:
+    ((module, name),) = imports_of_aioinformer(ast.parse(code))
+
+    assert is_public(module, name) == public
 
 
 # ------------------------------------------------------------ files

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 from aioinformer_apiserver.reads.lists import page_of
-from aioinformer_apiserver.reads.streams import open_feed
+from aioinformer_apiserver.reads.watches import open_watcher
 from aioinformer_apiserver.requests.queries import ListQuery, Scope, WatchQuery
 from aioinformer_apiserver.serialization.formats import Whole
 from aioinformer_apiserver.storage.kinds import built_in_kinds
@@ -21,7 +21,7 @@ from aioinformer_apiserver.storage.storage import Storage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer_apiserver.reads.feeds import Feed
+    from aioinformer_apiserver.reads.watches import Watcher
 
 KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 COLORS = ("", "red", "blue")
@@ -60,9 +60,9 @@ class Reader:
     """One feed, what it has told, and what it has to tell."""
 
     def __init__(
-        self, feed: Feed, scope: int, *, initial: list[Told], after: int
+        self, watcher: Watcher, scope: int, *, initial: list[Told], after: int
     ) -> None:
-        self.feed = feed
+        self.watcher = watcher
         self.expected = initial
         self.after = after
         self.matches = SCOPES[scope][1]
@@ -81,7 +81,7 @@ class Reader:
             self.expected.append((event, thing.key, version))
 
     def read(self, limit_bytes: int) -> None:
-        for line in self.feed.take(limit_bytes):
+        for line in self.watcher.take(limit_bytes):
             event = orjson.loads(line)
             metadata = event["object"]["metadata"]
             key = f"{metadata['namespace']}/{metadata['name']}"
@@ -136,26 +136,26 @@ class Feeds(RuleBasedStateMachine):
 
     @rule(scope=st.integers(0, len(SCOPES) - 1))
     def watch_from_the_beginning(self, scope: int) -> None:
-        feed = open_feed(
+        watcher = open_watcher(
             self.collection, WatchQuery.parse({}), SCOPES[scope][0], Whole(KIND)
         )
-        assert feed is not None
+        assert watcher is not None
         found = filter(SCOPES[scope][1], self.things.values())
         initial = [("ADDED", it.key, it.version) for it in found]
         initial.sort(key=lambda it: it[1])
-        self.readers.append(Reader(feed, scope, initial=initial, after=0))
+        self.readers.append(Reader(watcher, scope, initial=initial, after=0))
 
     @rule(scope=st.integers(0, len(SCOPES) - 1), back=st.integers(-2, 8))
     def watch_from_a_version(self, scope: int, back: int) -> None:
         """Watch from one in the past, or from one that lies in the future."""
         version = max(1, self.storage.version - back)
         query = WatchQuery.parse({"resourceVersion": str(version)})
-        feed = open_feed(self.collection, query, SCOPES[scope][0], Whole(KIND))
-        if feed is None:
+        watcher = open_watcher(self.collection, query, SCOPES[scope][0], Whole(KIND))
+        if watcher is None:
             assert not self.collection.has_changes_since(version)
             return
 
-        reader = Reader(feed, scope, initial=[], after=version)
+        reader = Reader(watcher, scope, initial=[], after=version)
         for old, new, at in self.log:
             reader.expect(old, new, at)
 
@@ -178,7 +178,7 @@ class Feeds(RuleBasedStateMachine):
         for reader in self.readers:
             reader.read(1 << 20)
             assert reader.told == reader.expected
-            assert reader.feed.ended
+            assert reader.watcher.ended
 
         self.readers.clear()
         self.log.clear()
@@ -210,7 +210,7 @@ class Feeds(RuleBasedStateMachine):
         for reader in self.readers:
             reader.read(1 << 20)
             assert reader.told == reader.expected
-            assert not reader.feed.ended
+            assert not reader.watcher.ended
 
 
 Feeds.TestCase.settings = settings(max_examples=60, stateful_step_count=40)

@@ -12,7 +12,7 @@ from each_case import each_case
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS
 from aioinformer.testing import APIServer
-from aioinformer_apiserver.server import User
+from aioinformer_apiserver import User
 
 if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
@@ -392,7 +392,7 @@ async def test_users_can_have_groups() -> None:
 
 
 def test_token_with_two_users_is_rejected() -> None:
-    with pytest.raises(OptionsError, match="twice"):
+    with pytest.raises(OptionsError, match="also the token of"):
         APIServer(token="same", users={"same": "alice"})
 
 

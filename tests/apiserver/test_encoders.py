@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aioinformer_apiserver.serialization.encoders import encoder_of
 from aioinformer_apiserver.serialization.negotiation import Choice
-from aioinformer_apiserver.serialization.writers import writer_of
 from aioinformer_apiserver.storage.encoding import PIECE_BYTES, plain
 
 COMPACT = Choice()
@@ -29,7 +29,7 @@ def read(choice: Choice, text: bytes) -> Any:
 
 
 def listed(choice: Choice, items: list[Any]) -> bytes:
-    pieces = writer_of(choice).listing(plain(LIST), "items", map(plain, items))
+    pieces = encoder_of(choice).listing(plain(LIST), "items", map(plain, items))
     return b"".join(pieces)
 
 
@@ -39,12 +39,27 @@ def test_a_list_says_the_same_in_every_form(choice: Choice, items: list[Any]) ->
     assert read(choice, listed(choice, items)) == {**LIST, "items": items}
 
 
+@pytest.mark.parametrize("place", ["{}", "a{}b", "a\nb{}c", "{}\nb"])
+@pytest.mark.parametrize(
+    "code", [0x7F, 0x80, 0x85, 0x9F, 0x2028, 0x2029, 0xFEFF], ids="{:04x}".format
+)
+def test_yaml_keeps_unicode_line_breaks_and_controls(code: int, place: str) -> None:
+    text = place.format(chr(code))
+    body = {text: text}
+
+    written = encoder_of(YAML).document(plain(body))
+
+    assert yaml.safe_load(written) == body
+    # Unescaped, they mean different things to readers of YAML 1.1 and 1.2.
+    assert chr(code) not in written.decode()
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
 def test_a_list_looks_as_if_written_at_once(choice: Choice, count: int) -> None:
     items = [{"name": f"n{number}", "lines": "a\nb"} for number in range(count)]
 
-    whole = writer_of(choice).document(plain({**LIST, "items": items}))
+    whole = encoder_of(choice).document(plain({**LIST, "items": items}))
 
     assert listed(choice, items) == whole
 
@@ -59,7 +74,7 @@ def test_a_list_is_made_piece_by_piece(choice: Choice) -> None:
             made += 1
             yield plain({"text": "x" * PIECE_BYTES})
 
-    pieces = writer_of(choice).listing(plain(LIST), "items", items())
+    pieces = encoder_of(choice).listing(plain(LIST), "items", items())
     next(pieces)
 
     assert made <= 2
@@ -67,15 +82,15 @@ def test_a_list_is_made_piece_by_piece(choice: Choice) -> None:
 
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
 def test_a_list_without_items_is_one_piece(choice: Choice) -> None:
-    assert len(list(writer_of(choice).listing(plain(LIST), "items", []))) == 1
+    assert len(list(encoder_of(choice).listing(plain(LIST), "items", []))) == 1
 
 
 def test_compact_json_ends_with_a_line() -> None:
-    assert writer_of(COMPACT).document(b'{"a":1}') == b'{"a":1}\n'
+    assert encoder_of(COMPACT).document(b'{"a":1}') == b'{"a":1}\n'
 
 
 def test_indented_json_is_escaped_as_go_does() -> None:
-    text = writer_of(PRETTY).document(plain({"a": "<&>", "b": [], "c": {}, "d": "é"}))
+    text = encoder_of(PRETTY).document(plain({"a": "<&>", "b": [], "c": {}, "d": "é"}))
 
     assert text.decode() == (
         '{\n  "a": "\\u003c\\u0026\\u003e",\n  "b": [],\n  "c": {},\n  "d": "é"\n}'
@@ -101,6 +116,6 @@ def test_indented_json_is_escaped_as_go_does() -> None:
     ],
 )
 def test_yaml_is_quoted_where_it_would_be_misread(value: object, text: str) -> None:
-    written = writer_of(YAML).document(plain({"a": value})).decode()
+    written = encoder_of(YAML).document(plain({"a": value})).decode()
 
     assert written == f"a:{text if text.startswith(chr(10)) else ' ' + text}\n"

@@ -9,22 +9,22 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.http.outlet import HTTPOutlet
-from aioinformer_apiserver.requests.request import Call, query_of
-from aioinformer_apiserver.serialization.answers import refusal
+from aioinformer_apiserver.http.response import HTTPResponseWriter
+from aioinformer_apiserver.requests.request import Request, query_of
+from aioinformer_apiserver.serialization.responses import error_response
 
 if TYPE_CHECKING:
     from asyncio import Task
     from collections.abc import Callable
 
+    from aiohttp import web_protocol
     from aiohttp.abc import AbstractStreamWriter
     from aiohttp.http_parser import RawRequestMessage
     from aiohttp.streams import StreamReader
-    from aiohttp.web_protocol import RequestHandler
 
-    from aioinformer_apiserver.http.handlers import Handlers
+    from aioinformer_apiserver.http.handler import RequestHandler
 
-__all__ = ["HTTPEdge"]
+__all__ = ["HTTPServer"]
 
 _HOST = "127.0.0.1"
 # What a real server accepts at most as the body of one request.
@@ -37,7 +37,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STOP_SECONDS = 1.0
 
 
-class HTTPEdge:
+class HTTPServer:
     """Listens on the loopback interface, and lets `handlers` answer.
 
     Args:
@@ -48,9 +48,9 @@ class HTTPEdge:
         port: Where it listens; 0 before it has ever done so.
     """
 
-    def __init__(self, handlers: Handlers, *, port: int) -> None:
+    def __init__(self, handler: RequestHandler, *, port: int) -> None:
         self.port = port
-        self._handlers = handlers
+        self._handler = handler
         # By identity, because requests are mappings and so have no hash.
         self._busy: dict[int, web.BaseRequest] = {}
         self._idle: asyncio.Event | None = None
@@ -72,10 +72,10 @@ class HTTPEdge:
         Cancellation:
             Ends all watches cleanly and closes all connections, in a second or two.
         """
-        self._handlers.open()
+        self._handler.open()
         server = web.Server(
             self._serve,
-            request_factory=_request_of,
+            request_factory=_aiohttp_request,
             handler_cancellation=True,
             access_log=None,
             max_line_size=_HEAD_BYTES,
@@ -92,39 +92,39 @@ class HTTPEdge:
         finally:
             await self._end(runner)
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._busy[id(request)] = request
+    async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        self._busy[id(incoming)] = incoming
         try:
-            return await self._respond(request)
+            return await self._respond(incoming)
         finally:
-            del self._busy[id(request)]
+            del self._busy[id(incoming)]
             if not self._busy and self._idle is not None:
                 self._idle.set()
 
-    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        with self._handlers.bell() as bell:
-            outlet = HTTPOutlet(request, bell)
+    async def _respond(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        with self._handler.waker() as waker:
+            writer = HTTPResponseWriter(incoming, waker)
             try:
-                call = await _call_of(request)
+                request = await _request_of(incoming)
             except web.HTTPRequestEntityTooLarge:
-                await outlet.send(refusal(statuses.of_code(413)))
+                await writer.send(error_response(statuses.of_code(413)))
             except web.RequestPayloadError as exc:
-                await outlet.send(refusal(statuses.bad_request(str(exc))))
+                await writer.send(error_response(statuses.bad_request(str(exc))))
             else:
-                await self._handlers.respond(call, outlet, bell)
+                await self._handler.respond(request, writer, waker)
 
-            return outlet.response
+            return writer.response
 
     async def _end(self, runner: web.ServerRunner) -> None:
         """Stop in an order that leaves nothing for aiohttp to wait for."""
         for site in list(runner.sites):
             await site.stop()
 
-        self._handlers.stop()
+        self._handler.stop()
         await self._wait_idle()
-        for request in tuple(self._busy.values()):
-            if request.transport is not None:
-                request.transport.abort()
+        for incoming in tuple(self._busy.values()):
+            if incoming.transport is not None:
+                incoming.transport.abort()
 
         await runner.cleanup()
         # Transports close, and connection tasks end, in the turns that follow.
@@ -143,33 +143,33 @@ class HTTPEdge:
             return
 
 
-async def _call_of(request: web.BaseRequest) -> Call:
+async def _request_of(incoming: web.BaseRequest) -> Request:
     headers: CIMultiDict[str] = CIMultiDict()
-    for name, value in request.headers.items():
+    for name, value in incoming.headers.items():
         # Of HTTP's ways to write a list, only one remains.
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
 
     body = b""
-    if request.can_read_body:
+    if incoming.can_read_body:
         if headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(_CONTINUE)
-            request.writer.output_size = 0  # It is no part of the answer.
+            await incoming.writer.write(_CONTINUE)
+            incoming.writer.output_size = 0  # It is no part of the answer.
 
-        body = await request.read()
+        body = await incoming.read()
 
-    return Call(
-        method=request.method,
-        path=request.rel_url.raw_path,
-        query=query_of(request.raw_path.partition("?")[2]),
+    return Request(
+        method=incoming.method,
+        path=incoming.rel_url.raw_path,
+        query=query_of(incoming.raw_path.partition("?")[2]),
         headers=headers,
         body=body,
     )
 
 
-def _request_of(
+def _aiohttp_request(
     message: RawRequestMessage,
     payload: StreamReader,
-    protocol: RequestHandler,
+    protocol: web_protocol.RequestHandler,
     writer: AbstractStreamWriter,
     task: Task[None],
 ) -> web.BaseRequest:

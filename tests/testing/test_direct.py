@@ -25,7 +25,6 @@ from aioinformer.model.resource import Resource
 from aioinformer.model.resources import CONFIG_MAPS, NODES
 from aioinformer.testing import APIServer
 from aioinformer.watch import ListOptions, WatchOptions
-from aioinformer_apiserver.direct import DirectEndpoint
 from aioinformer_apiserver.faults import (
     Cut,
     Delay,
@@ -37,13 +36,13 @@ from aioinformer_apiserver.faults import (
     Slow,
     Stall,
 )
-from aioinformer_apiserver.http.handlers import Handlers
+from aioinformer_apiserver.http.handler import RequestHandler
 
 if TYPE_CHECKING:
     from aioinformer.watch import WatchEvent
-    from aioinformer_apiserver.http.outlet import Outlet
-    from aioinformer_apiserver.requests.request import Call
-    from aioinformer_apiserver.storage.waker import Bell
+    from aioinformer_apiserver.http.response import ResponseWriter
+    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.storage.waker import Waker
 
 BIG = "x" * 10_000
 
@@ -358,9 +357,9 @@ async def test_a_slow_reader_holds_up_nobody_and_loses_nothing() -> None:
             await asyncio.sleep(0)
 
         await asyncio.sleep(1)
-        outlet: Any = watch._source
+        stream: Any = watch._source
         # 2 MB were written; as much as a socket would take is on its way.
-        assert 250_000 < len(outlet._buffer) < 400_000
+        assert 250_000 < len(stream._response._buffer) < 400_000
         names: list[str] = []
         while len(names) < 200:
             names += [it.object.name for it in await watch.next_batch()]
@@ -375,8 +374,8 @@ async def test_a_large_list_waits_for_its_reader() -> None:
 
     async with server.list_watch(CONFIG_MAPS).list(ListOptions()) as page:
         await asyncio.sleep(1)
-        answer: Any = page._response
-        assert len(answer._buffer) < 400_000
+        stream: Any = page._response
+        assert len(stream._response._buffer) < 400_000
         count = 0
         async with aclosing(aiter(page)) as batches:
             async for batch in batches:
@@ -418,17 +417,16 @@ async def test_an_informer_needs_no_network() -> None:
     assert sorted(seen) == ["a", "b", "c"]
 
 
-async def test_a_bug_of_the_server_is_not_taken_for_its_answer() -> None:
-    class Broken(Handlers):
-        def __init__(self) -> None:
-            self._stopping = False
-            self._bells = set()
-
-        async def respond(self, call: Call, outlet: Outlet, bell: Bell) -> None:
+async def test_direct_endpoint_raises_a_bug_of_the_server() -> None:
+    class Broken(RequestHandler):
+        async def respond(
+            self, request: Request, writer: ResponseWriter, waker: Waker
+        ) -> None:
             await asyncio.sleep(1)
             raise ZeroDivisionError
 
-    source = ListWatch(DirectEndpoint(Broken()), CONFIG_MAPS)
+    server = APIServer()
+    server._handler.__class__ = Broken
 
     with pytest.raises(ZeroDivisionError):
-        await listed(source)
+        await listed(server.list_watch(CONFIG_MAPS))

@@ -1,4 +1,4 @@
-"""Problems: what is wrong with an object, field by field, and the refusal made of it."""
+"""Field errors: the invalid fields of an object, and the 422 that reports them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioinformer.errors import ApiError
-    from aioinformer_apiserver.storage.kinds import Kind
+    from aioinformer.model.resource import Resource
 
 __all__ = ["Problem", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One field that is not acceptable.
+    """One invalid field.
 
     Attributes:
-        field: The path, such as `"metadata.name"`.
-        message: For people, such as `"Required value: name or generateName is required"`.
-        reason: For machines.
+        field: Path of the field, such as `"metadata.name"`.
+        message: Human-readable message, such as `"Required value: name or generateName is
+            required"`.
+        reason: Machine-readable reason.
     """
 
     field: str
@@ -33,32 +34,31 @@ class Problem:
 
     @classmethod
     def invalid(cls, field: str, value: object, why: str) -> Problem:
-        """Say why a value cannot stand; texts are quoted, as all values in messages."""
+        """Report an invalid value, which the message shows as JSON."""
         shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return cls(field, f"Invalid value: {shown}: {why}")
 
     @classmethod
     def forbidden(cls, field: str, why: str) -> Problem:
-        """Say why nothing (or nothing else) can stand there."""
+        """Report a field that must not be set, or must not be changed."""
         return cls(field, f"Forbidden: {why}", "FieldValueForbidden")
 
 
 def refusal(
-    kind: Kind,
+    resource: Resource,
     name: str,
     problems: Sequence[Problem],
     *,
     said_kind: str | None = None,
 ) -> ApiError:
-    """Make the 422 that tells all problems of an object.
+    """Make the 422 that reports all invalid fields of an object.
 
     Args:
-        kind: Of the object.
-        name: Of the object; may be empty.
-        problems: At least one.
-        said_kind: What it is called, if not by its kind; None if so.
+        resource: Resource of the object, in its storage version.
+        name: Name of the object; may be empty.
+        problems: One or more errors.
+        said_kind: Name to use instead of the kind; None to use the kind.
     """
-    resource = kind.stored
     causes = [
         {"reason": it.reason, "message": it.message, "field": it.field}
         for it in problems

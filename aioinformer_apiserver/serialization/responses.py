@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.requests.request import Call
+from aioinformer_apiserver.requests.request import Request
 from aioinformer_apiserver.serialization.formats import shown_plainly
 from aioinformer_apiserver.storage.encoding import status_of
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.serialization.formats import Format
     from aioinformer_apiserver.storage.storage import Stored
 
-__all__ = ["Answer", "deletion", "document", "refusal", "showing", "warned"]
+__all__ = [
+    "Response",
+    "deletion_response",
+    "document_response",
+    "error_response",
+    "object_response",
+    "with_warnings",
+]
 
 # How many characters of warnings an answer carries; if there are more, also how many of
 # one of them.
@@ -27,7 +34,7 @@ _MOST_OF_ONE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Response:
     """What is answered, if no fault intervenes."""
 
     status: int = 200
@@ -38,37 +45,41 @@ class Answer:
     """For the user to read; each becomes a header `Warning`."""
 
 
-def document(content: dict[str, Any], call: Call, *, status: int = 200) -> Answer:
+def document_response(
+    content: dict[str, Any], request: Request, *, status: int = 200
+) -> Response:
     """Answer with what is no stored object, in the format that was asked for."""
-    media, body = shown_plainly(content, call.headers, call.query)
-    return Answer(status=status, body=[body], content_type=media)
+    media, body = shown_plainly(content, request.headers, request.query)
+    return Response(status=status, body=[body], content_type=media)
 
 
-def refusal(error: ApiError, call: Call | None = None) -> Answer:
+def error_response(error: ApiError, request: Request | None = None) -> Response:
     """Answer with an error, as the call would have it written; if it is known."""
-    asked = call or Call(method="", path="")
-    answer = document(status_of(error), asked, status=error.status)
+    asked = request or Request(method="", path="")
+    response = document_response(status_of(error), asked, status=error.status)
     if error.retry_after is not None:
-        answer.headers["Retry-After"] = str(int(error.retry_after))
+        response.headers["Retry-After"] = str(int(error.retry_after))
 
-    return answer
+    return response
 
 
-def showing(shown: Format, stored: Stored, *, status: int = 200) -> Answer:
+def object_response(shown: Format, stored: Stored, *, status: int = 200) -> Response:
     """Answer with one object, in the format that was asked for."""
     body = [shown.object(stored)]
-    return Answer(status=status, body=body, content_type=shown.content_type)
+    return Response(status=status, body=body, content_type=shown.content_type)
 
 
-def deletion(call: Call, target: Target, shown: Format, deleted: Deleted) -> Answer:
+def deletion_response(
+    request: Request, target: Target, shown: Format, deleted: Deleted
+) -> Response:
     """Answer a deletion: with the object if it waits, with a Status if it is gone."""
     if deleted.shown:
-        return showing(shown, deleted.stored)
+        return object_response(shown, deleted.stored)
 
-    return document(_success(target, deleted.stored.uid), call)
+    return document_response(_success(target, deleted.stored.uid), request)
 
 
-def warned(answer: Answer, warnings: Iterable[str]) -> Answer:
+def with_warnings(response: Response, warnings: Iterable[str]) -> Response:
     """Add warnings for the user to an answer, each once.
 
     If they are too long in all they are cut, and what is still too much is left out: the
@@ -78,7 +89,7 @@ def warned(answer: Answer, warnings: Iterable[str]) -> Answer:
     if sum(map(len, texts)) > _MOST_WARNED:
         texts = _shortened(texts)
 
-    return replace(answer, warnings=tuple(texts)) if texts else answer
+    return replace(response, warnings=tuple(texts)) if texts else response
 
 
 def _shortened(warnings: Iterable[str]) -> list[str]:

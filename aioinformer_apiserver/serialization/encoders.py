@@ -1,7 +1,7 @@
-"""Writers: JSON in the forms that clients ask for, whatever it says.
+"""Encoders: stored JSON as compact JSON, indented JSON or YAML.
 
-All take JSON without blanks, which is how objects are stored, and the compact writer
-passes it on. Lists are written item by item, so that a long one is never held twice.
+All take compact JSON, the form in which objects are stored. They encode lists item by
+item, so that a long list is never in memory twice.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
     from aioinformer_apiserver.serialization.negotiation import Choice
 
-__all__ = ["Writer", "indented", "writer_of"]
+__all__ = ["Encoder", "encoder_of", "indented"]
 
 
-class Writer(Protocol):
-    """Writes JSON in one form."""
+class Encoder(Protocol):
+    """Encoder for one format."""
 
     @property
     def media(self) -> str:
-        """The media type of what is written."""
+        """Media type of the output."""
 
     def document(self, raw: bytes) -> bytes:
-        """Write one object."""
+        """Encode one object."""
 
     def listing(
         self, frame: bytes, key: str, items: Iterable[bytes]
     ) -> Iterator[bytes]:
-        """Write an object that lists others, in pieces.
+        """Encode an object with a list, in pieces.
 
         Args:
-            frame: The object, of which the list is empty: `"items":[]`.
-            key: Of the list, at the top of the object.
-            items: What belongs into it.
+            frame: The object with an empty list: `"items":[]`.
+            key: Key of the list, at the top level of the object.
+            items: Items of the list.
         """
 
 
@@ -54,7 +54,7 @@ class _Compact:
     def listing(
         self, frame: bytes, key: str, items: Iterable[bytes]
     ) -> Iterator[bytes]:
-        # Inside of strings quotes are escaped, so this can be nothing but the list.
+        # Quotes are escaped within strings, so this can only be the list.
         before, mark, after = frame.partition(b'"%s":[' % key.encode())
         parts = _between(before + mark, items, b",", after + b"\n")
         return _packed(parts)
@@ -101,8 +101,8 @@ class _YAML:
         return _packed(_between(head, inner, b"", after))
 
 
-def writer_of(choice: Choice) -> Writer:
-    """Return the writer of the format that was chosen."""
+def encoder_of(choice: Choice) -> Encoder:
+    """Return the encoder for the negotiated format."""
     if choice.media == YAML:
         return _YAML()
 
@@ -125,7 +125,7 @@ def _between(
 
 
 def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Join parts to pieces of `PIECE_BYTES` or a little over."""
+    """Join parts to pieces of `PIECE_BYTES` or slightly more."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
@@ -140,35 +140,40 @@ def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _moved(text: bytes, columns: int) -> bytes:
-    """Indent all lines but the first one."""
+    """Indent all lines except the first."""
     return text.rstrip(b"\n").replace(b"\n", b"\n" + b" " * columns)
 
 
 def indented(raw: bytes) -> bytes:
-    """Write JSON for people to read."""
+    """Return indented JSON."""
     text = json.dumps(orjson.loads(raw), indent=2, ensure_ascii=False)
-    # What was escaped has been read, and is escaped again.
+    # Decoding has removed the escapes of Go.
     return escaped(text.encode())
 
 
 # ------------------------------------------------------------------------ YAML
 
 
-# Truth values of YAML 1.1, which not all of its readers know.
+# Booleans of YAML 1.1 that PyYAML does not know.
 _LETTERS = frozenset({"y", "Y", "n", "N"})
+# PyYAML writes these as line breaks, unless they are in double quotes. A reader turns
+# U+0085 into a newline, and a reader of YAML 1.2 adds indentation after the others.
+_UNICODE_BREAKS = frozenset("\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML in the style that users of Kubernetes know."""
+    """Dumper in the style of `kubectl get -o yaml`."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    """Quote what could be read as something else; keep the lines of long texts."""
+    """Quote ambiguous texts, and keep the lines of multi-line texts."""
     tag = "tag:yaml.org,2002:str"
     resolved = dumper.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
     style: str | None = None
-    if "\n" in value:
-        # Blank lines around a text are part of it, which only quotes keep for sure.
+    if _UNICODE_BREAKS & set(value):
+        style = '"'
+    elif "\n" in value:
+        # Only quotes keep leading and trailing blank lines in every case.
         style = "|" if value.removesuffix("\n") == value.strip() else '"'
     elif resolved != tag or value in _LETTERS or _is_number(value):
         style = '"'
@@ -177,7 +182,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 def _is_number(value: str) -> bool:
-    """Say whether some reader of YAML may take this for a number, such as `1e3`."""
+    """Return whether a YAML reader may read this as a number, such as `1e3`."""
     try:
         float(value)
     except ValueError:

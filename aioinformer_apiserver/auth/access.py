@@ -10,20 +10,20 @@ from aioinformer_apiserver.auth.rbac import (
     AUTHENTICATED,
     MASTERS,
     UNAUTHENTICATED,
-    Rulebook,
+    RBACAuthorizer,
     User,
 )
 from aioinformer_apiserver.auth.service_tokens import ServiceTokens
 from aioinformer_apiserver.errors import statuses
-from aioinformer_apiserver.requests.routes import Attributes
+from aioinformer_apiserver.requests.routes import RequestInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aioinformer_apiserver.requests.request import Call
+    from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.storage.storage import Storage
 
-__all__ = ["Access"]
+__all__ = ["AccessControl"]
 
 _ADMIN = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
 _ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
@@ -34,7 +34,7 @@ _NODE = "system:node:"
 _NEWER_GROUP = "authentication.k8s.io"
 
 
-class Access:
+class AccessControl:
     """Knows the users by their tokens, and lets them do what their roles allow.
 
     Args:
@@ -48,11 +48,11 @@ class Access:
         self, storage: Storage, *, token: str | None, users: Mapping[str, User]
     ) -> None:
         self.token = token
-        self.rulebook = Rulebook(storage)
+        self.authorizer = RBACAuthorizer(storage)
         self.service_tokens = ServiceTokens(storage)
         self.users = dict(users)
 
-    def user_of(self, call: Call, asked: Attributes) -> User:
+    def authenticate(self, request: Request, info: RequestInfo) -> User:
         """Find out who asks, or whom they impersonate.
 
         A server without tokens takes everyone for an administrator who is no service
@@ -63,21 +63,23 @@ class Access:
             ApiError: 401 for a token that nobody has; 400 for groups to impersonate
                 without a user; 403 for somebody who may not impersonate whom they want.
         """
-        user = self._bearer(call)
-        wanted = _impersonated(call)
+        user = self._bearer(request)
+        wanted = _impersonated(request)
         if wanted is None:
             return user
 
         try:
             for it in _steps_to(wanted, "impersonate"):
-                self.check(user, it)
+                self.authorize(user, it)
         except Forbidden:
             # Or they hold the newer rights, which name the action as well. These are
             # what a refusal is about.
             way = _way_to(wanted)
-            self.check(user, replace(asked, verb=f"impersonate-on:{way}:{asked.verb}"))
+            self.authorize(
+                user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
+            )
             for it in _steps_to(wanted, f"impersonate:{way}"):
-                self.check(user, replace(it, group=_NEWER_GROUP))
+                self.authorize(user, replace(it, group=_NEWER_GROUP))
 
         return _completed(wanted)
 
@@ -92,24 +94,28 @@ class Access:
 
         return User(user.name, (*user.groups, AUTHENTICATED))
 
-    def check(self, user: User, asked: Attributes) -> None:
+    def authorize(self, user: User, info: RequestInfo) -> None:
         """Check that `user` may do what is `asked`.
 
         Raises:
             ApiError: 403, if they may not.
         """
-        problem = self.rulebook.problem(user, asked)
+        problem = self.authorizer.problem(user, info)
         if problem is None:
             return
 
-        if not asked.version:
-            why = f'User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+        if not info.version:
+            why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
             raise statuses.failure(403, "Forbidden", f"forbidden: {why}{problem}")
 
-        raise _denied(user, asked, problem)
+        raise _denied(user, info, problem)
 
-    def _bearer(self, call: Call) -> User:
-        scheme, token, *_ = [*call.headers.get("Authorization", "").split(" "), "", ""]
+    def _bearer(self, request: Request) -> User:
+        scheme, token, *_ = [
+            *request.headers.get("Authorization", "").split(" "),
+            "",
+            "",
+        ]
         if self.token is None and not self.users:
             return self.service_tokens.holder_of(token) or _ADMIN
 
@@ -126,14 +132,14 @@ class Access:
 # ---------------------------------------------------------------- impersonation
 
 
-def _impersonated(call: Call) -> User | None:
+def _impersonated(request: Request) -> User | None:
     """Return who is named in the headers, as they are named there.
 
     Raises:
         ApiError: 400, if there are groups and no user.
     """
-    name = call.headers.get("Impersonate-User", "")
-    given = call.headers.get("Impersonate-Group", "").split(",")
+    name = request.headers.get("Impersonate-User", "")
+    given = request.headers.get("Impersonate-Group", "").split(",")
     groups = tuple(it.strip() for it in given if it.strip())
     if name:
         return User(name, groups)
@@ -163,7 +169,7 @@ def _way_to(wanted: User) -> str:
     return "arbitrary-node" if wanted.name.startswith(_NODE) else "user-info"
 
 
-def _steps_to(wanted: User, verb: str) -> Iterator[Attributes]:
+def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
     """Yield what one must be allowed, one by one, in order to be somebody else."""
     account = _service_account(wanted)
     if account:
@@ -171,11 +177,11 @@ def _steps_to(wanted: User, verb: str) -> Iterator[Attributes]:
     else:
         plural, namespace, name = "users", "", wanted.name
 
-    yield Attributes(
+    yield RequestInfo(
         verb=verb, version="v1", plural=plural, namespace=namespace, name=name
     )
     for group in wanted.groups:
-        yield Attributes(verb=verb, version="v1", plural="groups", name=group)
+        yield RequestInfo(verb=verb, version="v1", plural="groups", name=group)
 
 
 def _completed(wanted: User) -> User:
@@ -198,19 +204,19 @@ def _completed(wanted: User) -> User:
 # ---------------------------------------------------------------- refusals
 
 
-def _denied(user: User, asked: Attributes, problem: str) -> Exception:
+def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
     """Make the refusal of something about a resource."""
-    group, plural = asked.group, asked.plural
+    group, plural = info.group, info.plural
     what = f"{plural}.{group}" if group else plural
-    named = f'{what} "{asked.name}"' if asked.name else what
-    whole = f"{plural}/{asked.subresource}" if asked.subresource else plural
-    place = f'in the namespace "{asked.namespace}"'
+    named = f'{what} "{info.name}"' if info.name else what
+    whole = f"{plural}/{info.subresource}" if info.subresource else plural
+    place = f'in the namespace "{info.namespace}"'
     message = (
-        f'{named} is forbidden: User "{user.name}" cannot {asked.verb} resource '
+        f'{named} is forbidden: User "{user.name}" cannot {info.verb} resource '
         f'"{whole}" in API group "{group}" '
-        f"{place if asked.namespace else 'at the cluster scope'}{problem}"
+        f"{place if info.namespace else 'at the cluster scope'}{problem}"
     )
-    details = {"name": asked.name, "group": group, "kind": plural}
+    details = {"name": info.name, "group": group, "kind": plural}
     return statuses.failure(
         403, "Forbidden", message, {k: v for k, v in details.items() if v}
     )

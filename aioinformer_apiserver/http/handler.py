@@ -1,0 +1,458 @@
+"""`RequestHandler`: from a request to its response.
+
+The order of the checks is that of a real server: authentication, authorization, the
+existence of the resource, the format of the response, and then the resource itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from aioinformer.errors import ApiError
+from aioinformer_apiserver.auth import reviews
+from aioinformer_apiserver.discovery import discovery
+from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.faults import Faults
+from aioinformer_apiserver.http.watch import WatchServer
+from aioinformer_apiserver.reads.lists import page_of
+from aioinformer_apiserver.reads.watches import wait_until_fresh
+from aioinformer_apiserver.registry.pod_subresources import bind, evict, eviction_of
+from aioinformer_apiserver.registry.scale import SCALE, Scales
+from aioinformer_apiserver.requests.options import (
+    delete_options_from,
+    delete_options_of,
+    patch_type_of,
+    write_options_of,
+)
+from aioinformer_apiserver.requests.queries import (
+    ListQuery,
+    WatchQuery,
+    scope_of,
+    version_of_get,
+)
+from aioinformer_apiserver.requests.routes import (
+    RequestInfo,
+    RequestRecord,
+    Target,
+    request_info_of,
+    target_of,
+)
+from aioinformer_apiserver.serialization.formats import format_of
+from aioinformer_apiserver.serialization.responses import (
+    Response,
+    deletion_response,
+    document_response,
+    error_response,
+    object_response,
+    with_warnings,
+)
+from aioinformer_apiserver.storage.storage import Stored
+from aioinformer_apiserver.storage.waker import Waker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aioinformer_apiserver.auth.access import AccessControl
+    from aioinformer_apiserver.auth.rbac import User
+    from aioinformer_apiserver.auth.service_tokens import ServiceTokens
+    from aioinformer_apiserver.http.response import ResponseWriter
+    from aioinformer_apiserver.registry.registry import Registry
+    from aioinformer_apiserver.requests.options import Part, Written
+    from aioinformer_apiserver.requests.request import Request
+    from aioinformer_apiserver.serialization.formats import Format
+    from aioinformer_apiserver.storage.kinds import Kind
+
+__all__ = ["HandlerOptions", "RequestHandler"]
+
+# Monitoring polls these all the time, so they are not recorded.
+_HEALTH_PATHS = frozenset({"/livez", "/readyz", "/healthz"})
+# Maximum number of recorded requests.
+_RECORDS = 10_000
+_CREATED = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
+# The part of an object that a write to a subresource may change.
+_PARTS: dict[str, Part] = {"": "main", "finalize": "finalize", "status": "status"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerOptions:
+    """Durations in seconds on the loop's clock; see `APIServer`."""
+
+    bookmark_seconds: float
+    watch_seconds: float
+    fresh_seconds: float
+
+
+class RequestHandler:
+    """Handler of all requests, over HTTP and in memory.
+
+    Args:
+        registry: Reads and writes the objects.
+        access_control: Authenticates and authorizes users.
+        options: Durations.
+
+    Attributes:
+        faults: Faults to come.
+        records: Requests so far, oldest first, except health checks.
+    """
+
+    def __init__(
+        self, registry: Registry, access_control: AccessControl, options: HandlerOptions
+    ) -> None:
+        self.faults = Faults()
+        self.records: deque[RequestRecord] = deque(maxlen=_RECORDS)
+        self._resources = _ResourceHandler(registry, access_control.service_tokens)
+        self._storage = registry.storage
+        self._access_control = access_control
+        self._options = options
+        self._stopping = False
+        self._wakers: set[Waker] = set()
+
+    # ---------------------------------------------------------------- lifetime
+
+    @property
+    def stopping(self) -> bool:
+        """True from `stop()` until the next `open()`."""
+        return self._stopping
+
+    def open(self) -> None:
+        """Accept requests (again)."""
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End all watches cleanly, and everything else that waits."""
+        self._stopping = True
+        for waker in tuple(self._wakers):
+            waker.close()
+
+    @contextmanager
+    def waker(self) -> Iterator[Waker]:
+        """Make the waker of one request, which is closed when the server stops."""
+        waker = Waker()
+        if self._stopping:
+            waker.close()
+
+        self._wakers.add(waker)
+        try:
+            yield waker
+        finally:
+            self._wakers.discard(waker)
+
+    # ---------------------------------------------------------------- one request
+
+    async def respond(
+        self, request: Request, writer: ResponseWriter, waker: Waker
+    ) -> None:
+        """Handle one request and write its response.
+
+        Args:
+            request: The request.
+            writer: Destination of the response.
+            waker: Closed when the server stops.
+
+        Cancellation:
+            Happens when the client disconnects. Writes to the storage stay.
+        """
+        try:
+            response = await self._handle(request, writer, waker)
+        except ApiError as exc:
+            response = error_response(exc, request)
+        except (RecursionError, orjson.JSONEncodeError) as exc:
+            # The body could be read, but not processed or encoded, mostly because its
+            # nesting exceeds the limits of Python.
+            message = f"the body of the request cannot be handled: {exc}"
+            response = error_response(statuses.bad_request(message), request)
+
+        if response is not None:
+            await writer.send(with_warnings(response, request.warnings))
+
+    async def _handle(
+        self, request: Request, writer: ResponseWriter, waker: Waker
+    ) -> Response | None:
+        """Handle a request; None if the response has been written already."""
+        info = request_info_of(request)
+        user = self._admit(request, info)
+        if info.version:
+            instead = await self._strike(request, info, writer, waker)
+            if instead is not None:
+                return instead
+
+            review = reviews.answer_to(self._access_control, user, info, request)
+            if review is not None:
+                return document_response(review, request, status=201)
+
+        found = discovery.document_at(self._storage, request)
+        if found is not None:
+            return found
+
+        target = target_of(self._storage, info)
+        if target.collection.kind.warning:
+            request.warnings.append(target.collection.kind.warning)
+
+        kind = _kind_of_response(target)
+        format_ = format_of(kind, request.headers, request.query, verb=target.verb)
+        if target.verb == "watch":
+            await self._watch(request, target, format_, writer, waker)
+            return None
+
+        await self._wait_for_version(request, target, waker)
+        return self._resources.handle(request, target, format_)
+
+    def _admit(self, request: Request, info: RequestInfo) -> User:
+        """Authenticate and authorize the user, and record the request.
+
+        Raises:
+            ApiError: 401 or 403, if the request is refused.
+        """
+        name = ""
+        try:
+            user = self._access_control.authenticate(request, info)
+            name = user.name
+            self._access_control.authorize(user, info)
+        finally:
+            if info.path not in _HEALTH_PATHS:
+                self.records.append(
+                    RequestRecord(
+                        request.method,
+                        request.path,
+                        dict(request.query),
+                        info.verb if info.version else "",
+                        info.plural,
+                        name,
+                        asyncio.get_running_loop().time(),
+                    )
+                )
+
+        return user
+
+    async def _strike(
+        self, request: Request, info: RequestInfo, writer: ResponseWriter, waker: Waker
+    ) -> Response | None:
+        """Let the next matching fault strike; return the response that it sends instead."""
+        strike = self.faults.take(
+            info.verb,
+            info.plural,
+            namespace=info.namespace,
+            query=request.query,
+            path=request.path,
+        )
+        writer.arm(strike)
+        if strike is None:
+            return None
+
+        response = await strike.fault.before(strike, self._storage, waker)
+        if response is not None:
+            strike.land()
+
+        return response
+
+    # ---------------------------------------------------------------- resources
+
+    async def _wait_for_version(
+        self, request: Request, target: Target, waker: Waker
+    ) -> None:
+        """Wait until the storage has reached the version that a read asks for."""
+        collection = target.collection
+        match target.verb:
+            case "get":
+                version = version_of_get(request.query, cached=collection.cached)
+            case "list" | "deletecollection":
+                query = ListQuery.parse(request.query, cached=collection.cached)
+                version = query.not_older
+            case _:
+                return
+
+        await wait_until_fresh(
+            self._storage,
+            collection,
+            version,
+            waker,
+            seconds=self._options.fresh_seconds,
+        )
+
+    async def _watch(
+        self,
+        request: Request,
+        target: Target,
+        format_: Format,
+        writer: ResponseWriter,
+        waker: Waker,
+    ) -> None:
+        collection = target.collection
+        scope = scope_of(
+            collection.kind, target.namespace, request.query, name=target.name
+        )
+        query = WatchQuery.parse(request.query, cached=collection.cached)
+        refused: ApiError | None = None
+        if query.initial:
+            try:
+                await wait_until_fresh(
+                    self._storage,
+                    collection,
+                    query.version,
+                    waker,
+                    seconds=self._options.fresh_seconds,
+                    retry_after=1,
+                )
+            except ApiError as exc:
+                refused = exc  # Sent as the first event, not as the HTTP status.
+
+        watch = WatchServer(
+            self._storage,
+            collection,
+            query,
+            scope,
+            format_,
+            writer,
+            waker=waker,
+            seconds=query.timeout or self._options.watch_seconds,
+            bookmark_seconds=self._options.bookmark_seconds,
+            refused=refused,
+        )
+        head = Response(content_type=format_.content_type)
+        try:
+            await writer.open(with_warnings(head, request.warnings))
+            if not writer.broken:
+                await watch.run()
+        except ConnectionError:
+            return  # The client has disconnected.
+
+
+def _kind_of_response(target: Target) -> Kind:
+    """Return the kind of the objects in the response: a scale has a kind of its own."""
+    return SCALE if target.subresource == "scale" else target.collection.kind
+
+
+class _ResourceHandler:
+    """Handler of every verb except `watch`. Synchronous: each request is one step.
+
+    Args:
+        registry: Reads and writes the objects.
+        tokens: Issues tokens of service accounts.
+    """
+
+    def __init__(self, registry: Registry, tokens: ServiceTokens) -> None:
+        self._registry = registry
+        self._tokens = tokens
+        self._scales = Scales(registry)
+
+    def handle(self, request: Request, target: Target, format_: Format) -> Response:
+        """Do what a request asks for.
+
+        Raises:
+            ApiError: If it is refused; then nothing has changed.
+        """
+        collection, namespace, name = target.collection, target.namespace, target.name
+        is_scale = target.subresource == "scale"
+        match target.verb:
+            case "list":
+                return self._list(request, target, format_)
+            case "get" if is_scale:
+                scale = self._scales.get(collection, namespace, name)
+                return _scale_response(format_, scale)
+            case "get":
+                stored = self._registry.require(collection, namespace, name)
+                return object_response(format_, stored)
+            case "update" | "patch" if is_scale:
+                return self._write_scale(request, target, format_)
+            case "create" if target.subresource:
+                return self._create_subresource(request, target)
+            case "create" | "update" | "patch":
+                written = self._write(request, target)
+                code = 201 if written.created else 200
+                return object_response(format_, written.stored, status=code)
+            case "delete":
+                options = delete_options_of(request)
+                deleted = self._registry.delete(collection, namespace, name, options)
+                return deletion_response(request, target, format_, deleted)
+            case _:
+                return self._list(request, target, format_, delete=True)
+
+    def _list(
+        self, request: Request, target: Target, format_: Format, *, delete: bool = False
+    ) -> Response:
+        """Return one page of a list, and delete its objects if asked to."""
+        collection = target.collection
+        scope = scope_of(collection.kind, target.namespace, request.query)
+        query = ListQuery.parse(request.query, cached=collection.cached)
+        options = delete_options_of(request) if delete else None
+        page = page_of(collection, self._registry.storage.version, query, scope)
+        if options is not None:
+            self._registry.delete_collection(collection, page.objects, options)
+
+        pieces = format_.list(page.metadata, page.objects)
+        return Response(body=pieces, content_type=format_.content_type)
+
+    def _write(self, request: Request, target: Target) -> Written:
+        collection, namespace, name = target.collection, target.namespace, target.name
+        part = _PARTS[target.subresource]
+        registry = self._registry
+        if target.verb != "patch":
+            options = write_options_of(request, part)
+            content = request.content()
+            if target.verb == "create":
+                return registry.create(collection, namespace, content, options)
+
+            return registry.update(collection, namespace, name, content, options)
+
+        patch_type = patch_type_of(request, collection.kind)
+        options = write_options_of(request, part, patch_type=patch_type)
+        return registry.patch(
+            collection, namespace, name, request.patch(), options, patch_type=patch_type
+        )
+
+    def _create_subresource(self, request: Request, target: Target) -> Response:
+        """Handle a token request, a binding or an eviction, which are never stored."""
+        collection, namespace, name = target.collection, target.namespace, target.name
+        options, body = write_options_of(request, "main"), request.content()
+        match target.subresource:
+            case "token":
+                got = self._tokens.answer_to(namespace, name, body, options)
+                return document_response(got, request, status=201)
+            case "binding":
+                bind(self._registry, collection, namespace, name, body, options)
+            case _:
+                eviction = eviction_of(namespace, name, body, options)
+                how = delete_options_from(eviction.get("deleteOptions") or {}, request)
+                evict(self._registry, collection, namespace, name, how)
+
+        return document_response(_CREATED, request, status=201)
+
+    def _write_scale(
+        self, request: Request, target: Target, format_: Format
+    ) -> Response:
+        collection, namespace, name = target.collection, target.namespace, target.name
+        if target.verb == "update":
+            options = write_options_of(request, "main")
+            scale = self._scales.update(
+                collection, namespace, name, request.content(), options
+            )
+        else:
+            patch_type = patch_type_of(request, collection.kind)
+            options = write_options_of(request, "main", patch_type=patch_type)
+            scale = self._scales.patch(
+                collection,
+                namespace,
+                name,
+                request.patch(),
+                options,
+                patch_type=patch_type,
+            )
+
+        return _scale_response(format_, scale)
+
+
+def _scale_response(format_: Format, scale: dict[str, Any]) -> Response:
+    version = int(scale["metadata"].get("resourceVersion") or 0)
+    return object_response(format_, Stored.of(SCALE, scale, version))
