@@ -360,9 +360,9 @@ def _warning(body: Mapping[str, Any], version: Mapping[str, Any]) -> str:
         return str(given)
 
     spec, kind = body["spec"], body["status"]["acceptedNames"]["kind"]
-    told = f"{spec['group']}/{version['name']} {kind} is deprecated"
+    warning = f"{spec['group']}/{version['name']} {kind} is deprecated"
     better = _replacement_version(spec["versions"], version["name"])
-    return f"{told}; use {spec['group']}/{better} {kind}" if better else told
+    return f"{warning}; use {spec['group']}/{better} {kind}" if better else warning
 
 
 def _replacement_version(versions: list[Mapping[str, Any]], name: str) -> str:

@@ -318,8 +318,8 @@ def _name_conflict(wanted: Any, got: Any, taken: set[str]) -> str:
         return f'"{wanted}" is already in use' if wanted in taken else ""
 
     new = [name for name in wanted if name not in (got or ()) and name in taken]
-    told = [f'"{name}" is already in use' for name in new]
-    return told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
+    messages = [f'"{name}" is already in use' for name in new]
+    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
 
 
 def _sorted_names(names: Mapping[str, Any]) -> dict[str, Any]:

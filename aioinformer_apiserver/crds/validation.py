@@ -95,10 +95,10 @@ def _version_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
         if problem := label_problem(name):
             yield invalid(f"{path}.name", name, problem)
 
-        told = version.get("deprecationWarning")
-        if told is not None and not version.get("deprecated"):
+        warning = version.get("deprecationWarning")
+        if warning is not None and not version.get("deprecated"):
             why = "can only be set for deprecated versions"
-            yield invalid(f"{path}.deprecationWarning", told, why)
+            yield invalid(f"{path}.deprecationWarning", warning, why)
 
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             yield required(f"{path}.schema.openAPIV3Schema")
@@ -344,10 +344,10 @@ def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
         elif not where.startswith("."):
             yield invalid(f"{path}.{field}", where, _NO_SIMPLE_PATH)
         elif not any(where.startswith(f"{root}.") for root in roots):
-            told = " or ".join(roots)
-            told = f"either {told}" if len(roots) > 1 else told
+            choices = " or ".join(roots)
+            choices = f"either {choices}" if len(roots) > 1 else choices
             yield invalid(
-                f"{path}.{field}", where, f"should be a json path under {told}"
+                f"{path}.{field}", where, f"should be a json path under {choices}"
             )
 
 

@@ -89,8 +89,8 @@ def bind(
 def _check_target(target: Mapping[str, Any]) -> None:
     problems = [*_target_problems(target)]
     if problems:
-        told = [f"{it.field}: {it.message}" for it in problems]
-        message = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        messages = [f"{it.field}: {it.message}" for it in problems]
+        message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
         raise statuses.failure(500, "", message)
 
 

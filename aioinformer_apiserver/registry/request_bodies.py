@@ -355,8 +355,8 @@ def _shown(body: object) -> str:
         return "<empty>"
 
     start, more = raw[:_SHOWN_BYTES], " ..." if len(raw) > _SHOWN_BYTES else ""
-    told = start.decode(errors="replace") if raw.startswith(b"{") else start.hex()
-    return told + more
+    text = start.decode(errors="replace") if raw.startswith(b"{") else start.hex()
+    return text + more
 
 
 def _bytes_of(body: object) -> bytes:

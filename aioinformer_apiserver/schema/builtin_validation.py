@@ -341,8 +341,8 @@ def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
     role = new.get("roleRef") or {}
     if is_changed(old.get("roleRef"), new.get("roleRef")):
         names = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-        told = GoStruct({title: role.get(field, "") for title, field in names})
-        yield field_errors.invalid("roleRef", told, "cannot change roleRef")
+        quoted = GoStruct({title: role.get(field, "") for title, field in names})
+        yield field_errors.invalid("roleRef", quoted, "cannot change roleRef")
 
 
 def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:

@@ -503,7 +503,7 @@ def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _duplicates_at(
-    value: list[Any], identities: list[str], told: list[Any], path: str
+    value: list[Any], identities: list[str], shown_values: list[Any], path: str
 ) -> list[Problem]:
     """Report each duplicate value once, at its second position."""
     seen: dict[str, int] = {}
@@ -512,6 +512,6 @@ def _duplicates_at(
         identity = identities[index]
         seen[identity] = seen.get(identity, 0) + 1
         if seen[identity] == 2:
-            found.append(field_errors.duplicate(f"{path}[{index}]", told[index]))
+            found.append(field_errors.duplicate(f"{path}[{index}]", shown_values[index]))
 
     return found
