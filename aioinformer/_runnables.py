@@ -7,7 +7,7 @@ import contextvars
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import cancelled_alone, leaf_of, wait_for_end
+from aioinformer._tasks import unexpected_cancellation, unwrap_group, wait_for_end
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import AioInformerError
 
@@ -200,7 +200,7 @@ class Runnables:
         if self.ended or runnable in self._ending or runnable not in self._tasks:
             return None
 
-        return cancelled_alone(repr(runnable.name))
+        return unexpected_cancellation(repr(runnable.name))
 
     # ------------------------------------------------------------ helpers
 
@@ -223,7 +223,7 @@ class Runnables:
             failure.__cause__ = exc
             self.fail(runnable, failure)
         except BaseExceptionGroup as errors:
-            self.fail(runnable, leaf_of(errors))
+            self.fail(runnable, unwrap_group(errors))
         except user_errors() as exc:
             self.fail(runnable, exc)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from aioinformer._user_code import user_errors
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.paths import Path, path_reader
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.cache.deltas import DeletedFinalStateUnknown, Delta, DeltaType, Requeue
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of
 
 if TYPE_CHECKING:

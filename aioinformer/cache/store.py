@@ -16,7 +16,7 @@ from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.index import Index, check_index_function
 from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:

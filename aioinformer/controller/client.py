@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from aioinformer.client.client import Client
     from aioinformer.client.config import ClientConfig
     from aioinformer.client.discovery import Discovery
-    from aioinformer.client.exchange import Response
+    from aioinformer.client.response import Response
     from aioinformer.client.verbs import Body, PatchType, Propagation, Request
     from aioinformer.controller.pending_writes import PendingWrites
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["ElectionClient", "Elector", "ReconcileClient"]
 

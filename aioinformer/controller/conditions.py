@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.moments import kube_time
-from aioinformer.model.names import qualified_name_problem
+from aioinformer.model.times import kube_time
+from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,10 +7,10 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from aioinformer._tasks import in_thread_to_its_end, outlast
+from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
 from aioinformer.controller.reconcile import ReconcileRequest, Result
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
-from aioinformer.model.functions import (
+from aioinformer.model.callables import (
     check_plain,
     check_runs,
     check_takes,
@@ -66,7 +66,7 @@ class Threads:
         self._calls += 1
         try:
             async with self._slots:
-                return await in_thread_to_its_end(
+                return await in_thread_until_done(
                     function,
                     f"{self._name} {name}",
                     overdue=functools.partial(self._overdue, name),
@@ -86,7 +86,7 @@ class Threads:
         """
         interrupted = None
         while self._calls and self._quiet is not None:
-            interrupted = await outlast(self._quiet) or interrupted
+            interrupted = await wait_through_cancellation(self._quiet) or interrupted
 
         self._over = True
         if interrupted is not None:

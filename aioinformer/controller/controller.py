@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from aioinformer._tasks import Supervisor, leaf_of, together
+from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
 from aioinformer._user_code import guarded_logger
 from aioinformer.controller.context import check_reconcile
 from aioinformer.controller.metrics import ControllerMetrics
@@ -20,7 +20,7 @@ from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.reporting import Reporter
 from aioinformer.metrics import NULL_SINK, ScopedSink
-from aioinformer.model.durations import seconds_of, timeout_of
+from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["Controller"]
 
@@ -224,7 +224,7 @@ class Controller(Entered):
         try:
             await self._run(_nothing, client, elector)
         except BaseExceptionGroup as group:
-            failure = leaf_of(group)
+            failure = unwrap_group(group)
 
         if failure is not None:  # pragma: no branch - `_run()` never returns
             raise failure
@@ -296,7 +296,7 @@ class Controller(Entered):
             try:
                 registrations += map(self._listen, self._sources)
                 ready()
-                await together(
+                await run_concurrently(
                     self._serve(registrations, work),
                     workers.warn_of_long(),
                     *map(self._end_with, registrations),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aioinformer._user_code import user_errors
 from aioinformer.controller import lease_record
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aioinformer.controller.lease_record import LeaseRecord, ObservedRecord, Step
     from aioinformer.controller.metrics import LeaderMetrics
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["JITTER", "NOT_RENEWED", "ElectorState", "LeaseTiming"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.moments import micro_time
-from aioinformer.model.names import is_subdomain
 from aioinformer.model.objects import METADATA_KIND, KubeObject
+from aioinformer.model.times import micro_time
+from aioinformer.model.validation import is_subdomain
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -30,8 +30,8 @@ from aioinformer.errors import (
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.log_limit import LogLimit
-from aioinformer.model.names import qualified_name_problem
 from aioinformer.model.resource import Resource
+from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
     import random

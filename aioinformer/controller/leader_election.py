@@ -23,8 +23,8 @@ from aioinformer.errors import (
     WrongLoop,
 )
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.durations import seconds_of
-from aioinformer.model.functions import check_plain, check_runs
+from aioinformer.model.callables import check_plain, check_runs
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.lease_record import LeaseRecord
     from aioinformer.errors import HandlerError
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["LeaderElector", "LeaderLock"]
 

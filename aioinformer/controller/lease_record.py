@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.moments import micro_time
+from aioinformer.model.times import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
-from aioinformer.client.sharing import entered_together
+from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
 from aioinformer.controller.crew import Crew, Part
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
@@ -19,8 +19,8 @@ from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
-from aioinformer.model.durations import seconds_of
-from aioinformer.model.functions import check_runs, check_takes, is_coroutine_function
+from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from aioinformer.controller.leader_election import LeaderElector
     from aioinformer.informer.asking import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
 
     Function: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -347,7 +347,7 @@ class Manager(Hosted):
     async def _life(self, ready: Callable[[], None]) -> None:
         try:
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(entered_together(self._client))
+                await stack.enter_async_context(keep_open(self._client))
                 if not self.factory.running:
                     await self.factory.start()
                     stack.push_async_callback(self._stop_factory)

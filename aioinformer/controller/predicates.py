@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.informer.notifications import Updated
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.selectors import LabelSelector
 
 if TYPE_CHECKING:

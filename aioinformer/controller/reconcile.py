@@ -10,12 +10,12 @@ import msgspec
 
 from aioinformer.errors import TerminalError
 from aioinformer.informer.notifications import Added, Deleted, object_of
-from aioinformer.model.durations import seconds_of
 from aioinformer.model.keys import split_key
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = [
     "MAX_CAUSES",

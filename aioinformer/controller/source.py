@@ -22,7 +22,7 @@ from aioinformer.controller.reconcile import Cause, ReconcileRequest, cause_of
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Updated
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.objects import KubeObject
 from aioinformer.workqueue.priority import LOW_PRIORITY
 

@@ -14,7 +14,7 @@ from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.measures import Measures
 from aioinformer.informer.recovery import is_foreign, is_refusal
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.watch.connectivity import Connectivity
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
-from aioinformer.client.discovery_source import DiscoveredListWatch
-from aioinformer.client.list_watch import ListWatch
-from aioinformer.client.sharing import entered_together
+from aioinformer.client.keep_open import keep_open
+from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.asking import InformerOptions
 from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
@@ -23,7 +22,7 @@ from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.reflector_options import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from aioinformer.informer.asking import Namespaces, Question
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
 
@@ -455,7 +454,7 @@ class SharedInformerFactory(Hosted):
 
     async def _life(self, ready: Callable[[], None]) -> None:
         try:
-            async with entered_together(self._client):
+            async with keep_open(self._client):
                 await self._runnables.run(ready)
         finally:
             for informer in self.informers:

@@ -21,7 +21,7 @@ from aioinformer.informer.recovery import is_internal
 from aioinformer.informer.reflector_store import store_failed
 from aioinformer.informer.sifting import history_reset, sift
 from aioinformer.informer.watchdog import Watchdog
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:

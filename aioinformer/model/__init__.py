@@ -5,10 +5,10 @@ or knows that there is a network.
 """
 
 from aioinformer.model.keys import meta_namespace_key, split_key
-from aioinformer.model.moments import kube_time
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.times import kube_time
 from aioinformer.model.transforms import drop, strip_managed_fields, transform_dict
 
 __all__ = [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.head import LabelTable, read_head, read_identity
-from aioinformer.model.nesting import check_json, member, shallow
+from aioinformer.model.deep_json import check_json, json_field, truncate_nesting
+from aioinformer.model.object_meta import LabelTable, read_identity, read_object_meta
 from aioinformer.model.objects import METADATA_KIND, KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup
@@ -78,7 +78,7 @@ class ObjectDecoder:
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
         """
-        head = read_head(body, namespaced=self._namespaced)
+        head = read_object_meta(body, namespaced=self._namespaced)
         name, namespace = head.name or "", head.namespace
         return KubeObject(
             body,
@@ -128,8 +128,8 @@ def _decode_any_line(text: bytes | memoryview) -> _Line:
         return _decode_line(text)
     except RecursionError:
         text = bytes(text)
-        line = _decode_line(shallow(text))
-        line.object = msgspec.Raw(member(text, "object"))
+        line = _decode_line(truncate_nesting(text))
+        line.object = msgspec.Raw(json_field(text, "object"))
         return line
 
 
@@ -609,7 +609,7 @@ def _metadata_of(body: bytes) -> bytes:
         metadata: bytes | msgspec.Raw = _decode(body).metadata
     except RecursionError:
         check_json(body)
-        metadata = member(body, "metadata") or b"{}"
+        metadata = json_field(body, "metadata") or b"{}"
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise DecodeError(f"an object without readable metadata: {exc}") from exc
 

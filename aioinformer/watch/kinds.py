@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.nesting import shallow
+from aioinformer.model.deep_json import truncate_nesting
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -64,7 +64,7 @@ def _decode_type(body: bytes) -> _TypeMeta:
     try:
         return _decode(body)
     except RecursionError:
-        return _decode(shallow(body))
+        return _decode(truncate_nesting(body))
 
 
 # Of each group the kinds that a list can be cut of without looking at every byte. In

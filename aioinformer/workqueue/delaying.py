@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.workqueue.limiters import default_controller_rate_limiter
 from aioinformer.workqueue.queue import WorkQueue
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from aioinformer.errors import OptionsError
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.workqueue.delaying import RateLimitingQueue
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 from aioinformer._condition import LoopLock, owned_lock
 from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 from aioinformer.workqueue.metrics import WorkQueueMetrics
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.moments import kube_time
+from aioinformer.model import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses

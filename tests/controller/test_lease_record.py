@@ -16,7 +16,7 @@ from aioinformer.controller.lease_record import (
     released,
 )
 from aioinformer.errors import DecodeError
-from aioinformer.model.moments import micro_time
+from aioinformer.model.times import micro_time
 
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 NOON_TEXT = "2026-08-01T12:00:00.000000Z"

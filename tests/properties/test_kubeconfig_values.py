@@ -136,7 +136,7 @@ def outcome(file: Path) -> str:
         return str(exc)
 
     try:
-        asyncio.run(credentials.proof())
+        asyncio.run(credentials.auth_info())
     except OptionsError as exc:
         return str(exc)
 

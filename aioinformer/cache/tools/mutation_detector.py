@@ -19,8 +19,8 @@ import msgspec
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

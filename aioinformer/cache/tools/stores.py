@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from aioinformer._user_code import user_errors
 from aioinformer.cache.store import Store
 from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
+from aioinformer.model.times import Duration, seconds_of
 
 if TYPE_CHECKING:
     import builtins

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from aioinformer.budget import LoopBudget
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.watch.events import WatchEvent
 from aioinformer.watch.interface import Watch
 

@@ -29,8 +29,8 @@ from aioinformer.errors import (
     Unauthorized,
     WrongLoop,
 )
-from aioinformer.model.durations import Duration, seconds_of
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
+from aioinformer.model.times import Duration, seconds_of
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.interface import Connected, Watch, WatchOptions

@@ -8,13 +8,13 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, TypeAlias, overload
 
 from aioinformer.errors import DecodeError, TransportError, WatchClosed
-from aioinformer.model.durations import timeout_of
-from aioinformer.model.functions import check_runs
+from aioinformer.model.callables import check_runs
+from aioinformer.model.times import timeout_of
 from aioinformer.watch.events import EventType, WatchEvent
 from aioinformer.watch.tools.retry_watch import RetryWatch
 
 if TYPE_CHECKING:
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["Condition", "Conditions", "holds", "until", "until_without_retry"]
