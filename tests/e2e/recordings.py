@@ -3,7 +3,7 @@
     python tests/e2e/recordings.py https://127.0.0.1:6443 --token T --ca ca.crt
 
 Run by hand, when the imitated version of Kubernetes changes, or after a body was added to
-a file in `tests/contracts/recorded`, with `"answer":{}`. All answers are written anew;
+a file in `tests/apiserver/contracts/recorded`, with `"answer":{}`. All answers are written anew;
 `git diff` then shows what has changed. It creates a namespace and a definition of custom
 resources, and removes both.
 """
