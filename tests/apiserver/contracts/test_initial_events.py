@@ -272,7 +272,7 @@ async def test_watch_from_version_ignores_continue_token(
 async def test_bookmark_is_sent_before_watch_timeout(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """It comes two seconds before, so that the next watch starts at a fresh version.
+    """Two seconds let the next watch start at a fresh version.
 
     A real server sends it only if the version has changed and the client has asked for
     bookmarks. It sends none for events, which have no watch cache.
