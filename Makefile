@@ -1,17 +1,17 @@
-# `make run` and `make test` need Python 3.11 or newer, and nothing else. `make e2e` needs
-# Go, too, and minutes the first time.
+# `make run` and `make test` need only Python 3.11 or newer. `make e2e` also needs Go, and
+# several minutes for the first build.
 #
-# The first target sets up .venv; later ones use it until pyproject.toml or
-# constraints.txt changes. `make help` lists the targets.
+# The first target sets up .venv. It is set up again when pyproject.toml or constraints.txt
+# changes. `make help` lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# How many seconds `make run` runs; empty for "until Ctrl-C".
+# Duration of `make run` in seconds; empty to run until Ctrl-C.
 FOR ?=
-# Further arguments, for whatever the target starts.
+# Further arguments for the command of the target.
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -21,41 +21,41 @@ help: ## List the targets
 	@sed -n 's/^\([a-z0-9]*\):.* ## /\1\t/p' Makefile | sort | while read -r name text; \
 	  do printf '  make %-8s %s\n' "$$name" "$$text"; done
 
-setup: $(READY) ## Create .venv with everything, exactly as pinned
+setup: $(READY) ## Create .venv with the pinned versions
 
-run: $(READY) ## Run the demo; FOR=5 ends it after 5 seconds
+run: $(READY) ## Run the demo; FOR=5 stops it after 5 seconds
 	@$(BIN)/aioinformer demo $(if $(FOR),--for $(FOR)) $(ARGS)
 
-test: $(READY) ## Run the test suite; ARGS="-k queue" and the like are passed on
+test: $(READY) ## Run the test suite; pass arguments to pytest with ARGS="-k queue"
 	@scripts/test $(ARGS)
 
 check: $(READY) ## Run every check: format, lint, layers, types, tests, coverage
 	@scripts/check
 
-e2e: $(READY) ## Test against a real kube-apiserver, which it builds: this needs Go
+e2e: $(READY) ## Build a real kube-apiserver and test against it; needs Go
 	@$(BIN)/python tests/e2e/cluster.py run -- scripts/e2e $(ARGS)
 
-bench: $(READY) ## Measure ours and its peers side by side; ARGS="--quick" for a look
+bench: $(READY) ## Compare with other clients; ARGS="--quick" for a short run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-clean: ## Remove .venv and everything that tools left here
+clean: ## Remove .venv and the files of all tools
 	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .import_linter_cache \
 	  .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is written last, and an interrupted set-up begins again from nothing: a
-# half-installed .venv never counts as ready.
+# The stamp is written last, so an interrupted set-up starts over: a half-installed .venv
+# never counts as ready.
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { \
-	  echo "There is no $(PYTHON) here. aioinformer needs Python 3.11 or newer:"; \
-	  echo "name one with make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
+	  echo "$(PYTHON) not found. aioinformer needs Python 3.11 or newer."; \
+	  echo "Choose one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "aioinformer needs Python 3.11 or newer; $(PYTHON) is: $$($(PYTHON) --version 2>&1)"; \
-	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
+	  echo "Choose another: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; } >&2
 	@echo "Setting up $(VENV) (about a minute, once) ..."
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) || { \
-	  echo "No virtual environment could be made. On Debian and Ubuntu: apt install python3-venv"; \
+	  echo "Cannot create a virtual environment. On Debian and Ubuntu: apt install python3-venv"; \
 	  rm -rf $(VENV); exit 1; } >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[all,dev]'

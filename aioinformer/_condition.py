@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from threading import RLock
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from aioinformer.errors import WrongLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LoopCondition", "LoopLock"]
+__all__ = ["LoopCondition", "LoopLock", "OwnedLock", "owned_lock"]
 
 
 class LoopLock(asyncio.Lock):
@@ -35,9 +36,9 @@ class LoopLock(asyncio.Lock):
 class LoopCondition:
     """An `asyncio.Condition` with a `LoopLock`, for the tasks of one loop at a time.
 
-    A plain condition stays with the first loop that waits for it. From another thread, it
-    is notified without effect and without an error. This one may be used by another loop
-    when no task waits, and raises `WrongLoop` while a task waits.
+    A plain condition stays with the first loop that waits for it. From another thread,
+    it is notified without effect and without an error. This one may be used by another
+    loop when no task waits, and raises `WrongLoop` while a task waits.
 
     Args:
         owner: Name of the object that has the condition, for errors.
@@ -72,8 +73,8 @@ class LoopCondition:
     def notify_all(self) -> None:
         """Wake all waiting tasks, so that they check their predicates.
 
-        Waking one is not enough: if it is cancelled in the same turn of the loop, Python
-        3.11 and 3.12 wake no other.
+        Waking one is not enough: if it is cancelled in the same turn of the loop,
+        Python 3.11 and 3.12 wake no other.
         """
         if self._waiters:
             self._condition.notify_all()
@@ -101,3 +102,40 @@ class LoopCondition:
         finally:
             if condition is self._condition:  # not one of a closed loop
                 self._waiters -= 1
+
+
+class OwnedLock(Protocol):
+    """A reentrant lock that tells whether the calling thread holds it.
+
+    Python's locks tell that by a private method, which `threading.Condition` needs,
+    too. Calling that method directly costs next to nothing, any wrapper much more.
+    """
+
+    def acquire(self, blocking: bool) -> bool:
+        """Take the lock, if it is free or held by this thread."""
+
+    def release(self) -> None:
+        """Release the lock."""
+
+    def _is_owned(self) -> bool: ...
+
+
+def owned_lock() -> OwnedLock:
+    """Return a lock whose `_is_owned()` may be used to skip a slower check.
+
+    If Python's locks cannot tell, the lock says that it is not held: the slower check
+    works without it.
+    """
+    lock = RLock()
+    return cast("OwnedLock", lock if hasattr(lock, "_is_owned") else _NeverOwned())
+
+
+class _NeverOwned:
+    def acquire(self, blocking: bool) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def _is_owned(self) -> bool:
+        return False

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
-    "Bell",
-    "Held",
+    "BackgroundContext",
+    "Notifier",
     "SharedRun",
     "Supervisor",
-    "cancelled_alone",
+    "fail_when_any_ends",
     "finish",
     "in_thread",
-    "in_thread_to_its_end",
-    "leaf_of",
-    "outlast",
-    "together",
+    "in_thread_until_done",
+    "run_concurrently",
+    "unexpected_cancellation",
+    "unwrap_group",
     "wait_for_end",
-    "watch_over",
+    "wait_through_cancellation",
 ]
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T
 
     timer = asyncio.get_running_loop().call_later(within_seconds, expire)
     try:
-        interrupted = await outlast(task)
+        interrupted = await wait_through_cancellation(task)
     finally:
         timer.cancel()
 
@@ -111,12 +111,12 @@ async def wait_for_end(task: asyncio.Task[Any]) -> None:
     Cancellation:
         Deferred until it is over.
     """
-    interrupted = await outlast(task)
+    interrupted = await wait_through_cancellation(task)
     if interrupted is not None:
         raise interrupted
 
 
-async def watch_over(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
+async def fail_when_any_ends(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
     """Wait in the block of a TaskGroup until one of its tasks ends by itself.
 
     For tasks that run until their owner cancels them. A TaskGroup reports a task that
@@ -131,17 +131,17 @@ async def watch_over(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
     """
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     names = ", ".join(sorted(repr(task.get_name()) for task in done))
-    raise cancelled_alone(names)
+    raise unexpected_cancellation(names)
 
 
-def cancelled_alone(name: str) -> InternalError:
+def unexpected_cancellation(name: str) -> InternalError:
     """Return the error of a task that somebody other than its owner has cancelled."""
     return InternalError(
         f"task {name} cancelled itself or was cancelled by other code than its owner"
     )
 
 
-async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
+async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
     """Run coroutines at the same time; the first failure ends the others.
 
     For waiting in a user's own task. Unlike a TaskGroup, which before Python 3.13 can
@@ -163,7 +163,7 @@ async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
         interrupted = None
         for task in tasks:
-            interrupted = await outlast(task) or interrupted
+            interrupted = await wait_through_cancellation(task) or interrupted
 
     if interrupted is not None:
         raise interrupted
@@ -173,7 +173,7 @@ async def together(*coroutines: Coroutine[Any, Any, Any]) -> None:
             raise failure
 
 
-def leaf_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def unwrap_group(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the only leaf of a nested exception group, or the group itself."""
     exc: BaseException = group
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
@@ -206,7 +206,7 @@ async def in_thread(
             await asyncio.wait({ended})
         except asyncio.CancelledError:
             stop()
-            await outlast(ended)
+            await wait_through_cancellation(ended)
             raise
 
     result, failure = await ended
@@ -219,7 +219,7 @@ async def in_thread(
         del failure  # it refers to this frame
 
 
-async def in_thread_to_its_end(
+async def in_thread_until_done(
     call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
 ) -> T:
     """Call a function in a thread of its own, and always wait for its end.
@@ -430,24 +430,24 @@ class SharedRun:
         await asyncio.wait({task})
 
 
-class Bell:
-    """Wakes all who wait at the moment when it rings; remembers no ring."""
+class Notifier:
+    """Condition without a lock: `notify()` wakes all tasks that wait at that moment."""
 
     def __init__(self) -> None:
-        # One-shot: each ring has an event of its own, so that nobody misses it.
+        # A new event for each notification, so that no waiting task misses it.
         self._next = asyncio.Event()
 
-    def ring(self) -> None:
-        """Wake everybody who waits now."""
+    def notify(self) -> None:
+        """Wake all tasks that wait now. Later ones wait for the next call."""
         self._next.set()
         self._next = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait for the next ring. Cancellation: safe."""
+        """Wait for the next `notify()`. Cancellation: safe."""
         await self._next.wait()
 
 
-class Held(Generic[T]):
+class BackgroundContext(Generic[T]):
     """An async context that is entered, held open and left by a task of its own.
 
     For what is begun ahead by somebody who does other things meanwhile. Entering begins
@@ -501,7 +501,7 @@ class Held(Generic[T]):
             Deferred until it is left.
         """
         self.drop()
-        interrupted = await outlast(self._task)
+        interrupted = await wait_through_cancellation(self._task)
         if interrupted is not None:
             raise interrupted
 
@@ -619,7 +619,7 @@ class Supervisor:
 
     async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
         self._ask_to_end(task)
-        return await outlast(task)
+        return await wait_through_cancellation(task)
 
     def _ask_to_end(self, task: asyncio.Task[None]) -> None:
         if not self._stopping:
@@ -639,7 +639,11 @@ class Supervisor:
 
         self._task = None
         failure = None if task.cancelled() else task.exception()
-        return leaf_of(failure) if isinstance(failure, BaseExceptionGroup) else failure
+        return (
+            unwrap_group(failure)
+            if isinstance(failure, BaseExceptionGroup)
+            else failure
+        )
 
 
 def _note_failure(task: asyncio.Task[Any]) -> None:
@@ -648,7 +652,9 @@ def _note_failure(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def outlast(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+async def wait_through_cancellation(
+    task: asyncio.Future[Any],
+) -> asyncio.CancelledError | None:
     """Wait for the end of `task`, also of a future.
 
     Returns:

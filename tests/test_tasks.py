@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from task_helpers import cancelled, failing, slow_to_end
 
-from aioinformer._tasks import finish, leaf_of, together
+from aioinformer._tasks import finish, run_concurrently, unwrap_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -157,7 +157,7 @@ async def test_a_timeout_around_finish_ends_when_the_clean_up_has_ended(
     assert record == ["begun", "done"]
 
 
-# ---------------------------------------------------------------- leaf_of
+# ---------------------------------------------------------------- unwrap_group
 
 ONE, TWO = ZeroDivisionError("one"), ZeroDivisionError("two")
 PAIR = ExceptionGroup("pair", [ONE, TWO])
@@ -181,21 +181,21 @@ PAIR = ExceptionGroup("pair", [ONE, TWO])
 def test_leaf_of_answers_the_only_leaf_or_the_group(
     group: BaseExceptionGroup[BaseException], leaf: BaseException | None
 ) -> None:
-    assert leaf_of(group) is (leaf or group.exceptions[0])
+    assert unwrap_group(group) is (leaf or group.exceptions[0])
 
 
 def test_leaf_of_keeps_the_outer_group_around_several() -> None:
     outer = ExceptionGroup("outer", [PAIR])
 
-    assert leaf_of(outer) is outer
+    assert unwrap_group(outer) is outer
 
 
-# ---------------------------------------------------------------- together
+# ---------------------------------------------------------------- run_concurrently
 
 
 async def test_together_runs_all_at_the_same_time(looptime: float) -> None:
-    await together(asyncio.sleep(3), asyncio.sleep(2), asyncio.sleep(1))
-    await together()
+    await run_concurrently(asyncio.sleep(3), asyncio.sleep(2), asyncio.sleep(1))
+    await run_concurrently()
 
     assert looptime == 3
 
@@ -213,7 +213,7 @@ async def test_the_first_failure_ends_the_others(record: list[str]) -> None:
 
     task = asyncio.current_task()
     with pytest.raises(ValueError, match="failed"):
-        await together(goes_on(), fails())
+        await run_concurrently(goes_on(), fails())
 
     assert record == ["ended"]
     assert task is not None
@@ -228,7 +228,7 @@ async def test_a_cancellation_reaches_all_of_them(record: list[str]) -> None:
             await asyncio.sleep(1)
             record.append("ended")
 
-    task = asyncio.create_task(together(cleans_up(), cleans_up()))
+    task = asyncio.create_task(run_concurrently(cleans_up(), cleans_up()))
     await cancelled(task, after=1.0)
 
     assert task.cancelled()

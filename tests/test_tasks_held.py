@@ -1,4 +1,4 @@
-"""`Held`: a context that a task of its own enters, holds open and leaves."""
+"""`BackgroundContext`: a context that a task of its own enters, holds open and leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from task_helpers import cancelled
 
-from aioinformer._tasks import Held
+from aioinformer._tasks import BackgroundContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ async def broken(*, at_once: bool) -> AsyncIterator[None]:
 
 
 async def test_enters_and_leaves_in_one_task_of_its_own(record: list[str]) -> None:
-    held = Held(door(record), "porter")
+    held = BackgroundContext(door(record), "porter")
 
     assert await held.value() == "value"
     assert await held.value() == "value", "as often as one likes"
@@ -58,7 +58,7 @@ async def test_enters_and_leaves_in_one_task_of_its_own(record: list[str]) -> No
 
 
 async def test_is_begun_while_others_work(record: list[str]) -> None:
-    held = Held(door(record, opens=3), "porter")
+    held = BackgroundContext(door(record, opens=3), "porter")
     await asyncio.sleep(2)
 
     await held.value()
@@ -68,7 +68,7 @@ async def test_is_begun_while_others_work(record: list[str]) -> None:
 
 
 async def test_raises_what_the_entering_failed_with() -> None:
-    held = Held(broken(at_once=True), "porter")
+    held = BackgroundContext(broken(at_once=True), "porter")
 
     with pytest.raises(ZeroDivisionError):
         await held.value()
@@ -77,7 +77,7 @@ async def test_raises_what_the_entering_failed_with() -> None:
 
 
 async def test_raises_what_the_leaving_failed_with() -> None:
-    held = Held(broken(at_once=False), "porter")
+    held = BackgroundContext(broken(at_once=False), "porter")
     await held.value()
 
     with pytest.raises(ZeroDivisionError):
@@ -89,7 +89,7 @@ async def test_an_error_that_nobody_wants_is_not_reported() -> None:
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: reports.append(context)
     )
-    held = Held(broken(at_once=True), "porter")
+    held = BackgroundContext(broken(at_once=True), "porter")
     await asyncio.sleep(1)
 
     await held.leave()
@@ -100,7 +100,7 @@ async def test_an_error_that_nobody_wants_is_not_reported() -> None:
 
 
 async def test_a_wait_for_the_value_can_be_cancelled(record: list[str]) -> None:
-    held = Held(door(record, opens=3), "porter")
+    held = BackgroundContext(door(record, opens=3), "porter")
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
@@ -114,7 +114,7 @@ async def test_a_wait_for_the_value_can_be_cancelled(record: list[str]) -> None:
 async def test_gives_up_what_is_not_entered_yet(
     record: list[str], *, begun: bool
 ) -> None:
-    held = Held(door(record, opens=1000), "porter")
+    held = BackgroundContext(door(record, opens=1000), "porter")
     if begun:
         await asyncio.sleep(1)
 
@@ -127,7 +127,7 @@ async def test_gives_up_what_is_not_entered_yet(
 
 
 async def test_drop_does_not_wait(record: list[str]) -> None:
-    held = Held(door(record, closes=2), "porter")
+    held = BackgroundContext(door(record, closes=2), "porter")
     await held.value()
 
     held.drop()
@@ -140,7 +140,7 @@ async def test_drop_does_not_wait(record: list[str]) -> None:
 
 
 async def test_a_cancellation_waits_until_it_is_left(record: list[str]) -> None:
-    held = Held(door(record, closes=2), "porter")
+    held = BackgroundContext(door(record, closes=2), "porter")
     await held.value()
 
     leaving = asyncio.create_task(held.leave())

@@ -1,10 +1,16 @@
 """Stores, indexes, and the queue of changes that feeds them.
 
-The law of this layer: it holds objects of any type and knows neither servers nor
-handlers. State changes are plain methods; only waiting is a coroutine.
+This layer holds objects of any type. It does not know servers or handlers. State
+changes are plain methods, only waiting is a coroutine.
+
+On the path of an event:
+
+    delta_fifo, deltas, queue   changes between the reflector and the store
+    store, index                objects by key, and by the values of index functions
+
+`tools` has the other queues and stores of client-go.
 """
 
-from aioinformer.cache.contents import Contents
 from aioinformer.cache.delta_fifo import DeltaFIFO
 from aioinformer.cache.deltas import (
     DeletedFinalStateUnknown,
@@ -15,12 +21,6 @@ from aioinformer.cache.deltas import (
     Requeue,
     ResyncAll,
 )
-from aioinformer.cache.expiration import (
-    ExpirationPolicy,
-    ExpirationStore,
-    TTLPolicy,
-)
-from aioinformer.cache.fifo import FIFO
 from aioinformer.cache.index import (
     NAMESPACE_INDEX,
     IndexFunction,
@@ -28,12 +28,17 @@ from aioinformer.cache.index import (
     index_by_label,
     index_by_owner,
 )
-from aioinformer.cache.mutation_cache import MutationCache
-from aioinformer.cache.mutation_detector import Mutation, MutationDetector
-from aioinformer.cache.ordered_fifo import OrderedFIFO
 from aioinformer.cache.queue import KnownObjects, Queue
-from aioinformer.cache.store import Indexer, Store
-from aioinformer.cache.undelta import UndeltaStore
+from aioinformer.cache.store import Contents, Indexer, Store
+from aioinformer.cache.tools.fifo import FIFO, OrderedFIFO
+from aioinformer.cache.tools.mutation_cache import MutationCache
+from aioinformer.cache.tools.mutation_detector import Mutation, MutationDetector
+from aioinformer.cache.tools.stores import (
+    ExpirationPolicy,
+    ExpirationStore,
+    TTLPolicy,
+    UndeltaStore,
+)
 
 __all__ = [
     "FIFO",

@@ -44,15 +44,15 @@ T = TypeVar("T")
 class DeltaFIFO(Generic[T]):
     """Changes of objects by key, waiting for the store.
 
-    A list is queued by objects with `replace`, as in client-go's DeltaFIFO, or whole with
-    `replace_all`. What was queued before a whole list is popped before it, what comes
-    later after it, and never together. Two deletions of one key in a row become one: the
-    one that knows more about the object.
+    A list is queued by objects with `replace`, as in client-go's DeltaFIFO, or whole
+    with `replace_all`. What was queued before a whole list is popped before it, what
+    comes later after it, and never together. Two deletions of one key in a row become
+    one: the one that knows more about the object.
 
     Changes are plain methods that notify an `asyncio.Condition`; `pop`, `pop_batch` and
     `wait_filled` wait for it. A change happens whole or, if it raises, not at all.
-    (client-go leaves the first part of a list queued.) Changes raise `NoKey` for an object
-    without a key, and `WrongLoop` while a task waits in another loop or thread.
+    (client-go leaves the first part of a list queued.) Changes raise `NoKey` for an
+    object without a key, and `WrongLoop` while a task waits in another loop or thread.
 
     Args:
         key_func: Function that returns the key of an object; by default
@@ -93,8 +93,8 @@ class DeltaFIFO(Generic[T]):
         self._closed = False
 
         # Invariants: the keys between two replacements in the queue are the keys of one
-        # segment, each once. There is one segment more than replacements. Several deltas
-        # of one key are in a list.
+        # segment, each once. There is one segment more than replacements. Several
+        # deltas of one key are in a list.
         self._queue: deque[str | Replacement[T]] = deque()
         self._segments: deque[dict[str, Delta[Any] | list[Delta[Any]]]] = deque([{}])
 
@@ -115,8 +115,8 @@ class DeltaFIFO(Generic[T]):
     def has_synced(self) -> bool:
         """True once the first list was popped, or a change came before any list.
 
-        As in client-go: a queue that is filled by hand needs no list. Entries count when
-        they have been processed.
+        As in client-go: a queue that is filled by hand needs no list. Entries count
+        when they have been processed.
         """
         return self._progress.has_synced
 
@@ -171,8 +171,8 @@ class DeltaFIFO(Generic[T]):
     def replace_all(self, contents: Contents[T], resource_version: str) -> None:
         """Queue a complete list as one entry.
 
-        Args:
-            contents: All objects that exist, ready to be swapped into a store. They must
+        Args: contents: All objects that exist, ready to be swapped into a store. They
+            must
                 not change any more, and do not pass the transformer.
             resource_version: Version of the list.
         """
@@ -199,8 +199,8 @@ class DeltaFIFO(Generic[T]):
     def bookmark(self, resource_version: str) -> None:
         """Queue the version that all deltas queued so far lead up to.
 
-        It is not an entry: a bookmark replaces the one before it. (In client-go each is an
-        entry, and the queue can be told to drop them.)
+        It is not an entry: a bookmark replaces the one before it. (In client-go each is
+        an entry, and the queue can be told to drop them.)
         """
         self._condition.check_loop()
         self._progress.version_queued(resource_version)
@@ -219,7 +219,7 @@ class DeltaFIFO(Generic[T]):
         Raises:
             NoKey: If an object has no key; nothing was queued.
             WrongLoop: If a task waits in another event loop; nothing was queued.
-            Exception: Whatever the transformer raised; nothing was queued.
+            Exception: Error of the transformer; nothing was queued.
 
         Cancellation:
             Safe: it does not suspend, and batches are queued whole.
@@ -252,8 +252,8 @@ class DeltaFIFO(Generic[T]):
     async def close(self) -> None:
         """End all waits. Idempotent.
 
-        Queued entries can still be popped. As in client-go, more can be queued and popped,
-        too.
+        Queued entries can still be popped. As in client-go, more can be queued and
+        popped, too.
 
         Raises:
             WrongLoop: If a task waits in another event loop or thread.
@@ -289,22 +289,22 @@ class DeltaFIFO(Generic[T]):
     ) -> None:
         """Wait for the next entry, pop it and call `process` with it.
 
-        The entry counts for `has_synced` when `process` returns or raises. (In client-go
-        that differs between its queues.) Slow calls are logged if entries pile up. While
-        there are entries `pop` does not suspend: to pop very many, give the loop a turn
-        in between.
+        The entry counts for `has_synced` when `process` returns or raises. (In
+        client-go that differs between its queues.) Slow calls are logged if entries
+        pile up. While there are entries `pop` does not suspend: to pop very many, give
+        the loop a turn in between.
 
         Args:
             process: Plain function, called with the entry and whether the queue had not
-                synced before. If it raises `Requeue`, the entry is queued again, and the
-                loop gets a turn.
+                synced before. If it raises `Requeue`, the entry is queued again, and
+                the loop gets a turn.
 
         Raises:
             QueueShutDown: If the queue is closed and empty.
             OptionsError: If `process` is a coroutine function or a generator function;
                 the entry is queued again.
             WrongLoop: If it has to wait, and a task waits in another event loop.
-            Exception: Whatever `process` raised, or the cause of its `Requeue`.
+            Exception: Error of `process`, or the cause of its `Requeue`.
 
         Cancellation:
             Safe: nothing was popped, or the entry was processed.
@@ -335,7 +335,7 @@ class DeltaFIFO(Generic[T]):
         Raises:
             OptionsError: If the limit is less than 1.
             QueueShutDown: If the queue is closed and empty.
-            Exception: Whatever the called function raised, or the cause of its `Requeue`.
+            Exception: Error of the called function, or the cause of its `Requeue`.
                 A `Requeue` queues the whole batch again.
 
         Cancellation:
@@ -346,7 +346,8 @@ class DeltaFIFO(Generic[T]):
 
         await self._wait_for_entry()
         initial = not self.has_synced
-        # Entries count when they have been processed, so this is still the first list's.
+        # Entries count when they have been processed, so this is still the first
+        # list's.
         limit = min(limit, self._progress.left_to_sync or limit)
         batch = {self._head_key(): self._take()}
         while self._queue and len(batch) < limit and None not in batch:
@@ -381,9 +382,8 @@ class DeltaFIFO(Generic[T]):
     def applied(self) -> str | None:
         """Return the version that the consumer has after it applied all it popped.
 
-        Returns:
-            Version of the newest batch whose deltas, and those of all batches before it,
-            were popped; None if it is the same as last time.
+        Returns: Version of the newest batch whose deltas, and those of all batches
+            before it, were popped; None if it is the same as last time.
         """
         if self._metrics.enabled and self._queue:
             self._measure_depth()
@@ -391,7 +391,7 @@ class DeltaFIFO(Generic[T]):
         return self._progress.applied()
 
     def newest(self, key: str) -> Delta[T] | None:
-        """Return the newest delta queued for `key` after the last whole list, or None."""
+        """Return the newest delta queued for `key` after the last list, or None."""
         queued = self._segments[-1].get(key)
         return None if queued is None else _newest(queued)
 

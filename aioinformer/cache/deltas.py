@@ -1,4 +1,4 @@
-"""Deltas: what happened to an object, on its way from the reflector to the store."""
+"""Deltas: changes of objects, between the reflector and the store."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class DeltaType(enum.StrEnum):
-    """What happened; the values are client-go's.
+    """Kind of change; the values are client-go's.
 
-    (It has more of them, for a whole list, a whole resync and a bookmark. Here the
-    first two are entries of their own, `Replacement` and `ResyncAll`, and a bookmark
+    (client-go has more of them, for a whole list, a whole resync and a bookmark. Here
+    the first two are entries of their own, `Replacement` and `ResyncAll`. A bookmark
     only moves the version that the queue has applied.)
     """
 
@@ -35,17 +35,17 @@ class DeltaType(enum.StrEnum):
     UPDATED = "Updated"
     DELETED = "Deleted"
     REPLACED = "Replaced"
-    """It is in a list."""
+    """The object is in a list."""
     SYNC = "Sync"
-    """Nothing happened: it is told again."""
+    """Nothing changed: a resync repeats the object."""
 
 
 class Delta(msgspec.Struct, Generic[T], gc=False):
     """One change of one object.
 
     Attributes:
-        type: What happened.
-        object: The object after the change; for DELETED its last state, or the
+        type: Kind of change.
+        object: Object after the change; for DELETED its last state, or the
             `DeletedFinalStateUnknown` that stands for it.
     """
 
@@ -54,22 +54,22 @@ class Delta(msgspec.Struct, Generic[T], gc=False):
 
 
 class Replacement(msgspec.Struct, Generic[T], frozen=True):
-    """A complete list, ready to take the place of everything in a store."""
+    """Complete list, ready to replace all objects of a store."""
 
     contents: Contents[T]
     resource_version: str
 
 
 class ResyncAll(msgspec.Struct, frozen=True):
-    """Whatever the consumer has stored when it takes this is to be told again."""
+    """Request to repeat all objects that the consumer has stored when it pops this."""
 
 
 class DeletedFinalStateUnknown(msgspec.Struct, Generic[T], frozen=True):
-    """Stands for an object that is gone, where its deletion itself was not seen.
+    """Tombstone of an object whose deletion was not seen.
 
     Attributes:
-        key: Its key.
-        obj: Its last known state, which may be stale; None if there is none.
+        key: Key of the object.
+        obj: Last known state, which may be stale; None if there is none.
     """
 
     key: str
@@ -77,14 +77,13 @@ class DeletedFinalStateUnknown(msgspec.Struct, Generic[T], frozen=True):
 
 
 Deltas = list[Delta[T | DeletedFinalStateUnknown[T]]]
-"""Changes of one key, oldest first; never none."""
+"""Deltas of one key, oldest first; never empty."""
 
 
 class Requeue(Exception):
-    """Raised by a function that processes an entry: it is to come again.
+    """Raised by a function that processes an entry, to have it queued again.
 
-    By key, as in a `DeltaFIFO`, it goes to the end of the line, unless something newer
-    is queued for its key. In an `OrderedFIFO`, and if it is a whole list, it goes back
-    to the front. Raised `from` another exception, that one is raised to whoever popped
-    the entry.
+    A `DeltaFIFO` queues deltas at the end, unless something newer is queued for their
+    key. An `OrderedFIFO` puts entries back to the front, and every queue does so with a
+    whole list. If it is raised `from` another exception, `pop` raises that one.
     """

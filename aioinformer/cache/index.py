@@ -1,8 +1,8 @@
-"""Index functions, and an index: which objects have which value.
+"""Index functions, and an index: the objects that have a value.
 
-An index function is called once for each object, when it arrives. What it answered is
-kept, so that it is never called for an old object again. (Nothing is kept for those by
-namespace and by label: they find it in the key, and in the object, at no cost.)
+An index function is called once for each object, when it arrives. Its result is kept,
+so it is never called for an old object. (For the indexes by namespace and by label
+nothing is kept: they read the key, and the labels of the object, for free.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from aioinformer._user_code import user_errors
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.paths import Path, path_reader
 
 if TYPE_CHECKING:
@@ -36,26 +36,26 @@ __all__ = [
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[str]]
-"""Answers the values under which an object is found: none, one or several strings.
+"""Function that returns the index values of an object: none, one or several strings.
 
 It is called in the middle of a write, and must not change the store itself.
 """
 
 NAMESPACE_INDEX = "namespace"
-"""The name of the index by namespace, which every informer has."""
+"""Name of the index by namespace, which every informer has."""
 
 
 def index_by(path: Path) -> IndexFunction[KubeObject]:
-    """An index function that reads one path, without decoding the rest of the object.
+    """Return an index function that reads one path, without decoding the whole object.
 
-    Args:
-        path: As for `KubeObject.at`, such as `"spec.nodeName"`. A string is one value,
-            an array of strings several; numbers and booleans are written as in JSON.
+    Args: path: Path as in `KubeObject.at`, such as `"spec.nodeName"`. A string is one
+        value,
+            an array of strings several. Numbers and booleans are written as in JSON.
             Absent, null, and objects are no value. A path leads to one array, not
-            through its items: for these write a function, as below.
+            through its items: write a function for these, as below.
 
     Raises:
-        OptionsError: It is not a path.
+        OptionsError: If the path is malformed.
 
     Example::
 
@@ -69,7 +69,7 @@ def index_by(path: Path) -> IndexFunction[KubeObject]:
 
 
 def index_by_label(name: str) -> IndexFunction[KubeObject]:
-    """An index function by the value of one label; objects without it have no value.
+    """Return an index function by the value of one label, for objects that have it.
 
     Example::
 
@@ -79,10 +79,10 @@ def index_by_label(name: str) -> IndexFunction[KubeObject]:
 
 
 def index_by_owner(*, controller: bool = False) -> IndexFunction[KubeObject]:
-    """An index function by the uids of the owner references.
+    """Return an index function by the uids of the owner references.
 
     Args:
-        controller: Only that of the one owner that controls the object.
+        controller: True for the uid of the controlling owner only.
 
     Example::
 
@@ -93,11 +93,11 @@ def index_by_owner(*, controller: bool = False) -> IndexFunction[KubeObject]:
 
 
 def check_index_function(name: object, function: object) -> None:
-    """Refuse what cannot be an index, before any object is entered.
+    """Refuse an unusable index, before any object is indexed.
 
     Raises:
-        OptionsError: The name is no string, or the function cannot be called or is a
-            coroutine function or an async generator: objects are entered without
+        OptionsError: If the name is not a string, or the function is not callable, a
+            coroutine function or an async generator: objects are indexed without
             waiting.
     """
     if not isinstance(name, str):
@@ -107,7 +107,7 @@ def check_index_function(name: object, function: object) -> None:
 
 
 class _ByPath:
-    """Equal to another one of the same path: both may be asked for as one index."""
+    """Index function by a path. Two with the same path are equal: one index."""
 
     __slots__ = ("_path", "_read")
 
@@ -137,7 +137,7 @@ class _ByLabel:
     name: str
 
     recomputable: ClassVar = True
-    """Cheaper to call again than to remember its answer."""
+    """Cheaper to call again than to remember its result."""
 
     def __call__(self, obj: KubeObject) -> Iterable[str]:
         value = obj.label_set.get(self.name)
@@ -174,11 +174,11 @@ class _ByOwner:
 @dataclass(frozen=True, slots=True)
 class _ByNamespace:
     recomputable: ClassVar = True
-    """Cheaper to call again than to remember its answer."""
+    """Cheaper to call again than to remember its result."""
 
     @staticmethod
     def of_key(key: str) -> str:
-        """The answer, which never changes while the key is there.
+        """Return the value for a key, which never changes.
 
         Only for stores whose keys are `namespace/name`.
         """
@@ -206,18 +206,20 @@ def _texts(value: Any) -> list[str]:
 
 
 Packed = str | bytes | None
-"""The values of one object: none, one as itself, several as a sorted JSON array. Nothing
-that the garbage collector tracks, as there is one for each object."""
+"""Index values of one object: none, one as itself, several as a sorted JSON array.
+
+The garbage collector tracks none of these, and there is one for each object.
+"""
 
 _several = msgspec.json.Decoder(list[str])
 _ITEMS = methodcaller("items")
 
 
 class Index(Generic[T]):
-    """The objects of a store by the values of one index function.
+    """Objects of a store by the values of one index function.
 
-    Not tied to a store: the owner says what comes, changes and goes. Every method is
-    synchronous, and raises what the index function raises before anything has changed.
+    The store that owns it reports each change. Every method is synchronous, and raises
+    errors of the index function before anything has changed.
     """
 
     __slots__ = ("_function", "_of_key", "_recompute", "_values", "buckets")
@@ -225,7 +227,7 @@ class Index(Generic[T]):
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function
         self._recompute = getattr(function, "recomputable", False)
-        # Makes the one value of a key, where that is enough to know.
+        # Returns the value for a key, if the key determines it.
         self._of_key: Callable[[str], str] | None = getattr(function, "of_key", None)
 
         # Invariant: key in buckets[v]  <=>  v is among the values of that object.
@@ -237,32 +239,30 @@ class Index(Generic[T]):
 
     @property
     def function(self) -> IndexFunction[T]:
-        """The index function."""
+        """Index function."""
         return self._function
 
     def empty_copy(self) -> Index[T]:
-        """Another index of the same function, without objects."""
+        """Return an index of the same function, without objects."""
         return Index(self._function)
 
     def put(self, key: str, obj: T, old: T | None, asked: T | None = None) -> None:
-        """Enter `obj`, in the place of `old` if the key was there already.
+        """Index an object, in place of an old one with the same key.
 
-        Args:
-            key: Of the object.
-            obj: What is entered.
-            old: What was there.
-            asked: What the index function is asked about: the same object, if that
-                costs less to read.
+        Args: key: Key of the object. obj: Object to index. old: Object that was indexed
+            under the key, or None. asked: Object to call the index function with: an
+            equal one that is cheaper to
+                read, or None.
         """
         of_key = self._of_key
-        if of_key is not None:  # so that the old one has no other values
+        if of_key is not None:  # then the old object has the same value
             self._enter(of_key(key), key, obj)
         else:
             values = self._function(obj if asked is None else asked)
             self.put_values(key, obj, _pack(values), old)
 
     def put_values(self, key: str, obj: T, packed: Packed, old: T | None) -> None:
-        """Enter `obj` under values that are known already."""
+        """Index an object under known values."""
         before = None if old is None else self.values_of(key, old)
         if type(packed) is str:
             self._enter(packed, key, obj)
@@ -271,7 +271,7 @@ class Index(Generic[T]):
                 self._enter(value, key, obj)
 
         if before is not None and before != packed:
-            # Last, so that a reader in a thread misses it under no value that stays.
+            # Last: a reader in another thread must find it under each value that stays.
             self._leave(key, set(_unpack(before)).difference(_unpack(packed)))
 
         if not self._recompute:
@@ -281,12 +281,12 @@ class Index(Generic[T]):
                 del self._values[key]
 
     def remove(self, key: str, old: T) -> None:
-        """Take the object out."""
+        """Remove an object."""
         self._leave(key, _unpack(self.values_of(key, old)))
         self._values.pop(key, None)
 
     def values_of(self, key: str, obj: T) -> Packed:
-        """The values of an object that was put in; None if its function failed then."""
+        """Return the values of an indexed object; None if its index function failed."""
         if self._of_key is not None:
             return self._of_key(key)
 
@@ -295,19 +295,19 @@ class Index(Generic[T]):
 
         try:
             return _pack(self._function(obj))
-        except user_errors():  # as it did then, when it was reported
+        except user_errors():  # reported when the object was indexed
             return None
 
     def find(self, obj: T) -> list[T]:
-        """The objects that share a value with `obj`, each once."""
+        """Return the objects that share a value with `obj`, each once."""
         buckets = filter(None, map(self.buckets.get, self.answers(obj)))
 
-        # One call, so that a thread that reads sees no change between two buckets.
+        # One call: a reader in another thread sees no change between two buckets.
         found: dict[str, T] = dict(chain.from_iterable(map(_ITEMS, buckets)))
         return list(found.values())
 
     def answers(self, obj: T) -> Iterable[str]:
-        """What the index function answers for an object, each value once, sorted."""
+        """Return the values of an object that need not be indexed, sorted."""
         return _unpack(_pack(self._function(obj)))
 
     def _enter(self, value: str, key: str, obj: T) -> None:
@@ -327,9 +327,13 @@ class Index(Generic[T]):
 
 
 def _pack(values: Iterable[str]) -> Packed:
-    """Sort, without repetitions; refuses what is not a string."""
+    """Sort values and remove repetitions.
+
+    Raises:
+        TypeError: If a value is not a string.
+    """
     if isinstance(values, str):
-        # A string is a sequence of strings too: without this, "abc" would be three.
+        # A string is a sequence of strings, too: "abc" would be three values.
         return values
 
     if type(values) is tuple and len(values) == 1 and isinstance(values[0], str):

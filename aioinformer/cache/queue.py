@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.cache.deltas import DeletedFinalStateUnknown, Delta, DeltaType, Requeue
 from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Queue(Protocol[T]):
     """Deltas and lists between one reflector and one store.
 
     `DeltaFIFO` and `OrderedFIFO` are two. Both are unbounded: if a reflector waited for
-    room, it would not read its watch, and the server would end the watch. A relist would
-    follow. The consumer runs in the same loop and gets its share of time, so the queue
-    grows no longer than a burst.
+    room, it would not read its watch, and the server would end the watch. A relist
+    would follow. The consumer runs in the same loop and gets its share of time, so the
+    queue grows no longer than a burst.
     """
 
     def __len__(self) -> int:
@@ -185,10 +185,11 @@ class DeltaReader(Generic[T]):
 class ExpectedObjects(Generic[T]):
     """The objects that the consumer will have before it pops deltas queued now.
 
-    These are its known objects or, while a whole list is queued, those of the last list.
+    These are its known objects or, while a whole list is queued, those of the last
+    list.
 
-    The known objects may be a user's class and fail. That is logged, and does not prevent
-    a list from being queued.
+    The known objects may be a user's class and fail. That is logged, and does not
+    prevent a list from being queued.
 
     Args:
         known: Objects that the consumer has; None if there are none.
@@ -271,8 +272,9 @@ class Progress:
         queued: Number of entries that were ever queued.
         popped: Number of entries that were ever popped and processed.
         versions: Number of entries queued before each version that is not applied yet,
-            and the version. No two have the same number, and new versions drop those that
-            were passed: there are never more than the most entries at once, and one.
+            and the version. No two have the same number, and new versions drop those
+            that were passed: there are never more than the most entries at once, and
+            one.
     """
 
     __slots__ = ("_passed", "_to_sync", "popped", "queued", "versions")
@@ -359,7 +361,8 @@ async def process_entries(
 ) -> None:
     """Process popped entries, and put them back if the function raises `Requeue`.
 
-    After a `Requeue` the loop gets a turn: a consumer that always fails must not block it.
+    After a `Requeue` the loop gets a turn: a consumer that always fails must not block
+    it.
 
     Args:
         entries: Popped entries by key.
@@ -372,7 +375,7 @@ async def process_entries(
         put_back: Function called with entries to be queued again.
 
     Raises:
-        Exception: Whatever the function raised, or the cause of its `Requeue`.
+        Exception: Error of the function, or the cause of its `Requeue`.
     """
     depth = len(queue)
     requeue: Requeue | None = None

@@ -1,7 +1,11 @@
 """`Store` and `Indexer`: keyed objects in memory, with secondary indexes.
 
 Objects may be of any type for which there is a key function. Writes belong to one event
-loop and never wait; reads may come from any thread, and each answers from one snapshot.
+loop and never wait. Reads may come from any thread, and each reads one snapshot.
+
+A store holds its objects and indexes as `Contents`. A list is built as other contents,
+in slices, and swapped in at once. Errors of index functions are reported after the
+write.
 """
 
 from __future__ import annotations
@@ -10,40 +14,42 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.budget import LoopBudget
-from aioinformer.cache.contents import Contents, Growing
-from aioinformer.cache.index import check_index_function
-from aioinformer.errors import OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.cache.index import Index, check_index_function
+from aioinformer.errors import HandlerError, OptionsError
+from aioinformer.model.callables import check_plain
 from aioinformer.model.keys import key_of, meta_namespace_key
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from aioinformer.cache.index import Index, IndexFunction
-    from aioinformer.errors import HandlerError
+    from aioinformer.cache.index import IndexFunction
 
-__all__ = ["Contents", "Indexer", "Store"]
+__all__ = ["Contents", "Growing", "Indexer", "Store"]
 
 T = TypeVar("T")
 
 logger = guarded_logger(__name__)
+
+# Between two checks of the budget; an object with an index into its body takes 5 us.
+_OBJECTS_IN_A_STEP = 16
 
 
 class Store(Generic[T]):
     """Objects by key.
 
     Reads (`get`, `get_by_key`, `list`, `list_keys`, `len`) may come from any thread and
-    never raise for lack of a sync: a store is a bare container. Objects handed out are
-    the stored ones: treat them as read-only.
+    never raise because a sync is missing: a store is a bare container. They return the
+    stored objects: treat these as read-only.
 
     Args:
-        key_func: The key of an object; `"namespace/name"` of its metadata if left out.
-        on_error: Told of index functions that fail; logged if left out. What it raises
-            is logged and dropped.
+        key_func: Function that returns the key of an object; by default
+            `"namespace/name"` of its metadata.
+        on_error: Function called with errors of index functions; logged by default.
+            What it raises is logged and dropped.
 
     Raises:
-        OptionsError: `on_error` is no plain function.
+        OptionsError: If `on_error` is not a plain function.
     """
 
     def __init__(
@@ -58,7 +64,7 @@ class Store(Generic[T]):
         self.key_func = key_func
         self._on_error = on_error or _log
         self._contents: Contents[T] = Contents({}, self._report)
-        # While a step is under way, failures wait here.
+        # Errors of the current step.
         self.holding = False
         self.held: builtins.list[HandlerError] = []
 
@@ -73,59 +79,59 @@ class Store(Generic[T]):
 
     @property
     def resource_version(self) -> str:
-        """The version up to which everything is applied; empty before the first list."""
+        """Version that the store has applied; empty before the first list."""
         return self._contents.resource_version
 
     # ------------------------------------------------------------ reads, any thread
 
     def get_by_key(self, key: str) -> T | None:
-        """The object under `key`, or None."""
+        """Return the object under `key`, or None."""
         return self._contents.objects.get(key)
 
     def get(self, obj: T) -> T | None:
-        """The stored object with the key of `obj`, or None.
+        """Return the stored object with the key of `obj`, or None.
 
         Raises:
-            NoKey: `obj` has no key.
+            NoKey: If `obj` has no key.
         """
         return self.get_by_key(key_of(obj, self.key_func))
 
     def list(self) -> builtins.list[T]:
-        """All objects, in a fresh list."""
+        """Return all objects, in a new list."""
         return list(self._contents.objects.values())
 
     def list_keys(self) -> builtins.list[str]:
-        """All keys, in a fresh list."""
+        """Return all keys, in a new list."""
         return list(self._contents.objects)
 
     # ------------------------------------------------------------ writes, one loop
 
     def add(self, obj: T) -> None:
-        """Enter an object, or replace the one with its key; the same as `update`.
+        """Store an object, in place of one with the same key. The same as `update`.
 
         Raises:
-            NoKey: `obj` has no key; nothing is written.
+            NoKey: If `obj` has no key; nothing is written.
         """
         self._contents.put(key_of(obj, self.key_func), obj)
 
     update = add
 
     def delete(self, obj: T) -> None:
-        """Take out the object with the key of `obj`; no error if there is none.
+        """Remove the object with the key of `obj`, if there is one.
 
         Raises:
-            NoKey: `obj` has no key; nothing is written.
+            NoKey: If `obj` has no key; nothing is written.
         """
         self._contents.remove(key_of(obj, self.key_func))
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
-        """Put `objects` in the place of everything; readers see all of it or nothing.
+        """Replace all objects at once; of several objects with one key the last wins.
 
-        Of several objects with one key the last wins. That takes one to two
-        microseconds for each object, and for each of its indexes, in one go.
+        That takes one to two microseconds for each object and for each of its indexes,
+        without a break.
 
         Raises:
-            NoKey: One of them has no key; nothing is written.
+            NoKey: If an object has no key; nothing is written.
         """
         replacement = self.replacement()
         self.hold_reports()
@@ -138,26 +144,26 @@ class Store(Generic[T]):
             self.release_reports()
 
     def resync(self) -> None:
-        """Do nothing: there is nobody behind a store to be told again."""
+        """Do nothing: a store has no handlers."""
 
     # ------------------------------------------------------------ for the pipeline
 
     @property
     def contents(self) -> Contents[T]:
-        """What it holds now; only the owner of the store changes it."""
+        """Objects and indexes now; only the owner of the store changes them."""
         return self._contents
 
     def replacement(self) -> Contents[T]:
-        """Empty contents with the same indexes, to be filled and given to `swap`."""
+        """Return empty contents with the same indexes, for `swap`."""
         return Contents(
             {name: index.empty_copy() for name, index in self._indexes().items()},
             self._report,
         )
 
     async def complete(self, replacement: Contents[T]) -> None:
-        """Give a replacement the indexes that were added since it was begun.
+        """Add to a replacement the indexes that the store got since it was made.
 
-        In slices of the loop's budget. `swap` does it as well, but in one go.
+        In slices of the loop's budget. `swap` does it as well, but without a break.
 
         Cancellation:
             Safe: call it again, or `swap`.
@@ -167,7 +173,7 @@ class Store(Generic[T]):
             await _grow(late)
 
     def swap(self, replacement: Contents[T], resource_version: str = "") -> Contents[T]:
-        """Put the replacement in place, in one step; returns the old contents."""
+        """Replace the contents at once; return the old ones."""
         late = self._late(replacement)
         if late is not None:
             _grow_at_once(late)
@@ -181,11 +187,11 @@ class Store(Generic[T]):
         return old
 
     def applied(self, resource_version: str) -> None:
-        """Everything up to this version is in the store."""
+        """Set the version that the store has applied."""
         self._contents.resource_version = resource_version
 
     def _late(self, replacement: Contents[T]) -> Growing[T] | None:
-        """The indexes that a replacement lacks; None if it lacks none."""
+        """Return an unfinished index build for what a replacement lacks, or None."""
         late = {
             name: index.function
             for name, index in self._indexes().items()
@@ -197,15 +203,15 @@ class Store(Generic[T]):
         return self._contents.indexes
 
     def hold_reports(self) -> None:
-        """Begin a step of several writes: keep failures until `release_reports()`.
+        """Begin a step of several writes: keep errors until `release_reports()`.
 
         `on_error` may read the store, write to it, or add a handler to its informer. In
-        the middle of a step it would see and change a half of it.
+        the middle of a step it would see and change an incomplete state.
         """
         self.holding = True
 
     def release_reports(self) -> None:
-        """End the step, and report what has failed in it."""
+        """End the step, and report its errors."""
         self.holding = False
         if self.held:
             held, self.held = self.held, []
@@ -221,6 +227,313 @@ class Store(Generic[T]):
             self._on_error(failure)
         except user_errors():  # logged and dropped
             logger.exception("on_error failed")
+
+
+class Indexer(Store[T]):
+    """A store with secondary indexes.
+
+    Args: indexers: Index functions by the name of their index. key_func: Key function,
+        see `Store`. on_error: Function called with errors, see `Store`. An object whose
+        index function
+            fails is stored, and absent from that index.
+
+    Raises:
+        OptionsError: If an index or `on_error` is refused, see `add_indexers`.
+    """
+
+    def __init__(
+        self,
+        indexers: Mapping[str, IndexFunction[T]] | None = None,
+        *,
+        key_func: Callable[[T], str] = meta_namespace_key,
+        on_error: Callable[[HandlerError], None] | None = None,
+    ) -> None:
+        super().__init__(key_func=key_func, on_error=on_error)
+        self.add_indexers(indexers or {})
+
+    @property
+    def indexers(self) -> dict[str, IndexFunction[T]]:
+        """Index functions by name, in a new dict."""
+        indexes = dict(self._indexes())
+        return {name: index.function for name, index in indexes.items()}
+
+    def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
+        """Add indexes, and index all stored objects.
+
+        That takes one to two microseconds for each object and index, without a break.
+        For very many objects, add indexes before they come, or `await build_indexers`.
+        Adding the same function under the same name again changes nothing.
+
+        Raises: OptionsError: If a name is used by another function, or a function is
+            not plain;
+                nothing was added.
+        """
+        new = self._new(indexers)
+        if new:
+            _grow_at_once(Growing(new, self._contents))
+
+    async def build_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
+        """Add indexes in slices that leave time for other tasks.
+
+        The store may be written to and even replaced meanwhile. All indexes appear
+        together, and complete, when this returns.
+
+        Raises:
+            OptionsError: If an index is refused, see `add_indexers`.
+
+        Cancellation:
+            Safe: none of them was added.
+        """
+        new = self._new(indexers)
+        if new:
+            await _grow(Growing(new, self._contents))
+
+    def _new(
+        self, indexers: Mapping[str, IndexFunction[T]]
+    ) -> dict[str, IndexFunction[T]]:
+        """Return the index functions that the store lacks."""
+        known = self.indexers
+        taken = dict(known)
+        for growing in self._contents.growing:
+            taken |= {name: it.function for name, it in growing.indexes.items()}
+
+        for name, function in indexers.items():
+            check_index_function(name, function)
+            if name in taken and taken[name] != function:
+                raise OptionsError(f"another index is named {name!r}")
+
+        return {name: it for name, it in indexers.items() if name not in known}
+
+    def by_index(self, name: str, value: str) -> builtins.list[T]:
+        """Return the objects that have `value` in the index `name`, in a new list.
+
+        Raises:
+            OptionsError: If there is no such index.
+        """
+        bucket = self._index(name).buckets.get(value)
+        return [] if bucket is None else list(bucket.values())
+
+    def index_keys(self, name: str, value: str) -> builtins.list[str]:
+        """Return the keys of the objects that have `value` in the index `name`, sorted.
+
+        Raises:
+            OptionsError: If there is no such index.
+        """
+        return sorted(self._index(name).buckets.get(value, ()))
+
+    def index(self, name: str, obj: T) -> builtins.list[T]:
+        """Return the objects that share a value with `obj` in an index, each once.
+
+        Args:
+            name: Name of the index.
+            obj: Object to compare with; need not be stored.
+
+        Raises:
+            OptionsError: If there is no such index.
+            Exception: Error of the index function for `obj`.
+        """
+        return self._index(name).find(obj)
+
+    def list_index_func_values(self, name: str) -> builtins.list[str]:
+        """Return all values of the index `name`.
+
+        Raises:
+            OptionsError: If there is no such index.
+        """
+        return list(self._index(name).buckets)
+
+    def _index(self, name: str) -> Index[T]:
+        index = self._contents.indexes.get(name)
+        if index is None:
+            known = ", ".join(sorted(self._contents.indexes)) or "none"
+            raise OptionsError(f"no index is named {name!r} (indexes: {known})")
+
+        return index
+
+
+def _log(failure: HandlerError) -> None:
+    logger.error("%s", failure, exc_info=failure.__cause__)
+
+
+class Contents(Generic[T]):
+    """Objects by key, with their indexes.
+
+    A replacement is built beside the contents of a store, in as many steps as it needs,
+    and then swapped in.
+
+    Args:
+        indexes: Empty indexes by name.
+        report: Function called with errors of index functions; must not raise.
+    """
+
+    __slots__ = ("growing", "indexes", "objects", "report", "resource_version")
+
+    def __init__(
+        self,
+        indexes: dict[str, Index[T]],
+        report: Callable[[HandlerError], None],
+    ) -> None:
+        self.objects: dict[str, T] = {}
+        self.indexes = indexes
+        self.resource_version = ""
+        self.report = report
+        # Indexes that do not have all objects yet; empty nearly always.
+        self.growing: list[Growing[T]] = []
+
+    def put(self, key: str, obj: T, asked: T | None = None) -> None:
+        """Add or replace one object.
+
+        Args: key: Key of the object. obj: Object to store. asked: Object to call index
+            functions with: an equal one that is cheaper to read,
+                or None.
+        """
+        old = self.objects.get(key)
+        self.objects[key] = obj
+        failures: tuple[HandlerError, ...] = ()
+        for name, index in self.indexes.items():
+            try:
+                index.put(key, obj, old, asked)
+            except user_errors() as exc:  # reported
+                failures += (_left_out(name, index, key, obj, old, exc),)
+
+        if failures or self.growing:
+            self._follow(key, old, failures)
+
+    def keep(self, key: str, obj: T, source: Contents[T]) -> None:
+        """Take an object from `source`, with its index values there."""
+        old = self.objects.get(key)
+        self.objects[key] = obj
+        failures: tuple[HandlerError, ...] = ()
+        for name, index in self.indexes.items():
+            there = source.indexes.get(name)
+            if there is not None:
+                index.put_values(key, obj, there.values_of(key, obj), old)
+                continue
+
+            try:
+                index.put(key, obj, old)
+            except user_errors() as exc:  # reported
+                failures += (_left_out(name, index, key, obj, old, exc),)
+
+        if failures or self.growing:
+            self._follow(key, old, failures)
+
+    def remove(self, key: str) -> T | None:
+        """Remove one object; return it, or None if there was none."""
+        old = self.objects.pop(key, None)
+        if old is not None:
+            for index in self.indexes.values():
+                index.remove(key, old)
+
+            for growing in self.growing:
+                growing.forget(key, old)
+
+        return old
+
+    def _follow(
+        self, key: str, old: T | None, failures: tuple[HandlerError, ...]
+    ) -> None:
+        """Finish a write. Errors are reported last: `on_error` may write again."""
+        for growing in self.growing:
+            growing.touch(key, old)
+
+        for failure in failures:
+            self.report(failure)
+
+
+class Growing(Generic[T]):
+    """Indexes that are being built, object by object.
+
+    The contents may change, and even be replaced, between two steps. Nobody reads these
+    indexes before they are complete.
+
+    Args: functions: Index functions by the names of their indexes. contents: Contents
+        to index; `close()` at the end. known: Contents that have these indexes. Values
+        of the same objects are taken from
+            there.
+    """
+
+    __slots__ = ("_contents", "_entered", "_known", "_waiting", "indexes")
+
+    def __init__(
+        self,
+        functions: Mapping[str, IndexFunction[T]],
+        contents: Contents[T],
+        known: Contents[T] | None = None,
+    ) -> None:
+        self.indexes = {name: Index(function) for name, function in functions.items()}
+        self._known = known
+        self.begin(contents)
+
+    def begin(self, contents: Contents[T]) -> None:
+        """Begin with these contents, and drop what was indexed before."""
+        for name, index in self.indexes.items():
+            self.indexes[name] = index.empty_copy()
+
+        contents.growing.append(self)
+        self._contents = contents
+
+        # Invariant: the key of each object is in one of these two. What else waits has
+        # come twice, or is gone. The last is the next: so the order of the store stays.
+        self._entered: set[str] = set()
+        self._waiting = list(contents.objects)
+        self._waiting.reverse()
+
+    def steps(self) -> Iterator[None]:
+        """Index a few objects in each step, until none is left."""
+        left = _OBJECTS_IN_A_STEP
+        while self._waiting:
+            self._enter(self._waiting.pop())
+            left -= 1
+            if not left:
+                left = _OBJECTS_IN_A_STEP
+                yield
+
+    def publish(self) -> None:
+        """Give the complete indexes to the contents, except for names in use."""
+        for name, index in self.indexes.items():
+            self._contents.indexes.setdefault(name, index)
+
+    def close(self) -> None:
+        """Stop following the contents."""
+        self._contents.growing.remove(self)
+
+    def touch(self, key: str, old: T | None) -> None:
+        """Note that a key has another object, in place of `old` if there was one."""
+        if old is None:
+            self._waiting.append(key)
+        elif key in self._entered:
+            self.forget(key, old)
+            self._waiting.append(key)
+
+    def forget(self, key: str, old: T) -> None:
+        """Note that a key has no object any more."""
+        if key in self._entered:
+            self._entered.remove(key)
+            for index in self.indexes.values():
+                index.remove(key, old)
+
+    def _enter(self, key: str) -> None:
+        obj = self._contents.objects.get(key)
+        if obj is None or key in self._entered:
+            return
+
+        self._entered.add(key)
+        known = self._known
+        failures: tuple[HandlerError, ...] = ()
+        for name, index in self.indexes.items():
+            if known is not None and known.objects.get(key) is obj:
+                values = known.indexes[name].values_of(key, obj)
+                index.put_values(key, obj, values, None)
+                continue
+
+            try:
+                index.put(key, obj, None)
+            except user_errors() as exc:  # reported
+                failures += (_left_out(name, index, key, obj, None, exc),)
+
+        for failure in failures:
+            self._contents.report(failure)
 
 
 def _grow_at_once(growing: Growing[T]) -> None:
@@ -241,130 +554,19 @@ async def _grow(growing: Growing[T]) -> None:
             if budget.over():
                 await budget.start()
 
-        growing.publish()  # no await behind the last step
+        growing.publish()  # no await after the last step
         budget.end()
     finally:
         growing.close()
 
 
-class Indexer(Store[T]):
-    """A store with secondary indexes.
+def _left_out(
+    name: str, index: Index[T], key: str, obj: T, old: T | None, cause: BaseException
+) -> HandlerError:
+    """Remove an object from an index whose function failed for it; return the error."""
+    if old is not None:
+        index.remove(key, old)
 
-    Args:
-        indexers: Index functions by the name of their index.
-        key_func: As for `Store`.
-        on_error: As for `Store`. An object for which an index function fails is stored,
-            and absent from that index.
-
-    Raises:
-        OptionsError: As `Store`, and as `add_indexers`.
-    """
-
-    def __init__(
-        self,
-        indexers: Mapping[str, IndexFunction[T]] | None = None,
-        *,
-        key_func: Callable[[T], str] = meta_namespace_key,
-        on_error: Callable[[HandlerError], None] | None = None,
-    ) -> None:
-        super().__init__(key_func=key_func, on_error=on_error)
-        self.add_indexers(indexers or {})
-
-    @property
-    def indexers(self) -> dict[str, IndexFunction[T]]:
-        """The index functions by name, in a fresh dict."""
-        indexes = dict(self._indexes())
-        return {name: index.function for name, index in indexes.items()}
-
-    def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
-        """Add indexes; the objects that are there are entered before this returns.
-
-        That takes one to two microseconds for each object and index, in one go: with very
-        many objects, add indexes before they come, or `await build_indexers`. Adding
-        the same function under the same name again changes nothing.
-
-        Raises:
-            OptionsError: A name is taken by another function, or one is no plain
-                function; nothing was added.
-        """
-        new = self._new(indexers)
-        if new:
-            _grow_at_once(Growing(new, self._contents))
-
-    async def build_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
-        """The same as `add_indexers`, in slices that leave time for everything else.
-
-        The store may be written to and even replaced meanwhile. The indexes are there,
-        all of them and complete, when this returns, and not before.
-
-        Raises:
-            OptionsError: As `add_indexers`.
-
-        Cancellation:
-            Safe: none of them is there.
-        """
-        new = self._new(indexers)
-        if new:
-            await _grow(Growing(new, self._contents))
-
-    def _new(
-        self, indexers: Mapping[str, IndexFunction[T]]
-    ) -> dict[str, IndexFunction[T]]:
-        """Those that are not there yet."""
-        known = self.indexers
-        taken = dict(known)
-        for growing in self._contents.growing:
-            taken |= {name: it.function for name, it in growing.indexes.items()}
-
-        for name, function in indexers.items():
-            check_index_function(name, function)
-            if name in taken and taken[name] != function:
-                raise OptionsError(f"there is another index named {name!r} already")
-
-        return {name: it for name, it in indexers.items() if name not in known}
-
-    def by_index(self, name: str, value: str) -> builtins.list[T]:
-        """The objects that have `value` in the index `name`, in a fresh list.
-
-        Raises:
-            OptionsError: There is no such index.
-        """
-        bucket = self._index(name).buckets.get(value)
-        return [] if bucket is None else list(bucket.values())
-
-    def index_keys(self, name: str, value: str) -> builtins.list[str]:
-        """The keys of those objects, sorted.
-
-        Raises:
-            OptionsError: There is no such index.
-        """
-        return sorted(self._index(name).buckets.get(value, ()))
-
-    def index(self, name: str, obj: T) -> builtins.list[T]:
-        """The objects that share a value with `obj` in the index `name`, each once.
-
-        Raises:
-            OptionsError: There is no such index.
-            Exception: Whatever the index function raises for `obj`.
-        """
-        return self._index(name).find(obj)
-
-    def list_index_func_values(self, name: str) -> builtins.list[str]:
-        """All values of the index `name`.
-
-        Raises:
-            OptionsError: There is no such index.
-        """
-        return list(self._index(name).buckets)
-
-    def _index(self, name: str) -> Index[T]:
-        index = self._contents.indexes.get(name)
-        if index is None:
-            known = ", ".join(sorted(self._contents.indexes)) or "none"
-            raise OptionsError(f"there is no index named {name!r} (there are: {known})")
-
-        return index
-
-
-def _log(failure: HandlerError) -> None:
-    logger.error("%s", failure, exc_info=failure.__cause__)
+    failure = HandlerError("index function", name, obj)
+    failure.__cause__ = cause
+    return failure

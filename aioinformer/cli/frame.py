@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aioinformer.cli.explain import explain
 from aioinformer.cli.fitting import GAP, cut, fitted, line_of_cells, widened
 from aioinformer.cli.terminal import Line
-from aioinformer.model.durations import human_duration
+from aioinformer.model.times import human_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

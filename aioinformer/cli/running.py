@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import leaf_of
+from aioinformer._tasks import unwrap_group
 from aioinformer.cli.explain import CommandError, explain
 from aioinformer.cli.output import SafeFormatter, complain
 from aioinformer.cli.statuses import FAILED_CHECK, INTERRUPTED, TROUBLE
@@ -79,7 +79,7 @@ def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(died, BaseExceptionGroup):
         died = died.exceptions[0]
 
-    return died or leaf_of(group)
+    return died or unwrap_group(group)
 
 
 def _set_up_log(verbose: int) -> None:

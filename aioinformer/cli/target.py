@@ -66,11 +66,10 @@ class Target:
         if self.server is not None:
             return "--server"
 
-        from aioinformer.client.kubeconfig import Kubeconfig, default_paths
-        from aioinformer.client.kubeconfig_entry import at_home
+        from aioinformer.client.kubeconfig import Kubeconfig, default_paths, expand_home
 
         if self.kubeconfig is not None:
-            paths, origin = [at_home(self.kubeconfig)], "--kubeconfig"
+            paths, origin = [expand_home(self.kubeconfig)], "--kubeconfig"
         else:
             paths, origin = default_paths()
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError, NotFound
-from aioinformer.model.moments import kube_time
 from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
+from aioinformer.model.times import kube_time
 
 if TYPE_CHECKING:
     from aioinformer.testing import APIServer

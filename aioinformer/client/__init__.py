@@ -1,18 +1,19 @@
 """HTTP: where the API server is, who we are, and what can be asked of it.
 
 The law of this layer: HTTP and its library stay inside. Foreign errors end in
-`failures`, aiohttp is loaded when a client is entered, and whoever lists or watches
+`error_mapping`, aiohttp is loaded when a client is entered, and whoever lists or watches
 sees `aioinformer.watch.interface.ListerWatcher` alone.
 """
 
+from aioinformer.client.auth.credentials import Credentials
+from aioinformer.client.auth.tls import TLSOptions
 from aioinformer.client.client import Client
 from aioinformer.client.config import ClientConfig
-from aioinformer.client.credentials import Credentials
 from aioinformer.client.discovery import Discovery
-from aioinformer.client.discovery_names import ServedResource
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PagedList, Pager
-from aioinformer.client.tls import TLSOptions
+from aioinformer.client.rest_mapper import ServedResource
+from aioinformer.client.verbs import PatchType
 
 __all__ = [
     "Client",
@@ -22,6 +23,7 @@ __all__ = [
     "ListWatch",
     "PagedList",
     "Pager",
+    "PatchType",
     "ServedResource",
     "TLSOptions",
 ]

@@ -2,61 +2,449 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from aioinformer.client import verbs
-from aioinformer.client.reading import Reading
+from aioinformer.client.auth.credentials import Credentials
+from aioinformer.client.auth.tls import TLSOptions
+from aioinformer.client.config import ClientConfig, proxy_of_environment
+from aioinformer.client.discovery import Discovery
+from aioinformer.client.endpoint import Endpoint
+from aioinformer.client.list_watch import ListWatch
+from aioinformer.client.pager import PAGE_SIZE, Pager
+from aioinformer.client.verbs import Request
+from aioinformer.errors import DecodeError
+from aioinformer.metrics import NULL_SINK
+from aioinformer.model.objects import KubeObject
+from aioinformer.watch.interface import ListOptions, WatchOptions
 
 if TYPE_CHECKING:
+    import builtins
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from aioinformer.client.config import ConfigSource
+    from aioinformer.client.response import Response
     from aioinformer.client.verbs import Body, PatchType, Propagation
-    from aioinformer.model.objects import KubeObject
+    from aioinformer.metrics import MetricsSink
     from aioinformer.model.resource import Resource
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Client"]
 
 
-class Client(Reading):
-    """Speaks to one API server.
+class Client:
+    """Client of one API server.
 
     Enter it before use: `async with client:`, or `await client.start()` and
-    `await client.close()`, which may happen in different tasks of one loop. Only then
-    are files read and aiohttp imported. It can be entered again after it was closed.
+    `await client.close()`, which may be called by different tasks of one loop. Files are
+    read and aiohttp is imported only then. A closed client can be entered again.
 
-    Requests are not limited in number, nor in rate unless told, and not repeated, except
-    once after a 401 if the credentials could be renewed, and those that only read once
-    more if a kept-alive connection turned out dead.
+    Only `qps` limits requests. They are retried once after a 401 if the credentials could
+    be renewed, and a GET once if a kept-alive connection turned out to be dead.
 
     Guarantees:
-        After `close()` no connection, task or timer of it is left.
-        Tokens and keys show in no `repr`, log line or error.
+        After `close()`, none of its connections, tasks or timers is left.
+        Tokens and keys appear in no `repr`, log line or error.
 
     Errors of every verb:
-        ApiError: If the server refused; its subclasses say why.
-        TransportError: If the network failed, or the client was closed. A write may
-            have been done.
-        DecodeError: If the answer cannot be read.
+        ApiError: If the server refused the request; its subclasses say why.
+        TransportError: If the network failed, or the client was closed. The server may
+            have executed a write.
+        DecodeError: If the response cannot be read.
         OptionsError: If the client was never entered, or the arguments cannot work.
         WrongLoop: If it was entered in another event loop.
 
     Bodies are dicts, `KubeObject`, `msgspec.Struct`, Pydantic models (written by alias
-    and without None) or kubernetes_asyncio models, also inside of dicts. `apiVersion` and
-    `kind` may be missing from what is created, updated or applied if the `Resource` knows
-    them. `dry_run=True` lets the server do everything but keep it; `field_manager` is the
-    name under which it remembers who set a field.
+    and without None) or kubernetes_asyncio models, also nested in dicts. `create`,
+    `update` and apply patches fill in a missing `apiVersion` and `kind` from the
+    `Resource`. `dry_run=True` makes the server do everything except store the object.
+    `field_manager` is the name under which the server records the fields set.
 
     Args:
-        source: The configuration, or a function that reads it, in a thread, each time
-            when the client is entered.
-        qps: How many requests are sent each second; None for any number. The others
-            wait, in the order of asking. A watch counts when it is opened, and the
-            requests of a `LeaseLock` neither wait nor count.
-        burst: How many are sent at once after a pause; None for two seconds' worth,
-            which is what client-go has.
-        metrics: Takes the metrics of client-go's requests; see `RequestMeter`.
+        source: Configuration, or a function that reads it in a thread on each entry.
+        qps: Requests per second; None for no limit. Further requests wait in their
+            order. A watch counts once, when it is opened. Requests of a `LeaseLock`
+            neither wait nor count.
+        burst: Requests sent at once after a pause; None for two seconds' worth, as in
+            client-go.
+        metrics: Receiver of client-go's request metrics; see `RequestMetrics`.
 
     Raises:
         OptionsError: If `qps` and `burst` cannot work.
     """
+
+    def __init__(
+        self,
+        source: ClientConfig | ConfigSource,
+        *,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> None:
+        self._endpoint = Endpoint(source, qps=qps, burst=burst, metrics=metrics)
+
+    # ------------------------------------------------------------ configuration
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        context: str | None = None,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
+        """Use `KUBECONFIG`, `~/.kube/config`, or the service account of this pod.
+
+        The proxy is that of the kubeconfig, else that of `HTTPS_PROXY`.
+
+        Args:
+            context: Context of the kubeconfig files; None for the current one. With a
+                context, entering fails if there is no kubeconfig, also in a pod.
+            gzip: Ask for compressed responses: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client.environment import load_from_environment
+
+            return replace(load_from_environment(context), gzip=gzip)
+
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
+
+    @classmethod
+    def from_kubeconfig(
+        cls,
+        path: str | Path | None = None,
+        *,
+        context: str | None = None,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
+        """Use kubeconfig files.
+
+        Args:
+            path: One file; None for those of `KUBECONFIG`, or `~/.kube/config`.
+            context: One of its contexts; None for the current one.
+            gzip: Ask for compressed responses: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client.kubeconfig import load_kubeconfig
+
+            return replace(load_kubeconfig(path, context), gzip=gzip)
+
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
+
+    @classmethod
+    def in_cluster(
+        cls,
+        *,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
+        """Use the service account of the pod that this process runs in.
+
+        Args:
+            gzip: Ask for compressed responses: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client.environment import load_in_cluster
+
+            return replace(load_in_cluster(), gzip=gzip)
+
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: str | Path | None = None,
+        ca_file: str | Path | None = None,
+        verify: bool = True,
+        namespace: str = "default",
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
+        """Use a server by its URL, such as that of `kubectl proxy`.
+
+        Args:
+            url: `http://` or `https://`, host, optionally port and path.
+            token: Bearer token.
+            token_file: File with a bearer token, reread once a minute.
+            ca_file: PEM certificates to trust; None for those of the system.
+            verify: False accepts every certificate. For tests only.
+            namespace: Value of `client.namespace`.
+            gzip: Ask for compressed responses: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
+
+        Raises:
+            OptionsError: If the URL or the token is malformed.
+        """
+        # Absolute: they are reread later, when the working directory may have changed.
+        ca = Path(ca_file).absolute() if ca_file is not None else None
+        file = Path(token_file).absolute() if token_file is not None else None
+        config = ClientConfig(
+            server=url,
+            namespace=namespace,
+            credentials=Credentials(token=token or "", token_file=file),
+            tls=TLSOptions(ca=ca, verify=verify),
+            proxy=proxy_of_environment(url),
+            gzip=gzip,
+        )
+        return cls(config, qps=qps, burst=burst, metrics=metrics)
+
+    @classmethod
+    def from_kubernetes_asyncio(
+        cls,
+        client: Any,
+        *,
+        gzip: bool = False,
+        qps: float | None = None,
+        burst: int | None = None,
+        metrics: MetricsSink = NULL_SINK,
+    ) -> Self:
+        """Use the server and credentials of a client of kubernetes_asyncio.
+
+        Connections are separate: that client may be closed. Its `refresh_api_key_hook`
+        is called before each request. `ListWatch.from_kubernetes_asyncio` sends
+        requests through such a client instead.
+
+        Args:
+            client: An `ApiClient`, whose default headers are sent too, or a
+                `Configuration`. Those of `kubernetes.aio` work as well.
+            gzip: Ask for compressed responses: for slow links only.
+            qps: See the class.
+            burst: See the class.
+            metrics: See the class.
+        """
+
+        def read() -> ClientConfig:
+            from aioinformer.client import kubernetes_asyncio as bridge
+
+            return replace(bridge.load_kubernetes_asyncio(client), gzip=gzip)
+
+        return cls(read, qps=qps, burst=burst, metrics=metrics)
+
+    # ------------------------------------------------------------ lifetime
+
+    @property
+    def entered(self) -> bool:
+        """True while requests can be sent."""
+        return self._endpoint.entered
+
+    @property
+    def config(self) -> ClientConfig:
+        """The configuration.
+
+        Raises:
+            OptionsError: If it was not read yet, because the client was never entered.
+        """
+        return self._endpoint.config
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the kubeconfig context or pod. The client itself never uses it.
+
+        Raises:
+            OptionsError: If the client was never entered.
+        """
+        return self.config.namespace
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        """Resources of the server by all their names, kept in memory, shared by callers.
+
+        The server is asked on first use. Create a `Discovery` for other settings.
+        """
+        return Discovery(self)
+
+    async def start(self) -> None:
+        """Read the configuration and prepare requests. No connection is opened yet.
+
+        Raises:
+            OptionsError: If it is entered already, or the configuration cannot work.
+            TransportError: If it was closed meanwhile. If this machine is temporarily
+                out of threads, files or memory, requests retry instead.
+
+        Cancellation:
+            Safe: the client stays closed.
+        """
+        await self._endpoint.start()
+
+    async def close(self) -> None:
+        """Close all connections, also those in use. Idempotent.
+
+        Requests, watches and a `start()` in progress end with `TransportError`. If
+        another task is closing the client, this call waits for the same end.
+
+        Raises:
+            WrongLoop: If it was entered in another event loop.
+
+        Cancellation:
+            Deferred until all is closed, 5 s at most.
+        """
+        await self._endpoint.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._endpoint)
+
+    # ------------------------------------------------------------ reading
+
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Read one object.
+
+        Raises:
+            NotFound: If there is none; for other errors see the class.
+
+        Cancellation:
+            Safe.
+        """
+        name = verbs.named(resource, name)
+        path = resource.path(namespace, name)
+        return await self._object(Request("GET", path))
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        resource_version: str = "",
+    ) -> builtins.list[KubeObject]:
+        """Read all objects, on request in pages. The result is always complete.
+
+        If the list expires between two pages, it is read again without pages.
+
+        Args:
+            resource: Resource to list.
+            namespace: Only objects of this namespace; None for all.
+            label_selector: Selector in kubectl's syntax.
+            field_selector: Selector in kubectl's syntax.
+            limit: Objects per page; 0 for all in one response.
+            resource_version: `""` for the newest state, `"0"` for the server's cache.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed; for other errors see
+                the class.
+
+        Cancellation:
+            Safe.
+        """
+        source = self._list_watch(resource, namespace, label_selector, field_selector)
+        options = ListOptions(resource_version=resource_version)
+        return (await Pager(source, page_size=limit).list(options)).objects
+
+    def list_pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = PAGE_SIZE,
+        resource_version: str = "",
+    ) -> AsyncGenerator[builtins.list[KubeObject], None]:
+        """Read all objects in pages, and iterate over them as they arrive.
+
+        Each step yields the complete objects, at most a page. To leave early, close it:
+        `async with aclosing(client.list_pages(PODS)) as pages:`.
+
+        Args:
+            resource: Resource to list.
+            namespace: Only objects of this namespace; None for all.
+            label_selector: Selector in kubectl's syntax.
+            field_selector: Selector in kubectl's syntax.
+            limit: Objects per page; 0 for all in one response.
+            resource_version: Same as in `list()`. Servers answer `"0"` without pages.
+
+        Raises:
+            ResourceExpired: If the list expired between two pages.
+            SelectorSyntaxError: If a selector cannot be parsed, at once; for other
+                errors, which the iteration raises, see the class.
+        """
+        source = self._list_watch(resource, namespace, label_selector, field_selector)
+        options = ListOptions(resource_version=resource_version)
+        return Pager(source, page_size=limit).batches(options)
+
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        timeout_seconds: int | None = None,
+        bookmarks: bool = False,
+        send_initial_events: bool = False,
+    ) -> AbstractAsyncContextManager[Watch]:
+        """Watch changes: `async with client.watch(PODS) as stream:`, then iterate.
+
+        A single watch: it ends when the server or the network ends it, and yields ERROR
+        events like any other. Informers and `RetryWatch` resume by themselves.
+
+        Args:
+            resource: Resource to watch.
+            namespace: Only objects of this namespace; None for all.
+            label_selector: Selector in kubectl's syntax.
+            field_selector: Selector in kubectl's syntax.
+            resource_version: Version after which changes are sent; `""` starts with the
+                existing objects.
+            timeout_seconds: Time after which the server ends the watch; None for its
+                default.
+            bookmarks: Ask for BOOKMARK events as well.
+            send_initial_events: Start with the existing objects, followed by a BOOKMARK.
+
+        Raises:
+            SelectorSyntaxError: If a selector cannot be parsed; for other errors, which
+                entering the context raises, see the class.
+        """
+        source = self._list_watch(resource, namespace, label_selector, field_selector)
+        return source.watch(
+            WatchOptions(
+                resource_version=resource_version,
+                timeout_seconds=timeout_seconds,
+                bookmarks=bookmarks or send_initial_events,
+                send_initial_events=send_initial_events,
+            )
+        )
 
     # ------------------------------------------------------------ writing
 
@@ -72,14 +460,14 @@ class Client(Reading):
         """Create an object.
 
         Args:
-            resource: What it is.
+            resource: Resource of the object.
             body: The object.
-            namespace: Where; None for what the body says.
+            namespace: Namespace; None for that of the body.
             dry_run: See the class.
             field_manager: See the class.
 
         Returns:
-            The object as the server keeps it.
+            The object as stored by the server.
 
         Raises:
             AlreadyExists: If the name is taken; for other errors see the class.
@@ -108,18 +496,18 @@ class Client(Reading):
         """Replace the object that the body names (not its status).
 
         Args:
-            resource: What it is.
-            body: The whole object. With a `resourceVersion` it is replaced only if
-                nobody changed it since.
-            namespace: Where; None for what the body says.
+            resource: Resource of the object.
+            body: The whole object. With a `resourceVersion`, the update fails if the
+                object has changed since.
+            namespace: Namespace; None for that of the body.
             dry_run: See the class.
             field_manager: See the class.
 
         Returns:
-            The object as the server keeps it.
+            The object as stored by the server.
 
         Raises:
-            Conflict: If it was changed meanwhile; for other errors see the class.
+            Conflict: If the object has changed; for other errors see the class.
 
         Cancellation:
             The connection is closed; the object may have been replaced.
@@ -142,12 +530,12 @@ class Client(Reading):
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> KubeObject:
-        """Replace the status of the object that the body names, and nothing else of it.
+        """Replace only the status of the object that the body names.
 
-        Arguments, answer and errors are those of `update()`.
+        Arguments, result and errors are those of `update()`.
 
         Raises:
-            Conflict: If it was changed meanwhile; for other errors see the class.
+            Conflict: If the object has changed; for other errors see the class.
 
         Cancellation:
             The connection is closed; the status may have been replaced.
@@ -178,19 +566,20 @@ class Client(Reading):
         """Change parts of an object.
 
         Args:
-            resource: What it is.
-            name: Which one.
-            body: For `"json"` a list of operations, else the parts to change.
-            namespace: Where; needed for namespaced resources.
+            resource: Resource of the object.
+            name: Name of the object.
+            body: Operations for `"json"`, else the parts to change.
+            namespace: Namespace; required for namespaced resources.
             type: `"merge"` (None deletes), `"json"`, `"strategic"` (built-in kinds
-                only), or `"apply"` (creates it if needed; needs `field_manager`).
-            subresource: Such as `"status"` or `"scale"`.
+                only), or `"apply"` (creates the object if needed; requires
+                `field_manager`).
+            subresource: Subresource, such as `"status"` or `"scale"`.
             dry_run: See the class.
             field_manager: See the class.
-            force: For `"apply"`: take fields from other managers.
+            force: For `"apply"`: take over fields of other managers.
 
         Returns:
-            The object as the server keeps it.
+            The object as stored by the server.
 
         Raises:
             NotFound: If there is none; for other errors see the class.
@@ -254,20 +643,20 @@ class Client(Reading):
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> KubeObject | None:
-        """Delete an object, or ask for it where finalizers or a grace period say wait.
+        """Delete an object. Finalizers or a grace period may delay its removal.
 
         Args:
-            resource: What it is.
-            name: Which one.
-            namespace: Where; needed for namespaced resources.
-            uid: Only if it still is the one with this uid.
-            propagation: What becomes of the objects that it owns; None for the kind's
+            resource: Resource of the object.
+            name: Name of the object.
+            namespace: Namespace; required for namespaced resources.
+            uid: Precondition: delete the object only if it has this uid.
+            propagation: Treatment of the objects that it owns; None for the kind's
                 default.
-            grace_seconds: How long it may take to end; None for its own.
+            grace_seconds: Grace period; None for that of the object.
             dry_run: See the class.
 
         Returns:
-            The object, if it is still there or the server shows its last state; else
+            The object, if it still exists or the server returns its last state; else
             None.
 
         Raises:
@@ -300,15 +689,15 @@ class Client(Reading):
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete all objects that are selected: without selectors and namespace, all.
+        """Delete all selected objects: without selectors and namespace, all.
 
         Args:
-            resource: What they are.
-            namespace: Only those of this one; None for all, where the server allows it.
-            label_selector: As kubectl accepts it.
-            field_selector: As kubectl accepts it.
-            propagation: What becomes of the objects that they own.
-            grace_seconds: How long they may take to end.
+            resource: Resource of the objects.
+            namespace: Only objects of this namespace; None for all.
+            label_selector: Selector in kubectl's syntax.
+            field_selector: Selector in kubectl's syntax.
+            propagation: Treatment of the objects that they own.
+            grace_seconds: Grace period; None for that of each object.
             dry_run: See the class.
 
         Raises:
@@ -316,7 +705,7 @@ class Client(Reading):
                 the class.
 
         Cancellation:
-            The connection is closed; any of them may have been deleted.
+            The connection is closed; any of the objects may have been deleted.
         """
         request = verbs.delete(
             resource,
@@ -327,3 +716,85 @@ class Client(Reading):
             params=verbs.selection(label_selector, field_selector),
         )
         await self._fetch(request, discard=True)
+
+    # ------------------------------------------------------------ any request
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        gzip: bool | None = None,
+        accept: str = "",
+        etag: str = "",
+    ) -> AsyncIterator[Response]:
+        """Send any request and read its response as it arrives.
+
+        Leaving the context closes the connection if the body was not read to its end.
+
+        Args:
+            method: HTTP method, such as `"GET"`.
+            path: Path, escaped, starting with `/`, without a query.
+            params: Query parameters; empty ones are left out.
+            body: Body to send.
+            content_type: Content type of the body.
+            gzip: Ask for a compressed response; None for the client's default.
+            accept: Media types to accept; empty for JSON.
+            etag: `ETag` of a known version. If it is still current, the response has the
+                status 304 and no body.
+
+        Raises:
+            ApiError: If the server refused the request; for other errors see the class.
+
+        Cancellation:
+            Safe: the connection is closed. The server may have executed a write.
+        """
+        request = Request(
+            method, path, params or {}, body, content_type, gzip, accept, etag
+        )
+        response = await self._send(request)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def _send(self, request: Request) -> Response:
+        return await self._endpoint.send(request)
+
+    async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
+        """Send a request and read its whole response, which `discard` drops."""
+        response = await self._send(request)
+        try:
+            return await response.read(discard=discard)
+        finally:
+            response.close()
+
+    async def _object(self, request: Request) -> KubeObject:
+        body = await self._fetch(request)
+        try:
+            return KubeObject.of(body)
+        except DecodeError as exc:
+            # Without an excerpt: it may be a Secret.
+            raise DecodeError(
+                f"{self.config.server} answered {request.method} {request.path} with "
+                f"something that is not an object: {exc}"
+            ) from exc
+
+    def _list_watch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        label_selector: str,
+        field_selector: str,
+    ) -> ListWatch:
+        return ListWatch(
+            self,
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )

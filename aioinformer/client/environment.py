@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
-from aioinformer.client.in_cluster import (
-    SERVICE_ACCOUNT,
-    explain_absence,
-    load_in_cluster,
-)
+from aioinformer.client.auth.credentials import Credentials
+from aioinformer.client.auth.tls import TLSOptions
+from aioinformer.client.config import ClientConfig, proxy_of_environment
 from aioinformer.client.kubeconfig import Kubeconfig, default_paths
 from aioinformer.errors import OptionsError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+__all__ = [
+    "SERVICE_ACCOUNT",
+    "explain_absence",
+    "load_from_environment",
+    "load_in_cluster",
+]
 
-    from aioinformer.client.config import ClientConfig
 
-__all__ = ["load_from_environment"]
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def load_from_environment(
@@ -65,3 +67,46 @@ def load_from_environment(
 
 def _state(path: Path) -> str:
     return "is empty" if path.exists() else "does not exist"
+
+
+def explain_absence(folder: Path = SERVICE_ACCOUNT) -> str:
+    """Say why this process is not in a pod that may speak to its cluster; or nothing."""
+    for variable in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        if not os.environ.get(variable):
+            return f"{variable} is not set"
+
+    if not (folder / "token").exists():
+        return f"{folder / 'token'} does not exist"
+
+    return ""
+
+
+def load_in_cluster(folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
+    """Read the service account of this pod. Blocks: call it in a thread.
+
+    Args:
+        folder: Where the token, the authority and the namespace are mounted.
+
+    Raises:
+        OptionsError: If this is no pod, or its service account is not mounted.
+    """
+    absent = explain_absence(folder)
+    if absent:
+        raise OptionsError(
+            f"not in a cluster: {absent}. Outside of pods use a kubeconfig file; in a "
+            "pod check that automountServiceAccountToken is not false."
+        )
+
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    host = f"[{host}]" if ":" in host else host
+    namespace = folder / "namespace"
+
+    server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
+
+    return ClientConfig(
+        server=server,
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        credentials=Credentials(token_file=folder / "token"),
+        tls=TLSOptions(ca=folder / "ca.crt"),
+        proxy=proxy_of_environment(server),
+    )

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.client.config import ClientConfig
-from aioinformer.client.credentials import Credentials
-from aioinformer.client.kubeconfig_entry import Entry, at_home
-from aioinformer.client.kubeconfig_user import user_credentials, user_headers
-from aioinformer.client.proxies import proxy_of_environment
-from aioinformer.client.tls import TLSOptions
+from aioinformer.client.auth.credentials import Credentials
+from aioinformer.client.auth.exec_plugin import API_VERSIONS, ExecPlugin
+from aioinformer.client.auth.tls import TLSOptions
+from aioinformer.client.config import (
+    ClientConfig,
+    impersonation_headers,
+    proxy_of_environment,
+)
 from aioinformer.errors import OptionsError
 from aioinformer.model.yaml_values import MOST_BYTES, YAMLError, decoded_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
-__all__ = ["Kubeconfig", "default_paths", "load_kubeconfig"]
+__all__ = [
+    "Kubeconfig",
+    "KubeconfigEntry",
+    "default_paths",
+    "expand_home",
+    "load_kubeconfig",
+    "user_credentials",
+    "user_headers",
+]
 
 
 def default_paths() -> tuple[list[Path], str]:
     """The files to read when none is named, and where their names come from."""
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
-        paths = [at_home(part) for part in listed.split(os.pathsep) if part]
+        paths = [expand_home(part) for part in listed.split(os.pathsep) if part]
         return paths, "KUBECONFIG"
 
-    return [at_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
+    return [expand_home("~/.kube/config")], "the default, as KUBECONFIG is not set"
 
 
 def load_kubeconfig(
@@ -46,7 +59,7 @@ def load_kubeconfig(
             names the file and what to do.
     """
     if path is not None:
-        paths, origin = [at_home(path)], "the caller"
+        paths, origin = [expand_home(path)], "the caller"
     else:
         paths, origin = default_paths()
 
@@ -65,7 +78,7 @@ class Kubeconfig:
     """The merged content of kubeconfig files."""
 
     def __init__(self) -> None:
-        self._sections: dict[str, dict[str, Entry]] = {
+        self._sections: dict[str, dict[str, KubeconfigEntry]] = {
             "clusters": {},
             "users": {},
             "contexts": {},
@@ -139,14 +152,16 @@ class Kubeconfig:
             raise OptionsError(f"{chosen.where}: {exc}") from exc.__cause__
 
     def _merge(self, path: Path, content: Mapping[str, Any]) -> None:
-        current = Entry("the top level", path, content).text("current-context")
+        current = KubeconfigEntry("the top level", path, content).text(
+            "current-context"
+        )
         self._current = self._current or current
 
         for section, entries in self._sections.items():
             for entry in _named(path, section, content.get(section)):
                 entries.setdefault(entry[0], entry[1])
 
-    def _context(self, name: str | None) -> Entry:
+    def _context(self, name: str | None) -> KubeconfigEntry:
         contexts = self._sections["contexts"]
         known = ", ".join(sorted(contexts)) or "none"
         files = ", ".join(map(str, self._files))
@@ -165,7 +180,9 @@ class Kubeconfig:
 
         return contexts[name]
 
-    def _linked(self, context: Entry, key: str, section: str) -> Entry | None:
+    def _linked(
+        self, context: KubeconfigEntry, key: str, section: str
+    ) -> KubeconfigEntry | None:
         name = context.text(key)
         if not name:
             return None
@@ -219,9 +236,11 @@ def _read_file(path: Path) -> Mapping[str, Any] | None:
     return content
 
 
-def _named(path: Path, section: str, items: object) -> list[tuple[str, Entry]]:
+def _named(
+    path: Path, section: str, items: object
+) -> list[tuple[str, KubeconfigEntry]]:
     kind = section.removesuffix("s")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, KubeconfigEntry] = {}
     if items is not None and not isinstance(items, list):
         raise OptionsError(f"{section} in {path} must be a list of named {section}")
 
@@ -236,12 +255,12 @@ def _named(path: Path, section: str, items: object) -> list[tuple[str, Entry]]:
         if name in entries:
             raise OptionsError(f"{section} in {path} has the name {name!r} twice")
 
-        entries[name] = Entry(f"{kind} {name!r}", path, data or {})
+        entries[name] = KubeconfigEntry(f"{kind} {name!r}", path, data or {})
 
     return list(entries.items())
 
 
-def _server(cluster: Entry) -> str:
+def _server(cluster: KubeconfigEntry) -> str:
     server = cluster.text("server")
     if not server:
         raise OptionsError(f"{cluster.where} has no server: add its URL")
@@ -249,7 +268,7 @@ def _server(cluster: Entry) -> str:
     return server if "://" in server else f"https://{server}"
 
 
-def _tls(cluster: Entry, user: Entry | None) -> TLSOptions:
+def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> TLSOptions:
     certificate = user.material("client-certificate") if user else None
     key = user.material("client-key") if user else None
     if user and (certificate is None) != (key is None):
@@ -273,4 +292,251 @@ def _tls(cluster: Entry, user: Entry | None) -> TLSOptions:
         verify=not unverified,
         ca_of=cluster.where,
         certificate_of=user.where if user else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigEntry:
+    """A named cluster, user or context, or a part of one, and the file that it is from.
+
+    Every method raises `OptionsError`, which names the file and the field, for what the
+    field cannot hold. Null is as absent.
+    """
+
+    title: str
+    file: Path
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        """For errors: `user 'me' in ~/.kube/config`."""
+        return f"{self.title} in {self.file}"
+
+    def text(self, key: str) -> str:
+        """The text of a field; empty if it is absent."""
+        value = self.data.get(key)
+        if value is None:
+            return ""
+
+        if not isinstance(value, str):
+            raise OptionsError(f"{key} of {self.where} must be text: put it in quotes")
+
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if it is absent."""
+        value = self.data.get(key)
+        if not isinstance(value, bool | None):
+            raise OptionsError(f"{key} of {self.where} must be true or false, unquoted")
+
+        return bool(value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self.data.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
+            raise OptionsError(
+                f"{key} of {self.where} must be a list of texts: put each in quotes"
+            )
+
+        return tuple(value)
+
+    def part(self, key: str) -> KubeconfigEntry | None:
+        """A mapping inside of this one."""
+        value = self.data.get(key)
+        if not isinstance(value, dict | None):
+            raise OptionsError(f"{key} of {self.where} must be a mapping")
+
+        return (
+            KubeconfigEntry(f"{key} of {self.title}", self.file, value)
+            if value
+            else None
+        )
+
+    def parts(self, key: str) -> list[KubeconfigEntry]:
+        """A list of mappings inside of this one."""
+        value = self.data.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(it, dict) for it in value):
+            raise OptionsError(f"{key} of {self.where} must be a list of mappings")
+
+        return [
+            KubeconfigEntry(f"{key} of {self.title}", self.file, each) for each in value
+        ]
+
+    def path(self, key: str) -> Path | None:
+        """The file named by `key`, relative to the kubeconfig file that names it."""
+        name = self.text(key)
+        if "\0" in name:
+            raise OptionsError(f"{key} of {self.where} cannot be a path")
+
+        return self.file.parent / expand_home(name) if name else None
+
+    def material(self, key: str) -> bytes | Path | None:
+        """The embedded data, which wins, or the file."""
+        encoded = self.text(f"{key}-data")
+        if not encoded:
+            return self.path(key)
+
+        try:
+            return base64.b64decode("".join(encoded.split()), validate=True)
+        except ValueError as exc:  # binascii.Error is one, and what is no ASCII another
+            message = f"{key}-data of {self.where} is not base64"
+            raise OptionsError(message) from (
+                exc if isinstance(exc, binascii.Error) else None
+            )
+
+
+def expand_home(path: str | Path) -> Path:
+    """The path with a leading `~` replaced by what it stands for, if that is known."""
+    # Not Path.expanduser(): it raises for a user without a home, which is what pods
+    # with an arbitrary user id have.
+    return Path(os.path.expanduser(path))
+
+
+# Where a cluster may say what its plugins need to know.
+_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+# What of a cluster a plugin is told, by the same names.
+_TOLD = ("server", "tls-server-name", "proxy-url")
+
+
+_TOLD_FLAGS = ("insecure-skip-tls-verify", "disable-compression")
+
+
+# What took the place of the providers that were built into kubectl.
+_INSTEAD = {
+    "gcp": "install gke-gcloud-auth-plugin and run "
+    "`gcloud container clusters get-credentials` again",
+    "azure": "install kubelogin and run `kubelogin convert-kubeconfig`",
+    "oidc": "use kubelogin (`kubectl oidc-login`) as an exec plugin, or put its "
+    "id-token into `token`",
+}
+
+
+def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credentials:
+    """Make the credentials of a user. A token goes before an exec plugin.
+
+    Args:
+        user: An entry of `users`.
+        cluster: The one of `clusters` that they are for.
+
+    Raises:
+        OptionsError: If a field cannot be used, or too many of them are there; the
+            text names it and the file.
+    """
+    plugin, provider = user.part("exec"), user.part("auth-provider")
+    token, token_file = user.text("token"), user.path("tokenFile")
+    username = user.text("username")
+    if username and (token or token_file):
+        raise OptionsError(f"{user.where} has a token and a username: remove one")
+
+    if plugin and provider:
+        raise OptionsError(f"{user.where} has exec and auth-provider: remove one")
+
+    try:
+        if not plugin or token or token_file or username:
+            if provider and not (token or token_file or username):
+                raise _no_provider(user, provider)
+
+            return Credentials(
+                token=token,
+                token_file=token_file,
+                username=username,
+                password=user.text("password"),
+            )
+    except OptionsError as exc:
+        if user.where in str(exc):
+            raise
+
+        raise OptionsError(f"{user.where}: {exc}") from exc
+
+    return Credentials(source=_plugin(user, plugin, cluster).auth_info)
+
+
+def user_headers(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
+    """The headers by which a user acts for another one, if the entry says so.
+
+    Raises:
+        OptionsError: If a field cannot be used; the text names it and the file.
+    """
+    uid, groups = user.text("as-uid"), user.texts("as-groups")
+    extra = user.part("as-user-extra")
+    named = {key: extra.texts(key) for key in extra.data} if extra else {}
+    if not (user.text("as") or uid or groups or named):
+        return ()
+
+    try:
+        return impersonation_headers(
+            user.text("as"), uid=uid, groups=groups, extra=named
+        )
+    except OptionsError as exc:
+        raise OptionsError(f"{user.where}: {exc}: add `as`") from exc
+
+
+def _plugin(
+    user: KubeconfigEntry, plugin: KubeconfigEntry, cluster: KubeconfigEntry
+) -> ExecPlugin:
+    command, version = plugin.text("command"), plugin.text("apiVersion")
+    if not command:
+        raise OptionsError(f"{plugin.where} has no command")
+
+    if not version:
+        raise OptionsError(
+            f"{plugin.where} has no apiVersion: add {' or '.join(API_VERSIONS)}"
+        )
+
+    if os.path.dirname(command):
+        # A path: from where the file is, not from where this process runs.
+        command = str(plugin.path("command"))
+
+    mode = plugin.text("interactiveMode")
+    if not mode and version == API_VERSIONS[0]:
+        raise OptionsError(
+            f"{plugin.where} has no interactiveMode, which {version} needs: add Never, "
+            "IfAvailable or Always"
+        )
+
+    told = plugin.flag("provideClusterInfo")
+    return ExecPlugin(
+        command=command,
+        where=user.where,
+        arguments=plugin.texts("args"),
+        environment=_environment(plugin),
+        api_version=version,
+        interactive_mode=mode or "IfAvailable",
+        cluster=_about(cluster) if told else None,
+        ca=cluster.material("certificate-authority") if told else None,
+        install_hint=plugin.text("installHint"),
+    )
+
+
+def _environment(plugin: KubeconfigEntry) -> dict[str, str]:
+    variables = {}
+    for each in plugin.parts("env"):
+        name = each.text("name")
+        if not name:
+            raise OptionsError(f"{each.where} has an entry without a name")
+
+        variables[name] = each.text("value")
+
+    return variables
+
+
+def _about(cluster: KubeconfigEntry) -> dict[str, Any]:
+    about: dict[str, Any] = {key: cluster.text(key) for key in _TOLD}
+    about |= {key: cluster.flag(key) for key in _TOLD_FLAGS}
+    for each in cluster.parts("extensions"):
+        if each.text("name") == _EXTENSION:
+            about["config"] = each.data.get("extension")
+
+    return {key: value for key, value in about.items() if value}
+
+
+def _no_provider(user: KubeconfigEntry, provider: KubeconfigEntry) -> OptionsError:
+    name = provider.text("name")
+    instead = _INSTEAD.get(name, "use a user with a token or an exec plugin")
+    return OptionsError(
+        f"{user.where} needs the auth-provider {name!r}, which is not supported: "
+        f"{instead}"
     )

@@ -8,29 +8,41 @@ holds as well.
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
+import inspect
+import re
+import ssl
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote, unquote
 
 import aiohttp
 from multidict import CIMultiDict
 
-from aioinformer.client.config import ClientConfig
-from aioinformer.client.exchange import PIECE_BYTES, Response, keep_alive
-from aioinformer.client.failures import (
+from aioinformer.client.auth.credentials import AuthInfo, Credentials
+from aioinformer.client.auth.tls import TLSOptions
+from aioinformer.client.config import ClientConfig, proxy_of_environment
+from aioinformer.client.error_mapping import (
     NETWORK_ERRORS,
     api_error,
-    mapped,
+    map_errors,
     refuse_web_page,
 )
-from aioinformer.errors import AioInformerError, ApiError, TransportError
+from aioinformer.client.response import PIECE_BYTES, Response, keep_alive
+from aioinformer.errors import AioInformerError, ApiError, OptionsError, TransportError
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import lookup
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-    from aioinformer.client.exchange import Exchange
-    from aioinformer.client.list_function import ListFunction
+    from aioinformer.client.response import Exchange
 
-__all__ = ["KubernetesAsyncioRequester"]
+__all__ = ["KubernetesAsyncioRequester", "ListFunction", "load_kubernetes_asyncio"]
+
 
 # How soon a watch notices that the client was closed, of which aiohttp tells no reader.
 CLOSED_CHECK_SECONDS = 10.0
@@ -66,7 +78,7 @@ class KubernetesAsyncioRequester:
         gzip: bool | None = None,
         accept: str = "",
     ) -> AsyncIterator[Response]:
-        """Send a request and read its answer; see `Endpoint.stream()`.
+        """Send a request and read its answer; see `Client.stream()`.
 
         Args:
             method: `"GET"`.
@@ -113,7 +125,7 @@ class KubernetesAsyncioRequester:
         proxied = bool(getattr(self._client.configuration, "proxy", None))
         try:
             async with asyncio.timeout(seconds):
-                with mapped(config.server, proxied=proxied):
+                with map_errors(config.server, proxied=proxied):
                     try:
                         return await self._call(method, path, query, headers)
                     except (AioInformerError, *NETWORK_ERRORS):
@@ -252,3 +264,306 @@ def _keep_alive(raw: aiohttp.ClientResponse) -> None:
     if opened is not None:
         with suppress(OSError):  # not of TCP
             keep_alive(opened)
+
+
+# Where two groups have a kind of one name, that of the group stands in front.
+_LIST_MODEL = re.compile(r"(?:[A-Z][a-z]+)?V\d+(?:(?:alpha|beta)\d+)?(\w+)List")
+
+
+# What whoever lists and watches says himself, and what would spoil his answers.
+_RESERVED = {
+    "allowWatchBookmarks",
+    "continue",
+    "limit",
+    "pretty",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+}
+
+
+_RESERVED_KEYWORDS = {
+    "_content_type",
+    "_preload_content",
+    "_request_timeout",
+    "_return_http_data_only",
+    "async_req",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListFunction:
+    """What a generated list function with its arguments asks for.
+
+    Attributes:
+        client: The library's `ApiClient`.
+        resource: What is listed.
+        namespace: Of the path; None for all.
+        query: The parameters of the query, by their names in the API.
+        headers: Those of the library, and what was given.
+        auth: The names of the settings that authenticate it.
+        own_auth: Credentials for these requests alone; None for those of the client.
+    """
+
+    client: Any
+    resource: Resource
+    namespace: str | None
+    query: dict[str, str]
+    headers: dict[str, str]
+    auth: list[str]
+    own_auth: Any
+
+    @classmethod
+    def of(
+        cls,
+        list_func: Callable[..., Any],
+        kwargs: Mapping[str, Any],
+        resource: Resource | None = None,
+    ) -> ListFunction:
+        """Find out by calling it with a client that sends nothing.
+
+        Args:
+            list_func: A bound method, or a `functools.partial` of one.
+            kwargs: Its arguments.
+            resource: What it lists; None to take that from its path.
+
+        Raises:
+            OptionsError: If it is no list function of an asyncio client, or its
+                arguments do not fit, or name what is decided for each request.
+        """
+        args: tuple[Any, ...] = ()
+        if isinstance(list_func, functools.partial):
+            args, kwargs = list_func.args, {**list_func.keywords, **kwargs}
+            list_func = list_func.func
+
+        client = _client_of(list_func)
+        _refuse(_RESERVED_KEYWORDS & kwargs.keys())
+        asked = _record(list_func, client, args, kwargs)
+        query = {key: str(value) for key, value in asked.get("query_params") or ()}
+        _refuse(_RESERVED & query.keys())
+        found, namespace = _resource_of(list_func.__name__, asked)
+        return cls(
+            client,
+            resource or found,
+            namespace,
+            query,
+            dict(asked.get("header_params") or {}),
+            list(asked.get("auth_settings") or ()),
+            asked.get("_request_auth"),
+        )
+
+
+class _Asked(Exception):
+    """Raised in the place of a request: what would have been asked for."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__()
+        self.arguments = arguments
+
+
+class _Recorder:
+    """An `ApiClient` that sends nothing."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def call_api(
+        self,
+        resource_path: str,
+        method: str,
+        path_params: Any = None,
+        query_params: Any = None,
+        header_params: Any = None,
+        **more: Any,
+    ) -> NoReturn:
+        """What kubernetes_asyncio calls."""
+        asked = {
+            "resource_path": resource_path,
+            "method": method,
+            "path_params": path_params,
+            "query_params": query_params,
+            "header_params": header_params,
+        }
+        raise _Asked({**asked, **more})
+
+    def param_serialize(self, **asked: Any) -> NoReturn:
+        """What `kubernetes.aio` calls first."""
+        raise _Asked(asked)
+
+
+def _client_of(list_func: Callable[..., Any]) -> Any:
+    client = getattr(getattr(list_func, "__self__", None), "api_client", None)
+    if client is None or not inspect.ismethod(list_func):
+        raise OptionsError(
+            "give a list function of kubernetes_asyncio as it is, such as "
+            f"`core_v1.list_namespaced_pod`, and its arguments beside it: {list_func!r} "
+            "is none"
+        )
+
+    if not inspect.iscoroutinefunction(getattr(client, "close", None)):
+        raise OptionsError(
+            f"{list_func.__name__} is of a client that blocks: use kubernetes_asyncio"
+        )
+
+    return client
+
+
+def _record(
+    list_func: Any, client: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    probe = copy.copy(list_func.__self__)
+    probe.api_client = _Recorder(client)
+    try:
+        coroutine = list_func.__func__(probe, *args, **kwargs)
+        if inspect.iscoroutine(coroutine):
+            try:
+                coroutine.send(None)
+            finally:
+                coroutine.close()
+
+    except _Asked as exc:
+        return exc.arguments
+    except (TypeError, ValueError, StopIteration) as exc:
+        raise OptionsError(f"{list_func.__name__} cannot be called: {exc}") from exc
+
+    raise OptionsError(f"{list_func.__name__} does not ask an API server")
+
+
+def _refuse(names: set[str]) -> None:
+    if names:
+        raise OptionsError(
+            f"{', '.join(sorted(names))} cannot be given: who lists and watches decides "
+            "on versions, pages, lengths and times for each request"
+        )
+
+
+def _resource_of(name: str, asked: Mapping[str, Any]) -> tuple[Resource, str | None]:
+    """The resource that a path leads to, and the namespace in it."""
+    path: str = asked["resource_path"]
+    for key, value in dict(asked.get("path_params") or {}).items():
+        path = path.replace(f"{{{key}}}", quote(str(value), safe=""))
+
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    root, parts = parts[0], parts[1:]
+    group = parts.pop(0) if root == "apis" and parts else ""
+    version = parts.pop(0) if parts else ""
+    namespace = None
+    if len(parts) == 3 and parts[0] == "namespaces":
+        namespace, parts = parts[1], parts[2:]
+
+    if root not in {"api", "apis"} or len(parts) != 1 or asked["method"] != "GET":
+        raise OptionsError(f"{name} is no list function: it asks for {path}")
+
+    known = lookup(f"{group}/{version}" if group else version, parts[0])
+    # What is listed of custom objects in a whole cluster may be namespaced or not.
+    namespaced = bool(namespace) or "_for_all_namespaces" in name or "_custom_" in name
+    kind = _kind_of(asked)
+    return known or Resource(group, version, parts[0], kind, namespaced), namespace
+
+
+def _kind_of(asked: Mapping[str, Any]) -> str:
+    """The kind that a model such as `V1beta1IPAddressList` lists; empty if not told."""
+    model = dict(asked.get("response_types_map") or {}).get(200) or ""
+    found = _LIST_MODEL.fullmatch(model)
+    return found[1] if found else ""
+
+
+# Those that the library sets for itself, and that ours are in place of.
+_OWN_HEADERS = {"accept", "authorization", "content-type", "user-agent"}
+
+
+# How long requests wait for a hook, while there is a key from before.
+_HOOK_SECONDS = 5.0
+
+
+def load_kubernetes_asyncio(client: Any) -> ClientConfig:
+    """Take over server, TLS, proxy and credentials, and the default headers.
+
+    Args:
+        client: An `ApiClient`, or a `Configuration`. Its `refresh_api_key_hook` is
+            called before each request, on the event loop, as the library does.
+
+    Raises:
+        OptionsError: If it is neither, or what it says cannot work.
+    """
+    configuration = getattr(client, "configuration", client)
+    if not hasattr(configuration, "auth_settings") or not hasattr(
+        configuration, "host"
+    ):
+        raise OptionsError(
+            "an ApiClient or a Configuration of kubernetes_asyncio is needed, not "
+            f"{type(client).__name__}"
+        )
+
+    host = configuration.host
+    headers: Mapping[str, str] = getattr(client, "default_headers", None) or {}
+    return ClientConfig(
+        server=host,
+        credentials=Credentials(source=_Settings(configuration, headers).auth_info),
+        tls=_tls(configuration),
+        proxy=configuration.proxy or proxy_of_environment(host),
+        headers=tuple(
+            (name, value)
+            for name, value in headers.items()
+            if name.lower() not in _OWN_HEADERS
+        ),
+    )
+
+
+class _Settings:
+    """What the library would put into the Authorization header."""
+
+    def __init__(self, configuration: Any, headers: Mapping[str, str]) -> None:
+        self._configuration = configuration
+        given = {name.lower(): value for name, value in headers.items()}
+        self._given = given.get("authorization", "")
+
+    async def auth_info(self) -> AuthInfo:
+        try:
+            settings = self._configuration.auth_settings()
+            settings = await settings if inspect.isawaitable(settings) else settings
+        except Exception as exc:  # noqa: BLE001 - the user's hook
+            # Not chained, and without its words: they may quote what they refuse.
+            raise OptionsError(
+                f"the refresh_api_key_hook of {self} failed with {type(exc).__name__}"
+            ) from None
+
+        values = [str(each["value"] or "") for each in settings.values()]
+        header = next((value for value in values if value), self._given).strip()
+        if not header.isprintable():
+            raise OptionsError(f"the api_key of {self} has a line break or the like")
+
+        # Asked each time: the hook knows when there is something to do, and others write
+        # a new key into the configuration.
+        return AuthInfo(
+            authorization=header, fresh_seconds=0.0, wait_seconds=_HOOK_SECONDS
+        )
+
+    def __repr__(self) -> str:
+        return f"the configuration of {self._configuration.host}"
+
+
+def _tls(configuration: Any) -> TLSOptions:
+    ca: bytes | Path | None = None
+    data = getattr(configuration, "ca_cert_data", None)
+    if configuration.ssl_ca_cert:
+        ca = Path(configuration.ssl_ca_cert)
+    elif data:
+        # As bytes it is DER.
+        text = data if isinstance(data, str) else ssl.DER_cert_to_PEM_cert(data)
+        ca = text.encode()
+
+    certificate, key = configuration.cert_file, configuration.key_file
+    return TLSOptions(
+        ca=ca,
+        certificate=Path(certificate) if certificate else None,
+        # One file may hold both.
+        key=Path(key or certificate) if certificate else None,
+        server_name=configuration.tls_server_name or "",
+        verify=bool(configuration.verify_ssl),
+    )

@@ -9,6 +9,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import OptionsError
+from aioinformer.workqueue.limiters import TokenBucket
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,13 +36,7 @@ class Throttle:
     """
 
     def __init__(self, qps: float, burst: int) -> None:
-        if not 0 < qps < inf or not 1 <= burst < inf:
-            raise OptionsError(f"a client cannot have qps={qps!r} and burst={burst!r}")
-
-        self._qps = qps
-        self._burst = burst
-        self._tokens = float(burst)
-        self._counted_at: float | None = None
+        self._bucket = TokenBucket(qps, burst)
 
         # Invariant: a timer is set exactly as long as somebody waits.
         self._line: deque[asyncio.Future[None]] = deque()
@@ -65,7 +60,8 @@ class Throttle:
 
     def __repr__(self) -> str:
         return (
-            f"<Throttle qps={self._qps:g} burst={self._burst} {len(self._line)} wait>"
+            f"<Throttle qps={self._bucket.qps:g} burst={self._bucket.burst} "
+            f"{len(self._line)} wait>"
         )
 
     async def wait(self) -> None:
@@ -100,24 +96,19 @@ class Throttle:
     # ------------------------------------------------------------ tokens
 
     def _take(self, now: float) -> bool:
-        self._refill(now)
-        if self._tokens < 1.0:
+        # A client that is entered again may tell the time of another loop, which is less.
+        self._bucket.fill(now)
+        if self._bucket.tokens < 1.0:
             return False
 
-        self._tokens -= 1.0
+        self._bucket.take()
         return True
-
-    def _refill(self, now: float, at_least: float = 0.0) -> None:
-        before = now if self._counted_at is None else self._counted_at
-        refilled = self._tokens + (now - before) * self._qps
-        self._counted_at = now
-        # A client that is entered again may tell the time of another loop, which is less.
-        self._tokens = min(float(self._burst), max(refilled, at_least))
 
     def _token_came(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         # That is what the timer was for, whatever was lost by rounding.
-        self._refill(loop.time(), at_least=1.0)
+        self._bucket.fill(loop.time())
+        self._bucket.tokens = max(self._bucket.tokens, 1.0)
         self._let_through(loop)
 
     def _let_through(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -135,7 +126,7 @@ class Throttle:
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is None:
-            delay = (1.0 - self._tokens) / self._qps
+            delay = self._bucket.seconds_to(1.0)
             self._timer = loop.call_at(loop.time() + delay, self._token_came, loop)
 
     def _drop_timer(self) -> None:
@@ -148,7 +139,7 @@ class Throttle:
     ) -> None:
         if waiter.done() and not waiter.cancelled():
             # Let through and cancelled in the same turn.
-            self._tokens = min(float(self._burst), self._tokens + 1.0)
+            self._bucket.give(1.0)
         else:
             with suppress(ValueError):
                 self._line.remove(waiter)

@@ -22,10 +22,15 @@ from yarl import URL
 
 from aioinformer._tasks import finish, in_thread
 from aioinformer._user_code import guarded_logger
-from aioinformer.client.exchange import PIECE_BYTES, Head, Response, keep_alive
-from aioinformer.client.failures import mapped, refuse_web_page
+from aioinformer.client.error_mapping import map_errors, refuse_web_page
 from aioinformer.client.redaction import redacted
-from aioinformer.client.request_meter import NO_ANSWER
+from aioinformer.client.request_metrics import NO_ANSWER
+from aioinformer.client.response import (
+    PIECE_BYTES,
+    PendingResponse,
+    Response,
+    keep_alive,
+)
 from aioinformer.errors import AioInformerError, OptionsError, TransportError
 
 if TYPE_CHECKING:
@@ -33,10 +38,10 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractStreamWriter
 
-    from aioinformer.client.access import Access, Ticket
+    from aioinformer.client.authenticator import Authenticator, RequestAuth
     from aioinformer.client.config import ClientConfig
-    from aioinformer.client.exchange import Exchange
-    from aioinformer.client.request_meter import RequestMeter
+    from aioinformer.client.request_metrics import RequestMetrics
+    from aioinformer.client.response import Exchange
     from aioinformer.client.verbs import Request
 
 __all__ = ["Transport"]
@@ -76,18 +81,18 @@ class Transport:
 
     Args:
         config: Which server, and how.
-        access: What requests and connections are let in with.
+        authenticator: What requests and connections are let in with.
         meter: What measures requests, if somebody listens.
     """
 
     def __init__(
         self,
         config: ClientConfig,
-        access: Access,
-        meter: RequestMeter | None = None,
+        authenticator: Authenticator,
+        meter: RequestMetrics | None = None,
     ) -> None:
         self._config = config
-        self._access = access
+        self._authenticator = authenticator
         self._meter = meter
         # Weak: a closed socket leaves it by itself.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -138,15 +143,15 @@ class Transport:
         Cancellation:
             Safe: the connection is closed. What was asked for may have been done.
         """
-        ticket = await self._ticket()
-        response = await self._head(request, ticket)
+        auth = await self._auth()
+        response = await self._head(request, auth)
         try:
             if response.status == 401 and await self._unless_closed(
-                self._access.renew(ticket)
+                self._authenticator.renew(auth)
             ):
                 response.close()
                 self._repeats(request, response.status)
-                response = await self._head(request, await self._ticket())
+                response = await self._head(request, await self._auth())
 
             still_so = response.status == 304 and request.etag
             if not (200 <= response.status < 300 or still_so):
@@ -185,9 +190,9 @@ class Transport:
         while any(each.fileno() != -1 for each in self._sockets):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
-    async def _ticket(self) -> Ticket:
+    async def _auth(self) -> RequestAuth:
         try:
-            return await self._unless_closed(self._access.ticket())
+            return await self._unless_closed(self._authenticator.current())
         except OptionsError as exc:
             # When the client was entered they could be got: perhaps they can again.
             raise TransportError(
@@ -196,7 +201,7 @@ class Transport:
 
     async def _unless_closed(self, renewing: Coroutine[Any, Any, T]) -> T:
         """Wait for what may take as long as somebody's plugin does."""
-        waiting = Head()
+        waiting = PendingResponse()
         if self._closed:
             waiting.close()
 
@@ -219,17 +224,17 @@ class Transport:
         finally:
             self._in_flight.discard(waiting)
 
-    async def _head(self, request: Request, ticket: Ticket) -> Response:
+    async def _head(self, request: Request, auth: RequestAuth) -> Response:
         if self._closed:
             raise self._gone()
 
-        config, head = self._config, Head(request.fence)
+        config, head = self._config, PendingResponse(request.fence)
         try:
             # Its clock starts when the request has been sent: see `_tracing()`.
             async with head.patience:
                 self._in_flight.add(head)
                 try:
-                    raw = await self._ask(request, ticket, head)
+                    raw = await self._ask(request, auth, head)
                 finally:
                     self._in_flight.discard(head)
 
@@ -250,7 +255,7 @@ class Transport:
         )
 
     async def _ask(
-        self, request: Request, ticket: Ticket, head: Head
+        self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
         """Send it, and once more if nothing but a dead connection can be the reason.
 
@@ -259,10 +264,10 @@ class Transport:
         reading only.
         """
         try:
-            return await self._request(request, ticket, head)
+            return await self._request(request, auth, head)
         except TransportError as exc:
             if _is_of_tls(exc):
-                self._access.suspect()
+                self._authenticator.reload()
 
             died = head.reused and isinstance(exc.__cause__, _DEAD)
             if not died or request.method != "GET":
@@ -270,35 +275,35 @@ class Transport:
 
         logger.debug("a kept-alive connection to %s was dead", self._config.server)
         self._repeats(request, NO_ANSWER)
-        return await self._request(request, ticket, head)
+        return await self._request(request, auth, head)
 
     def _repeats(self, request: Request, code: int | str) -> None:
         if self._meter is not None:
             self._meter.repeated(request.method, code)
 
     async def _request(
-        self, request: Request, ticket: Ticket, head: Head
+        self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
         if self._meter is None:
-            return await self._request_once(request, ticket, head)
+            return await self._request_once(request, auth, head)
 
         with self._meter.attempt(request.method) as answered:
-            raw = await self._request_once(request, ticket, head)
+            raw = await self._request_once(request, auth, head)
             answered(raw.status)
             return raw
 
     async def _request_once(
-        self, request: Request, ticket: Ticket, head: Head
+        self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
         config = self._config
-        with mapped(config.server, proxied=self._proxy is not None):
+        with map_errors(config.server, proxied=self._proxy is not None):
             return await self._session.request(
                 request.method,
                 URL(config.server + request.target, encoded=True),
                 data=None if request.body is None else _Content(request.body),
-                headers=self._headers(request, ticket.proof.authorization),
+                headers=self._headers(request, auth.info.authorization),
                 # Connections of another context are not used any more, and go when idle.
-                ssl=True if ticket.context is None else ticket.context,
+                ssl=True if auth.context is None else auth.context,
                 allow_redirects=False,
                 proxy=self._proxy,
                 proxy_headers=self._tunnel if config.secure else None,
@@ -336,7 +341,7 @@ class Transport:
         It repeats PUT and DELETE as well, and may have lost the body by then: a dry run
         would be done in earnest. It repeats nothing that fails with an error of ours.
         """
-        with mapped(self._config.server, proxied=self._proxy is not None):
+        with map_errors(self._config.server, proxied=self._proxy is not None):
             return await handler(request)
 
     def _open_socket(self, address: Any) -> socket.socket:
@@ -359,7 +364,7 @@ def _encoding(*, gzip: bool) -> str:
 
 
 def _tracing(head_seconds: float) -> aiohttp.TraceConfig:
-    """Tell a `Head`, which is the context of its request, how that gets on."""
+    """Tell a `PendingResponse`, which is the context of its request, how that gets on."""
 
     async def reuse(_session: Any, context: Any, _params: Any) -> None:
         context.trace_request_ctx.reused = True

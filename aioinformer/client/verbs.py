@@ -11,8 +11,7 @@ import msgspec
 import orjson
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.objects import KubeObject
-from aioinformer.model.plain import plain
+from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resource import check_resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
 
@@ -243,10 +242,10 @@ def encode(body: Body) -> bytes:
             return msgspec.json.encode(body)
 
         if hasattr(body, "model_dump") or hasattr(body, "openapi_types"):
-            body = plain(body)
+            body = json_default(body)
 
         if isinstance(body, Mapping | Sequence) and not isinstance(body, str | bytes):
-            return orjson.dumps(body, default=plain)
+            return orjson.dumps(body, default=json_default)
 
     except (TypeError, ValueError) as exc:
         raise OptionsError(f"the body cannot be written as JSON: {exc}") from exc

@@ -4,22 +4,20 @@ The law of this layer: it stands on informers, work queues and the client, and d
 nothing that a user could not do with them by hand.
 """
 
-from aioinformer.controller.causes import Cause
 from aioinformer.controller.client import Elector, ReconcileClient
 from aioinformer.controller.conditions import (
     find_status_condition,
     is_status_condition_true,
     set_status_condition,
 )
-from aioinformer.controller.context import Context, with_object
+from aioinformer.controller.context import Context, Reconcile, with_object
 from aioinformer.controller.controller import Controller
 from aioinformer.controller.event_recorder import EventRecorder
-from aioinformer.controller.finalizing import finalizer
+from aioinformer.controller.finalizers import finalizer
 from aioinformer.controller.leader_election import LeaderElector, LeaderLock
 from aioinformer.controller.lease_lock import LeaseLock
 from aioinformer.controller.lease_record import LeaseRecord
 from aioinformer.controller.manager import Manager
-from aioinformer.controller.mapping import enqueue_owner, enqueue_self
 from aioinformer.controller.predicates import (
     Predicate,
     annotations_changed,
@@ -28,9 +26,8 @@ from aioinformer.controller.predicates import (
     matches_labels,
     resource_version_changed,
 )
-from aioinformer.controller.reconcile import Reconcile
-from aioinformer.controller.request import ReconcileRequest
-from aioinformer.controller.result import Result
+from aioinformer.controller.reconcile import Cause, ReconcileRequest, Result
+from aioinformer.controller.source import enqueue_owner, enqueue_self
 
 __all__ = [
     "Cause",

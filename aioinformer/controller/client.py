@@ -1,133 +1,407 @@
-"""Clients on the connections of another one: of one reconcile, and of an election."""
+"""Clients with one purpose, which send through a `Client`: of reconciles and elections."""
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aioinformer.client.client import Client
-from aioinformer.controller.writes import READING
-from aioinformer.errors import OptionsError
+from aioinformer.client import verbs
+from aioinformer.client.pager import PAGE_SIZE
+from aioinformer.controller.pending_writes import READ_METHODS
 
 if TYPE_CHECKING:
+    import builtins
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from aioinformer.client.client import Client
     from aioinformer.client.config import ClientConfig
     from aioinformer.client.discovery import Discovery
-    from aioinformer.client.exchange import Response
-    from aioinformer.client.verbs import Request
-    from aioinformer.controller.writes import Writes
+    from aioinformer.client.response import Response
+    from aioinformer.client.verbs import Body, PatchType, Propagation, Request
+    from aioinformer.controller.pending_writes import PendingWrites
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["ElectionClient", "Elector", "ReconcileClient"]
 
 
 class Elector(Protocol):
-    """Who knows whether this process leads, such as a `LeaderElector`."""
+    """Judge of whether this process leads, such as a `LeaderElector`."""
 
     def check(self) -> None:
-        """Raise `LeadershipLost` unless it does; asked right before writes are sent."""
+        """Raise `LeadershipLost` unless this process leads."""
 
 
-class _ClientView(Client):
-    """A client that sends its requests through another one, on its connections.
+class ReconcileClient:
+    """The verbs of a `Client` for one reconcile. It remembers and fences writes.
+
+    Verbs, arguments and errors are those of `Client`. Its owner enters and leaves that.
+
+    The next reconcile of the same request sees what this one has written, except for:
+    writes whose response was lost (`TransportError`, a timeout, a cancellation), which
+    may have succeeded, so that names from `generateName` can be created twice; deletions
+    of collections; evictions; requests sent by `stream()`.
+
+    Raises:
+        LeadershipLost: By each write, if another process may lead by now. Nothing is
+            sent. The elector is asked right before each request, once a connection is
+            open.
 
     Args:
-        client: Sends the requests. Its owner enters and leaves it.
+        client: Client that sends the requests.
+        writes: Record of the writes.
+        elector: Elector asked before each write; None without an election.
     """
 
-    def __init__(self, client: Client) -> None:
-        # Not that of `Client`: there is no second endpoint.
+    def __init__(
+        self, client: Client, writes: PendingWrites, elector: Elector | None = None
+    ) -> None:
         self._client = client
+        self._writes = writes
+        self._elector = elector
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._client!r}>"
-
-    @property
-    def entered(self) -> bool:
-        """True while requests can be made."""
-        return self._client.entered
+        return f"<ReconcileClient of {self._client!r}>"
 
     @property
     def config(self) -> ClientConfig:
-        """What was configured.
+        """Configuration of the client.
 
         Raises:
-            OptionsError: If it has not been read, as the client was never entered.
+            OptionsError: If the client was never entered.
         """
         return self._client.config
 
     @property
+    def namespace(self) -> str:
+        """Namespace of the kubeconfig context or pod.
+
+        Raises:
+            OptionsError: If the client was never entered.
+        """
+        return self._client.namespace
+
+    @property
     def discovery(self) -> Discovery:
-        """The discovery of the client, shared by all views of it."""
+        """Discovery of the client, shared by all reconciles."""
         return self._client.discovery
 
-    async def start(self) -> NoReturn:
-        """Refused.
+    # ------------------------------------------------------------ reads
 
-        Raises:
-            OptionsError: Always: it is entered by whom it belongs to.
-        """
-        raise OptionsError(f"{self} is entered by its owner")
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Read one object: see `Client.get`."""
+        return await self._client.get(resource, name, namespace=namespace)
 
-    async def close(self) -> NoReturn:
-        """Refused.
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        resource_version: str = "",
+    ) -> builtins.list[KubeObject]:
+        """Read all objects: see `Client.list`."""
+        return await self._client.list(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+        )
 
-        Raises:
-            OptionsError: Always: it is left by whom it belongs to.
-        """
-        raise OptionsError(f"{self} is left by its owner")
+    def list_pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = PAGE_SIZE,
+        resource_version: str = "",
+    ) -> AsyncGenerator[builtins.list[KubeObject], None]:
+        """Iterate over all objects in pages: see `Client.list_pages`."""
+        return self._client.list_pages(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+        )
 
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        timeout_seconds: int | None = None,
+        bookmarks: bool = False,
+        send_initial_events: bool = False,
+    ) -> AbstractAsyncContextManager[Watch]:
+        """Watch changes: see `Client.watch`."""
+        return self._client.watch(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            timeout_seconds=timeout_seconds,
+            bookmarks=bookmarks,
+            send_initial_events=send_initial_events,
+        )
 
-class ElectionClient(_ClientView):
-    """The client of an election, whose requests are not delayed by the client's `qps`.
+    # ------------------------------------------------------------ writes
 
-    Renewals that queue after other requests would cost the leadership.
+    async def create(
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> KubeObject:
+        """Create an object: see `Client.create`."""
+        request = verbs.create(
+            resource,
+            body,
+            namespace=namespace,
+            dry_run=dry_run,
+            field_manager=field_manager,
+        )
+        return await self._write(request)
 
-    Args:
-        client: The client that sends the requests. It belongs to somebody else, who
-            enters and leaves it.
-    """
+    async def update(
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> KubeObject:
+        """Replace an object, without its status: see `Client.update`."""
+        request = verbs.update(
+            resource,
+            body,
+            namespace=namespace,
+            dry_run=dry_run,
+            field_manager=field_manager,
+        )
+        return await self._write(request)
 
-    async def _send(self, request: Request) -> Response:
-        urgent = replace(request, urgent=True)
-        return await self._client._send(urgent)  # noqa: SLF001 - of one kind
+    async def update_status(
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> KubeObject:
+        """Replace the status of an object: see `Client.update_status`."""
+        request = verbs.update(
+            resource,
+            body,
+            namespace=namespace,
+            subresource="status",
+            dry_run=dry_run,
+            field_manager=field_manager,
+        )
+        return await self._write(request)
 
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        type: PatchType = "merge",  # noqa: A002 - the API's own word
+        subresource: str | None = None,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+        force: bool = False,
+    ) -> KubeObject:
+        """Change parts of an object: see `Client.patch`."""
+        request = verbs.patch(
+            resource,
+            name,
+            body,
+            namespace=namespace,
+            type=type,
+            subresource=subresource,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            force=force,
+        )
+        return await self._write(request)
 
-class ReconcileClient(_ClientView):
-    """A client that is used by one reconcile: all verbs of `Client`, on its connections.
+    async def patch_status(
+        self,
+        resource: Resource,
+        name: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        type: PatchType = "merge",  # noqa: A002 - the API's own word
+        dry_run: bool = False,
+        field_manager: str | None = None,
+        force: bool = False,
+    ) -> KubeObject:
+        """Change parts of an object's status: see `Client.patch_status`."""
+        return await self.patch(
+            resource,
+            name,
+            body,
+            namespace=namespace,
+            type=type,
+            subresource="status",
+            dry_run=dry_run,
+            field_manager=field_manager,
+            force=force,
+        )
 
-    What it writes is remembered, so that the next reconcile of the same request sees it.
-    Not remembered are a write whose answer was lost (`TransportError`, a timeout, a
-    cancellation: it may have been done, and the next reconcile may not see that yet, so
-    that names made up by the server, as with `generateName`, can come twice); deletions
-    of whole collections; evictions; and what is sent by `stream()`.
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> KubeObject | None:
+        """Delete an object: see `Client.delete`."""
+        request = verbs.delete(
+            resource,
+            verbs.named(resource, name),
+            namespace=namespace,
+            uid=uid,
+            propagation=propagation,
+            grace_seconds=grace_seconds,
+            dry_run=dry_run,
+        )
+        answer = await self._write(request)
+        return None if answer.kind == "Status" else answer
 
-    Raises, besides the errors of `Client`:
-        LeadershipLost: On each write, if somebody else may lead by now: nothing is sent.
-            That is asked right before each sending, when there is a connection.
-
-    Args:
-        client: The client that sends the requests. It belongs to somebody else, who
-            enters and leaves it.
-        writes: Remembers.
-        elector: Asked before each write; None where nobody is elected.
-    """
-
-    def __init__(
-        self, client: Client, writes: Writes, elector: Elector | None = None
+    async def delete_collection(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> None:
-        super().__init__(client)
-        self._writes = writes
-        self._elector = elector
+        """Delete all selected objects: see `Client.delete_collection`."""
+        request = verbs.delete(
+            resource,
+            namespace=namespace,
+            propagation=propagation,
+            grace_seconds=grace_seconds,
+            dry_run=dry_run,
+            params=verbs.selection(label_selector, field_selector),
+        )
+        await self._client._fetch(self._fenced(request), discard=True)  # noqa: SLF001
 
-    async def _fetch(self, request: Request, *, discard: bool = False) -> bytes:
-        answer = await super()._fetch(request, discard=discard)
-        self._writes.note(request, answer)
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        gzip: bool | None = None,
+        accept: str = "",
+        etag: str = "",
+    ) -> AsyncIterator[Response]:
+        """Send any request: see `Client.stream`. Writes are not remembered."""
+        request = verbs.Request(
+            method, path, params or {}, body, content_type, gzip, accept, etag
+        )
+        if method not in READ_METHODS:
+            request = self._fenced(request)
+
+        response = await self._client._send(request)  # noqa: SLF001
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def _write(self, request: Request) -> KubeObject:
+        answer = await self._client._object(self._fenced(request))  # noqa: SLF001
+        self._writes.add(request, answer)
         return answer
 
-    async def _send(self, request: Request) -> Response:
-        if self._elector is not None and request.method not in READING:
-            # Now, as it may not even come to sending; and behind whatever takes long:
-            # its turn, new credentials, a new connection.
-            self._elector.check()
-            request = replace(request, fence=self._elector.check)
+    def _fenced(self, request: Request) -> Request:
+        if self._elector is None:
+            return request
 
-        return await self._client._send(request)  # noqa: SLF001 - of one kind
+        # Checked now, as the request may wait for its turn, new credentials or a
+        # connection, and checked again behind all of these.
+        self._elector.check()
+        return replace(request, fence=self._elector.check)
+
+
+class ElectionClient:
+    """The verbs of a `Client` that an election needs, not delayed by its `qps`.
+
+    A renewal that queues behind other requests would cost the leadership.
+
+    Args:
+        client: Client that sends the requests. Its owner enters and leaves it.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"<ElectionClient of {self._client!r}>"
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the kubeconfig context or pod.
+
+        Raises:
+            OptionsError: If the client was never entered.
+        """
+        return self._client.namespace
+
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Read one object: see `Client.get`."""
+        path = resource.path(namespace, verbs.named(resource, name))
+        return await self._urgent(verbs.Request("GET", path))
+
+    async def create(
+        self, resource: Resource, body: Body, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Create an object: see `Client.create`."""
+        return await self._urgent(verbs.create(resource, body, namespace=namespace))
+
+    async def update(
+        self, resource: Resource, body: Body, *, namespace: str | None = None
+    ) -> KubeObject:
+        """Replace an object: see `Client.update`."""
+        return await self._urgent(verbs.update(resource, body, namespace=namespace))
+
+    async def _urgent(self, request: Request) -> KubeObject:
+        return await self._client._object(replace(request, urgent=True))  # noqa: SLF001

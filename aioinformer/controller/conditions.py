@@ -1,9 +1,8 @@
-"""Conditions: what a status says about an object, one statement of each type. Pure.
+"""Conditions of a status: entries of `status.conditions`, as in `metav1.Condition`. Pure.
 
-They are entries of `status.conditions` as `metav1.Condition` has them. The functions are
-those of Kubernetes' apimachinery (`pkg/api/meta/conditions.go`), but for that a list is
-answered, and none changed (what an object of the cache holds cannot be), that a time which
-is missing is filled in, and that what the server would refuse is refused at once.
+The functions are those of apimachinery (`pkg/api/meta/conditions.go`), with three
+differences: they return a new list, as cached objects are read-only; they fill in a
+missing transition time; and they refuse what the server would refuse.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.moments import kube_time
-from aioinformer.model.names import qualified_name_problem
+from aioinformer.model.times import kube_time
+from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +44,7 @@ def set_status_condition(
     observed_generation: int | None = None,
     now: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """The conditions, with this one in the place of the one of its type, or at the end.
+    """Return the conditions with this one in place of the one of its type, or appended.
 
     ::
 
@@ -59,42 +58,40 @@ def set_status_condition(
         if conditions != site.at("status.conditions"):
             ...  # write it
 
-    What did not change compares equal, so that a controller can tell whether there is
-    anything to write. Where several write conditions of one object, send the version of
-    the object with them (`metadata.resourceVersion`), or the writer loses the others'.
+    An unchanged condition compares equal, so that a controller can skip the write. If
+    several writers share the conditions of an object, send `metadata.resourceVersion` with
+    them, or one overwrites the other's.
 
     Args:
-        conditions: Those that are there: mappings, of which the order is kept; None for
-            none. Of two of one type the first is replaced.
-        type: Which one, such as `"Ready"` or `"example.com/Paid"`.
-        status: Whether it holds; `"Unknown"` where nobody can say.
-        reason: Why, in one word for machines, such as `"MinimumReplicasAvailable"`.
-        message: The same for people.
-        observed_generation: The `generation` of the object that was looked at; None to
-            say nothing of it.
-        now: The time of the change, with a zone; None for that of the clock. It is
-            written, to the second, only where the status is another one than before.
+        conditions: Existing conditions, whose order is kept, or None. Of duplicates, the
+            first is replaced.
+        type: Type of the condition, such as `"Ready"` or `"example.com/Paid"`.
+        status: Status of the condition.
+        reason: Reason as one CamelCase word, such as `"MinimumReplicasAvailable"`.
+        message: Explanation for people.
+        observed_generation: Generation of the object that was observed, or None.
+        now: Time of the change, with a timezone; None for the current time. It is
+            written, in seconds, only if the status changes.
 
     Returns:
-        A fresh list of fresh dicts.
+        New list of new dicts.
 
     Raises:
-        OptionsError: If the server would refuse it: another status, a type that is no
-            qualified name, a reason that is no word, a text that is too long, a
-            generation below 0.
+        OptionsError: If the server would refuse the condition: an invalid status, type or
+            reason, a text that is too long, or a negative generation.
     """
     _check(type, status, reason, message, observed_generation)
-    told = {"type": type, "status": str(status)}
+    new = {"type": type, "status": str(status)}
     kept = [dict(it) for it in conditions or ()]
     old = find_status_condition(kept, type)
     if old is None:
         old = {}
         kept.append(old)
 
-    if old.get("status") != told["status"] or not old.get("lastTransitionTime"):
-        told["lastTransitionTime"] = kube_time(now or datetime.now(UTC))
+    if old.get("status") != new["status"] or not old.get("lastTransitionTime"):
+        new["lastTransitionTime"] = kube_time(now or datetime.now(UTC))
 
-    old.update(told, reason=reason, message=message)
+    old.update(new, reason=reason, message=message)
     old.pop("observedGeneration", None)
     if observed_generation is not None:
         old["observedGeneration"] = observed_generation
@@ -106,7 +103,7 @@ def find_status_condition(
     conditions: Iterable[M] | None,
     type: str,  # noqa: A002 - the API's own word
 ) -> M | None:
-    """The first condition of this type; None if there is none.
+    """Return the first condition of a type, or None.
 
     Example:
         >>> find_status_condition([{"type": "Ready", "status": "False"}], "Ready")
@@ -119,7 +116,7 @@ def is_status_condition_true(
     conditions: Iterable[Mapping[str, Any]] | None,
     type: str,  # noqa: A002 - the API's own word
 ) -> bool:
-    """Whether there is a condition of this type, and it holds.
+    """Return True if there is a condition of this type, and its status is `"True"`.
 
     Example:
         >>> is_status_condition_true([{"type": "Ready", "status": "False"}], "Ready")
@@ -140,36 +137,37 @@ def _check(
         raise OptionsError(problem)
 
     problem = (
-        _text_problem("a type", kind, _TYPE_LENGTH)
-        or _text_problem("a reason", reason, _REASON_LENGTH)
-        or _text_problem("a message", message, _MESSAGE_LENGTH)
+        _text_problem("type", kind, _TYPE_LENGTH)
+        or _text_problem("reason", reason, _REASON_LENGTH)
+        or _text_problem("message", message, _MESSAGE_LENGTH)
     )
     if problem:
         raise OptionsError(f"condition {kind!r}: {problem}")
 
     if not isinstance(status, bool) and status not in _STATUSES:
         raise OptionsError(
-            f"condition {kind!r}: its status is a bool, 'True', 'False' or 'Unknown',"
+            f"condition {kind!r}: status must be a bool, 'True', 'False' or 'Unknown',"
             f" not {status!r}"
         )
 
     if not _REASON.fullmatch(reason):
         raise OptionsError(
-            f"condition {kind!r}: a reason is one word of letters, digits, '_', ',' and"
-            f" ':', not {reason!r}"
+            f"condition {kind!r}: reason must be one word of letters, digits, '_', ','"
+            f" and ':', not {reason!r}"
         )
 
     if observed_generation is not None and observed_generation < 0:
         raise OptionsError(
-            f"condition {kind!r}: no generation is {observed_generation}"
+            f"condition {kind!r}: observed_generation must not be negative, not "
+            f"{observed_generation}"
         )
 
 
 def _text_problem(what: str, given: object, most: int) -> str:
     if not isinstance(given, str):
-        return f"{what} is a text, not {given!r}"
+        return f"{what} must be a string, not {given!r}"
 
     if len(given) > most:
-        return f"{what} of {len(given):,} characters is above {most:,}"
+        return f"{what} must have at most {most:,} characters, not {len(given):,}"
 
     return ""

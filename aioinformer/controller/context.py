@@ -1,42 +1,45 @@
-"""`Context`: what a reconcile is given besides its request."""
+"""`Reconcile`: the coroutine function that a user writes, and its `Context`."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
-from aioinformer._tasks import in_thread_to_its_end, outlast
+from aioinformer._tasks import in_thread_until_done, wait_through_cancellation
+from aioinformer.controller.reconcile import ReconcileRequest, Result
 from aioinformer.errors import DecodeError, OptionsError, TerminalError
-from aioinformer.model.functions import check_plain, check_runs
+from aioinformer.model.callables import (
+    check_plain,
+    check_runs,
+    check_takes,
+    is_coroutine_function,
+)
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from aioinformer.controller.causes import Cause
     from aioinformer.controller.client import ReconcileClient
-    from aioinformer.controller.reconcile import Reconcile
-    from aioinformer.controller.request import ReconcileRequest
-    from aioinformer.controller.result import Result
+    from aioinformer.controller.reconcile import Cause
     from aioinformer.informer.lister import Lister
 
-__all__ = ["Context", "Threads", "with_object"]
+__all__ = ["Context", "Reconcile", "Threads", "check_reconcile", "with_object"]
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_THREADS: Final = 8
-"""So many functions of one reconcile run in threads at the same time."""
+MAX_THREADS: Final = 8
+"""Maximum number of concurrent threads of one reconcile."""
 
 
 class Threads:
-    """Threads of one reconcile, which does not end before they have.
+    """Threads of one reconcile, which ends after they have.
 
     Args:
-        name: Prefix of their names.
-        overdue: Called with the name of a function and the seconds since its
-            cancellation, if it has not ended long after it.
+        name: Prefix of the threads' names.
+        overdue: Callback for a function that runs on after its cancellation, with its
+            name and the seconds since then.
     """
 
     __slots__ = ("_calls", "_name", "_over", "_overdue", "_quiet", "_slots")
@@ -44,8 +47,8 @@ class Threads:
     def __init__(self, name: str, overdue: Callable[[str, float], None]) -> None:
         self._name = name
         self._overdue = overdue
-        self._slots = asyncio.Semaphore(MOST_THREADS)
-        # Calls that have not ended. While there are any, `_quiet` is pending.
+        self._slots = asyncio.Semaphore(MAX_THREADS)
+        # Running calls. While there are any, `_quiet` is pending.
         self._calls = 0
         self._quiet: asyncio.Future[None] | None = None
         self._over = False
@@ -53,7 +56,9 @@ class Threads:
     async def call(self, function: Callable[[], T], name: str) -> T:
         """Call a function in a thread: see `Context.run_in_thread`."""
         if self._over:
-            raise OptionsError(f"{name} cannot be called: its reconcile has ended")
+            raise OptionsError(
+                f"cannot run {name} in a thread: its reconcile has ended"
+            )
 
         if not self._calls:
             self._quiet = asyncio.get_running_loop().create_future()
@@ -61,7 +66,7 @@ class Threads:
         self._calls += 1
         try:
             async with self._slots:
-                return await in_thread_to_its_end(
+                return await in_thread_until_done(
                     function,
                     f"{self._name} {name}",
                     overdue=functools.partial(self._overdue, name),
@@ -72,17 +77,16 @@ class Threads:
                 self._quiet.set_result(None)
 
     async def ended(self) -> None:
-        """Wait until no call is left, and refuse further ones.
+        """Wait until all calls have ended, and refuse further ones.
 
-        A reconcile may end before a call: one that it made in a task which it does not
-        await.
+        A call outlives its reconcile if it was made in a task that nobody awaits.
 
         Cancellation:
-            Deferred until then.
+            Deferred until all calls have ended.
         """
         interrupted = None
         while self._calls and self._quiet is not None:
-            interrupted = await outlast(self._quiet) or interrupted
+            interrupted = await wait_through_cancellation(self._quiet) or interrupted
 
         self._over = True
         if interrupted is not None:
@@ -90,18 +94,16 @@ class Threads:
 
 
 class Context:
-    """What one reconcile is given besides its request. Made by `Controller`.
+    """Context of one reconcile, made by `Controller`.
 
     Attributes:
-        request: What it is about.
-        lister: Reads the objects of the informer that is the controller's `for_`.
-        causes: Why it is called: what has happened to the request since it was worked on
-            last, the first things first, 10 of them at most. There may be none, as for
-            what was put into the queue by hand.
-        attempt: 1, and one more for each failure in a row, as the queue's rate limiter
-            counts them.
-        stale: True if something that an earlier reconcile of this request, or this one,
-            has written is not shown by the informers in time: reads may not see it.
+        request: Request of the reconcile.
+        lister: Lister of the controller's `for_` informer.
+        causes: Changes since the last reconcile of the request, oldest first, at most 10.
+            Empty if the request was added to the queue by hand.
+        attempt: Number of attempts in a row, by the queue's rate limiter, 1 for the first.
+        stale: True if the informers do not show, in time, the writes of this or an
+            earlier reconcile of the request.
     """
 
     __slots__ = (
@@ -141,24 +143,26 @@ class Context:
 
     @property
     def client(self) -> ReconcileClient:
-        """The controller's client, which remembers what is written through it.
+        """Client that remembers its writes.
 
-        The next reconcile of the same request begins when the informers of the
-        controller show it: what you have written, you read.
+        The next reconcile of the same request begins when the informers of the controller
+        show them, so that it reads its own writes.
 
         Raises:
-            OptionsError: If the controller was given no client.
+            OptionsError: If the controller has no client.
         """
         if self._client is None:
-            raise OptionsError("this controller has no client: Controller(client=...)")
+            raise OptionsError(
+                "this controller has no client: pass Controller(client=...)"
+            )
 
         return self._client
 
     async def settled(self) -> None:
-        """Wait, in the middle of a reconcile, until what it has written is shown.
+        """Wait, within a reconcile, until the informers show its writes.
 
-        It is what happens anyway before the next one. After 10 s, or if the versions of
-        the server went backwards, it returns with `stale` set to True, and a warning.
+        Otherwise that happens before the next reconcile. After 10 s, or if the versions of
+        the server go backwards, it sets `stale` and logs a warning.
 
         Cancellation:
             Safe.
@@ -168,43 +172,42 @@ class Context:
     async def run_in_thread(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a plain function that blocks in a thread, and wait until it has ended.
+        """Call a blocking function in a thread, and wait until it has ended.
 
         ::
 
             report = await ctx.run_in_thread(requests.get, url, timeout=30)
 
-        No thread can be cancelled, so it is always waited for: the key stays in work and
-        the Lease is neither released nor given to another until the function has
-        ended (G10, G11). `asyncio.to_thread()` has neither: its thread goes on after a
-        timeout, beside the next reconcile of the same key. Give the function a timeout of
-        its own, and let it do one write at a time: nothing fences its writes.
+        Threads cannot be cancelled, so the call always waits for its end: the key stays in
+        work and the Lease is held until then (G10, G11). With `asyncio.to_thread()`, the
+        thread runs on after a timeout, concurrently with the next reconcile of the key.
+        Give the function a timeout of its own. Its writes are not fenced, so let it do one
+        write at a time.
 
-        The function gets a copy of the context variables, and a thread that nothing else
-        waits for. A reconcile has 8 threads at most; further calls wait for them.
+        The function gets a copy of the context variables, and a thread of its own. A
+        reconcile has at most 8 threads, and further calls wait.
 
         Args:
-            function: A plain function. It must not use the objects of the event loop,
-                such as `ctx.client`.
-            args: Its arguments.
-            kwargs: The same.
+            function: Plain function. It must not use objects of the event loop, such as
+                `ctx.client`.
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
 
         Returns:
-            What the function returned.
+            Return value of the function.
 
         Raises:
             OptionsError: If the function is a coroutine function, or the reconcile has
                 ended.
             RuntimeError: If the operating system cannot start a thread.
-            BaseException: The exception of the function.
+            BaseException: Exception of the function.
 
         Cancellation:
-            Deferred until the function has ended, by a timeout or the end of the program
-            as well, and then raised. A warning is logged 10 s after it, and then once a
-            minute. A function that never ends holds its key and the Lease until the
-            process is killed.
+            Deferred until the function has ended, also by a timeout or the end of the
+            program. A warning is logged after 10 s, and then every minute. A function that
+            never ends holds its key and the Lease until the process is killed.
         """
-        check_plain(function, "what runs in a thread")
+        check_plain(function, "a function for a thread")
         name = getattr(function, "__qualname__", repr(function))
         return await self._threads.call(
             functools.partial(function, *args, **kwargs), name
@@ -214,23 +217,23 @@ class Context:
 def with_object(
     kind: type[T],
 ) -> Callable[[Callable[[T, Context], Awaitable[Result | None]]], Reconcile]:
-    """Decorate a reconcile that takes the object itself in the place of its request.
+    """Decorate a reconcile that takes the object itself instead of its request.
 
     ::
 
         @with_object(Site)  # a msgspec Struct, a Pydantic model, ...; or KubeObject
         async def reconcile(site: Site, ctx: Context) -> Result | None: ...
 
-    It is not called for an object that is not there: nothing is left to do then, unless
-    the object has a finalizer, and that keeps it there. (The request is in
-    `ctx.request`.) A method is wrapped when it is bound: `with_object(Site)(self.sync)`.
+    It is not called for an object that does not exist. Use a finalizer to clean up before
+    a deletion. The request is in `ctx.request`. Wrap a method when it is bound:
+    `with_object(Site)(self.sync)`.
 
     Args:
-        kind: What the cached object is turned into, as by `KubeObject.into`. One that
-            does not fit is a `TerminalError`: nothing helps but a change of it.
+        kind: Type of the argument, as for `KubeObject.into`. An object that does not fit
+            is a `TerminalError`, as only a change of the object helps.
 
     Raises:
-        OptionsError: The decorated function is a generator.
+        OptionsError: If the decorated function is a generator.
     """
 
     def adapt(function: Callable[[T, Context], Awaitable[Result | None]]) -> Reconcile:
@@ -252,3 +255,23 @@ def with_object(
         return reconcile
 
     return adapt
+
+
+Reconcile: TypeAlias = Callable[[ReconcileRequest, Context], Awaitable[Result | None]]
+"""Coroutine function that brings an object to its desired state: see `Controller`."""
+
+
+def check_reconcile(reconcile: object) -> None:
+    """Check that a reconcile can be called, instead of failing for each object.
+
+    Raises:
+        OptionsError: If it is not a coroutine function (or an object whose `__call__` is
+            one, or a decorated one), is a generator, or does not take two arguments.
+    """
+    if not is_coroutine_function(reconcile):
+        raise OptionsError(
+            f"a reconcile must be a coroutine function (`async def`), not {reconcile!r}"
+        )
+
+    check_runs(reconcile, "a reconcile")
+    check_takes(reconcile, "a reconcile", "reconcile(request, ctx)")

@@ -1,9 +1,7 @@
-"""`Controller`: brings objects to their desired state, one at a time each.
+"""`Controller`: calls a reconcile for each object that changes.
 
-The seam for those who run several: `run()` is the whole life of a controller. It begins
-with whatever its informers hold by then, so informers may be warm long before; it is
-given the client and the elector that reconciles write through; cancelled once it drains,
-cancelled twice it stops at once. It ends by itself only with an error.
+`Manager` runs controllers by `run()`, with a client and an elector. One cancellation
+drains a controller, a second one stops it at once. It ends by itself only with an error.
 """
 
 from __future__ import annotations
@@ -12,17 +10,17 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from aioinformer._tasks import Supervisor, leaf_of, together
+from aioinformer._tasks import Supervisor, run_concurrently, unwrap_group
 from aioinformer._user_code import guarded_logger
-from aioinformer.controller.measures import Measures
-from aioinformer.controller.reconcile import check_reconcile
+from aioinformer.controller.context import check_reconcile
+from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.reporting import Reporter
 from aioinformer.metrics import NULL_SINK, ScopedSink
-from aioinformer.model.durations import seconds_of, timeout_of
+from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.workqueue.priority import PriorityQueue
 
 if TYPE_CHECKING:
@@ -30,30 +28,30 @@ if TYPE_CHECKING:
 
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
+    from aioinformer.controller.context import Reconcile
     from aioinformer.controller.predicates import Predicate
-    from aioinformer.controller.reconcile import Reconcile
-    from aioinformer.controller.request import ReconcileRequest
+    from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Source, Watched
     from aioinformer.errors import HandlerError
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["Controller"]
 
 logger = guarded_logger(__name__)
 
-SYNC_PATIENCE_SECONDS = 30.0
-"""A controller that waits for its informers says so as often."""
+SYNC_WARNING_SECONDS = 30.0
+"""Interval of the warnings of a controller that waits for its informers."""
 
-# Each belongs to a controller already: two would do each other's requests.
-_TAKEN: WeakSet[PriorityQueue[ReconcileRequest]] = WeakSet()
+# Queues in use. Two controllers with one queue would take each other's requests.
+_QUEUES_IN_USE: WeakSet[PriorityQueue[ReconcileRequest]] = WeakSet()
 
 
 class Controller(Entered):
-    """Calls a coroutine function for each object that has changed, or is to be.
+    """Loop that calls a reconcile for each object that changes.
 
     ::
 
@@ -65,75 +63,69 @@ class Controller(Entered):
         async with factory:
             await controller.run()
 
-    What becomes of a request when its reconcile has ended:
-        If it raised `TerminalError`, or a group of nothing else, its failures are
-        forgotten and it waits for the next change. If it failed otherwise (by any other
-        exception, its timeout, cancelling itself, or answering neither a `Result` nor
-        None), it is tried again after the delay of the queue's rate limiter, which grows
-        with each failure in a row. If it answered `Result(requeue_after=...)`, its
-        failures are forgotten, and it is done again after that time; otherwise it waits
-        for the next change. A change that came meanwhile, or comes before such a time is
-        over, has it done at once, whatever it answered; and when that time is over, it
-        is done once more.
+    After a reconcile:
+        On `TerminalError`, or a group of nothing else, its failures are forgotten and the
+        request waits for the next change. On any other failure (an exception, the
+        timeout, cancelling itself, an invalid return value) it is retried after the delay
+        of the queue's rate limiter, which grows with each failure in a row. On success
+        its failures are forgotten, and it waits for the next change or for
+        `Result(requeue_after=...)`. A change that arrives earlier always triggers a
+        reconcile at once, and a requeue is still done at its time.
 
     Guarantees:
-        G10: One request is never worked on twice at once; if it is asked for while it is
-            in work, it is worked on again. Behind each change follows a reconcile that
-            sees it, or a later state. Threads of `ctx.run_in_thread()` are part of the
-            work; those of `asyncio.to_thread()` go on alone after a cancellation.
-        What a reconcile wrote through `ctx.client`, the next one of the same request
-            reads: it begins when the informers of this controller show it. That is
-            waited for 10 s; then it begins with `ctx.stale` set, a warning and a metric.
-            What none of these informers selects is not waited for; see
-            `ReconcileClient` for what else is not.
-        A reconcile that fails is logged with its key and cause, counted and told to
-            `on_error`, and others go on. One that takes longer than a minute is warned
-            of.
-        G12: A predicate that raises lets the change pass; a mapping that raises yields
-            nothing. Both are reported.
+        G10: A request is never reconciled twice at once. A request that is added while it
+            is being reconciled is reconciled again. Each change is followed by a
+            reconcile that sees it, or a later state. Threads of `ctx.run_in_thread()` are
+            part of the reconcile. Those of `asyncio.to_thread()` outlive a cancellation.
+        Writes through `ctx.client` are visible to the next reconcile of the same request,
+            which waits until the informers of this controller show them. After 10 s it
+            begins with `ctx.stale` set, a warning and a metric. Writes that no informer
+            selects are not waited for: see `ReconcileClient`.
+        A failed reconcile is logged with its key and cause, counted, and passed to
+            `on_error`. Others continue. A reconcile of more than a minute is logged.
+        G12: A predicate that raises lets the change pass. A mapping that raises returns
+            no requests. Both are reported.
 
     Not guaranteed:
-        That a reconcile sees each change, or what another request has written. Any order
-        between requests: those of the first list and of resyncs come behind others.
+        That a reconcile sees each change, or the writes of other requests. The order of
+        requests: those of the first list and of resyncs have a lower priority.
 
     Lifetime:
-        It runs once, by `run()`, or as `async with controller:`, or by `start()` and
-        `shutdown()`. The informers are run by somebody else, such as their factory, and
-        the client is entered by somebody else. Its handlers are added when it begins;
-        the first reconcile begins when they have seen all that is there. It owns a task
-        for each reconcile under way and for each request whose writes are waited for,
-        one for each informer, and two. When it is stopped, reconciles under way go on
-        for `drain_timeout`, and are cancelled then; what waits in the queue is dropped.
-        (One that swallows its cancellation keeps it from ending.)
+        It runs once, by `run()`, `async with controller:`, or `start()` and `shutdown()`.
+        Others, such as a factory, run the informers and enter the client. Handlers are
+        added at the start, and the first reconcile begins when they have seen the initial
+        objects. It owns a task for each running reconcile and each request with pending
+        writes, one for each informer, and two more. When stopped, it waits
+        `drain_timeout` for running reconciles, cancels them, and drops queued requests.
+        (A reconcile that swallows its cancellation keeps it from ending.)
 
     Args:
-        name: In log and metrics.
-        reconcile: Called with a `ReconcileRequest` and a `Context`; see `with_object`
-            for one that takes the object. It should bring things to the desired state
-            whatever they were, as it does not learn of each change.
-        for_: The informer of what it is about: a change of an object is a request of its
+        name: Name in the log and in metrics.
+        reconcile: Coroutine function of a `ReconcileRequest` and a `Context`. Use
+            `with_object` for one that takes the object. It must reach the desired state
+            from any state, as it does not see each change.
+        for_: Informer of the objects to reconcile. A change is a request of the object's
             name.
-        owns: Informers of what these objects own: a change is a request of the owner
-            that is the controller of it.
-        watches: Informers of other things, each with a mapping to requests, and perhaps
-            a predicate: see `aioinformer.controller.mapping`.
-        concurrency: How many reconciles are under way at most.
-        predicates: Which changes of `for_` matter: those to which all say yes. See
+        owns: Informers of objects that these own. A change is a request of the owner
+            marked as controller.
+        watches: Informers of other objects, each with a mapping to requests, and
+            optionally a predicate: see `aioinformer.controller.source`.
+        concurrency: Maximum number of concurrent reconciles.
+        predicates: Filters of the changes of `for_`. All must return True: see
             `aioinformer.controller.predicates`.
-        queue: In the place of a `PriorityQueue` with the usual rate limiter, such as one
-            with another limiter. It belongs to this controller alone, and is shut down
-            by it.
-        timeout: How many seconds a reconcile may take; None for any number.
-        drain_timeout: How many seconds those under way may go on when it is stopped.
-        client: What reconciles write through as `ctx.client`.
-        elector: Asked right before each such write is sent: `elector.check()` raises
-            `LeadershipLost`.
-        on_error: Told of each failure in reconciles, mappings and predicates.
-        metrics: Where measurements go: see `aioinformer.controller.measures`.
+        queue: Queue to use instead of a `PriorityQueue` with the default rate limiter.
+            The controller owns it and shuts it down.
+        timeout: Maximum seconds of a reconcile, or None.
+        drain_timeout: Seconds that running reconciles may continue after a stop.
+        client: Client behind `ctx.client`.
+        elector: Elector asked right before each write of `ctx.client`. Its `check()`
+            raises `LeadershipLost`.
+        on_error: Callback for failures of reconciles, mappings and predicates.
+        metrics: Sink of the metrics: see `aioinformer.controller.metrics`.
 
     Raises:
-        OptionsError: If an option cannot work: the reconcile is no coroutine function of
-            two arguments, a queue is that of another controller, and the like.
+        OptionsError: If an option is invalid, such as a reconcile that is not a coroutine
+            function of two arguments, or a queue of another controller.
     """
 
     def __init__(
@@ -163,11 +155,13 @@ class Controller(Entered):
         seconds = _positive(timeout)
         self._concurrency = concurrency
         self._metrics = ScopedSink(metrics, f"controller {name}")
-        self._measures = Measures(name, self._metrics, on_error)
+        self._reconcile_metrics = ControllerMetrics(name, self._metrics, on_error)
         reporter = Reporter(f"controller {name}", on_error, self._metrics)
         self._sources = sources_of(for_, owns, watches, predicates, reporter)
         self._queue: PriorityQueue[ReconcileRequest] = (
-            PriorityQueue(name, metrics=metrics) if queue is None else _taken(queue)
+            PriorityQueue(name, metrics=metrics)
+            if queue is None
+            else _claim_queue(queue)
         )
         self._workers = Workers(
             name,
@@ -176,7 +170,7 @@ class Controller(Entered):
             self.informers,
             concurrency=concurrency,
             timeout=seconds,
-            measures=self._measures,
+            metrics=self._reconcile_metrics,
         )
         self._begun = False
         self._synced = False
@@ -187,68 +181,67 @@ class Controller(Entered):
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:
-        """Those that it watches, each once; that of `for_` first."""
+        """Distinct informers of the controller, that of `for_` first."""
         return tuple(dict.fromkeys(source.informer for source in self._sources))
 
     @property
     def queue(self) -> PriorityQueue[ReconcileRequest]:
-        """What it works on: `controller.queue.add(ReconcileRequest("shop", "web"))`."""
+        """Queue of requests: `controller.queue.add(ReconcileRequest("shop", "web"))`."""
         return self._queue
 
     @property
     def has_synced(self) -> bool:
-        """True once its handlers have seen all that was there when it began.
+        """True once its handlers have seen the initial objects, so that reconciles begin.
 
-        From then on reconciles are begun. Never becomes False again.
+        It never becomes False again.
         """
         return self._synced
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifetime
 
     async def run(
         self, *, client: Client | None = None, elector: Elector | None = None
     ) -> None:
-        """Work until cancelled.
+        """Run until cancelled.
 
         Args:
-            client: That of reconciles, if the controller was given none itself.
-            elector: The same.
+            client: Client behind `ctx.client`, if the controller has none of its own.
+            elector: Elector, if the controller has none of its own.
 
         Raises:
-            InformerStopped: An informer of it has ended: there would be no more changes.
-            QueueShutDown: Somebody has shut its queue down.
-            OptionsError: A second call; or something was put into its queue that is no
-                request.
-            Exception: A bug of ours.
+            InformerStopped: An informer has ended, so that there are no more changes.
+            QueueShutDown: Somebody else shut the queue down.
+            OptionsError: It was called before, or the queue contained something else than
+                requests.
+            Exception: A bug of this package.
 
         Cancellation:
-            The way to stop it: nothing new is begun, its handlers are removed, and
-            reconciles under way go on for `drain_timeout`, unless the elector says that
-            leadership is lost; a second cancellation cancels them at once. Afterwards
-            nothing of it is left.
+            Stops it: handlers are removed, and running reconciles get `drain_timeout` to
+            end, unless leadership is lost. A second cancellation cancels them at once.
+            Nothing is left running afterwards.
         """
         failure = None
         try:
             await self._run(_nothing, client, elector)
         except BaseExceptionGroup as group:
-            failure = leaf_of(group)
+            failure = unwrap_group(group)
 
-        if failure is not None:  # pragma: no branch - `_run()` never ends by itself
+        if failure is not None:  # pragma: no branch - `_run()` never returns
             raise failure
 
     def hurry(self) -> None:
-        """Let it not wait for reconciles under way when it is stopped, or is stopping.
+        """Skip the drain: cancel running reconciles as soon as it is stopped.
 
-        They are cancelled then at once. It does not stop it.
+        It does not stop the controller.
         """
         self._workers.hurry()
 
     async def start(self) -> None:
-        """Start it in a task of its own; returns when its handlers are added.
+        """Start it in a task of its own, and return when its handlers are added.
 
         Raises:
             OptionsError: It was started before.
-            InformerStopped: An informer of it has ended.
+            InformerStopped: An informer has ended.
 
         Cancellation:
             Stops it again.
@@ -256,12 +249,12 @@ class Controller(Entered):
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Stop it as `run()` says, and wait for that; idempotent.
+        """Stop it as `run()` does, and wait for its end. Idempotent.
 
-        Called from a reconcile of its own, it does not wait.
+        A call from a reconcile of its own does not wait.
 
         Raises:
-            Exception: What it had failed with, if it had: once.
+            Exception: Failure of the controller, once.
 
         Cancellation:
             Deferred until it has ended.
@@ -269,7 +262,7 @@ class Controller(Entered):
         await self._supervisor.stop()
 
     def _left_with_an_error(self) -> str:
-        return f"the controller {self.name} had failed, too"
+        return f"the controller {self.name} failed, too"
 
     async def _life(self, ready: Callable[[], None]) -> None:
         await self._run(ready)
@@ -281,7 +274,7 @@ class Controller(Entered):
         elector: Elector | None = None,
     ) -> None:
         if self._begun:
-            raise OptionsError(f"the controller {self.name} has been run already")
+            raise OptionsError(f"controller {self.name} runs only once")
 
         self._begun = True
         try:
@@ -293,19 +286,19 @@ class Controller(Entered):
     async def _work(
         self, ready: Callable[[], None], client: Client | None, elector: Elector | None
     ) -> None:
-        """What begins reconciles ends first; then those in the group drain."""
+        """Run the task that starts reconciles, and drain the reconciles after it."""
         workers = self._workers
         workers.client = client if self._client is None else self._client
         workers.elector = elector if self._elector is None else self._elector
-        self._measures.concurrency(self._concurrency)
+        self._reconcile_metrics.concurrency(self._concurrency)
         registrations: list[Registration] = []
         async with asyncio.TaskGroup() as work:  # pragma: no branch - see above
             try:
                 registrations += map(self._listen, self._sources)
                 ready()
-                await together(
+                await run_concurrently(
                     self._serve(registrations, work),
-                    workers.look_after(),
+                    workers.warn_of_long(),
                     *map(self._end_with, registrations),
                 )
             finally:
@@ -333,15 +326,15 @@ class Controller(Entered):
             await self._sync(source.informer, registration)
 
         self._synced = True
-        await self._workers.give_out(work)
+        await self._workers.run(work)
 
     async def _sync(self, informer: SharedInformer, registration: Registration) -> None:
         while not registration.has_synced:
             try:
-                await registration.wait_synced(timeout=SYNC_PATIENCE_SECONDS)
+                await registration.wait_synced(timeout=SYNC_WARNING_SECONDS)
             except NotSynced as exc:
                 logger.warning(
-                    "controller %s has not begun: it waits for %s: %s",
+                    "controller %s: waiting for informer %s: %s",
                     self.name,
                     informer.name,
                     exc if informer.has_synced else informer.why_not_synced(),
@@ -349,34 +342,36 @@ class Controller(Entered):
 
     async def _end_with(self, registration: Registration) -> None:
         await registration.wait_ended()
-        raise InformerStopped(f"{registration.name} is told of no more changes")
+        raise InformerStopped(f"{registration.name}: its informer has stopped")
 
 
 def _check(name: str, concurrency: object) -> None:
     if not name:
-        raise OptionsError("a controller needs a name, for log and metrics")
+        raise OptionsError("a controller needs a name, for the log and metrics")
 
     if not isinstance(concurrency, int) or concurrency < 1:
         raise OptionsError(
-            f"concurrency must be a whole number, at least 1, not {concurrency!r}"
+            f"concurrency must be an integer of at least 1, not {concurrency!r}"
         )
 
 
-def _taken(queue: PriorityQueue[ReconcileRequest]) -> PriorityQueue[ReconcileRequest]:
+def _claim_queue(
+    queue: PriorityQueue[ReconcileRequest],
+) -> PriorityQueue[ReconcileRequest]:
     if not isinstance(queue, PriorityQueue):
-        raise OptionsError(f"the queue of a controller is a PriorityQueue: {queue!r}")
+        raise OptionsError(f"queue must be a PriorityQueue, not {queue!r}")
 
-    if queue in _TAKEN or queue.shutting_down:
+    if queue in _QUEUES_IN_USE or queue.shutting_down:
         raise OptionsError(f"{queue!r} belongs to another controller, or is shut down")
 
-    _TAKEN.add(queue)
+    _QUEUES_IN_USE.add(queue)
     return queue
 
 
 def _not_negative(timeout: Duration) -> float:
     seconds = seconds_of(timeout)
     if seconds < 0:
-        raise OptionsError(f"a time to drain cannot be {timeout!r}")
+        raise OptionsError(f"drain_timeout must not be negative: {timeout!r}")
 
     return seconds
 
@@ -384,10 +379,10 @@ def _not_negative(timeout: Duration) -> float:
 def _positive(timeout: Duration | None) -> float | None:
     seconds = timeout_of(timeout)
     if seconds is not None and seconds <= 0:
-        raise OptionsError(f"a timeout must be above 0, not {timeout!r}")
+        raise OptionsError(f"timeout must be positive, not {timeout!r}")
 
     return seconds
 
 
 def _nothing() -> None:
-    """Nobody waits for it to be ready."""
+    """Do nothing: nobody waits for the start."""

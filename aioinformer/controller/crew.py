@@ -10,7 +10,7 @@ import contextvars
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import leaf_of
+from aioinformer._tasks import unwrap_group
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import AioInformerError
 
@@ -129,7 +129,7 @@ class Crew:
             died.__cause__ = exc
             self._fail(part.name, died)
         except BaseExceptionGroup as group:
-            self._fail(part.name, leaf_of(group))
+            self._fail(part.name, unwrap_group(group))
         except Exception as exc:  # noqa: BLE001 - told of
             self._fail(part.name, exc)
 

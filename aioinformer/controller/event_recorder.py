@@ -1,4 +1,4 @@
-"""`EventRecorder`: tells the users of a cluster what a controller did, and why not."""
+"""`EventRecorder`: writes Kubernetes Events about the work of a controller."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from aioinformer._tasks import Supervisor, finish
 from aioinformer._user_code import guarded_logger
 from aioinformer.backoff import Backoff, Failure
-from aioinformer.controller.event_book import (
-    MOST_KNOWN,
-    BookFull,
-    EventBook,
-    Happening,
-    Reference,
+from aioinformer.controller.event_correlator import (
+    MAX_SERIES,
+    EventCorrelator,
+    EventKey,
+    ObjectReference,
+    TooManyEvents,
 )
 from aioinformer.errors import (
     AioInformerError,
@@ -30,14 +30,14 @@ from aioinformer.errors import (
 from aioinformer.informer.hosting import Entered
 from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.log_limit import LogLimit
-from aioinformer.model.names import qualified_name_problem
 from aioinformer.model.resource import Resource
+from aioinformer.model.validation import qualified_name_problem
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
-    from aioinformer.controller.event_book import Series
+    from aioinformer.controller.event_correlator import EventSeries
     from aioinformer.model.objects import KubeObject
 
 __all__ = ["EventClient", "EventRecorder"]
@@ -46,24 +46,24 @@ logger = guarded_logger(__name__)
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 
-MOST_WAITING: Final = 1000
-"""Events that wait to be written; more are dropped. The number is client-go's."""
+MAX_WAITING: Final = 1000
+"""Maximum number of events that wait to be written, as in client-go."""
 
-ATTEMPTS: Final = 12
-"""How often one is tried, as in client-go; of a server that is away, 3 to 7 minutes."""
+MAX_ATTEMPTS: Final = 12
+"""Attempts to write an event, as in client-go: 3 to 7 minutes of an unreachable server."""
 
-LOOK_SECONDS: Final = 30.0
-"""How often series are looked through for what is due."""
+CHECK_SECONDS: Final = 30.0
+"""Interval at which series are checked for due writes."""
 
 FINISH_SECONDS: Final = 5.0
-"""How long the end waits for what is not written yet."""
+"""Maximum time to write the remaining events at the end."""
 
 # The server's limit, in bytes.
 _INSTANCE_BYTES: Final = 128
 
 
 class EventClient(Protocol):
-    """What a recorder needs of a `Client`; for the meanings see there."""
+    """Part of `Client` that a recorder uses."""
 
     async def create(
         self, resource: Resource, body: Any, *, namespace: str | None = None
@@ -77,7 +77,7 @@ class EventClient(Protocol):
 
 
 class _Retry:
-    """How often something was tried, and when it is tried next, on the loop's clock."""
+    """Number of attempts to write an event, and the loop's time of the next one."""
 
     __slots__ = ("attempts", "backoff", "when")
 
@@ -88,46 +88,45 @@ class _Retry:
 
 
 class EventRecorder(Entered):
-    """Tells the users of a cluster what a controller did, and why not.
+    """Recorder of Kubernetes Events, shown by `kubectl describe` and `kubectl events`.
 
-    They see it by `kubectl describe` and `kubectl events`::
+    ::
 
         recorder = EventRecorder(client, "site-operator")
         manager.add(recorder, leader_only=False)
 
-        recorder.event(site, "Normal", "Deployed", "made the deployment blog")
+        recorder.event(site, "Normal", "Deployed", "created deployment blog")
 
-    Telling never waits, and nothing comes back of it: a controller works the same
-    whether its events are written or not. A task writes them, one after the other. An
-    event that comes again makes a series: it is written at its second time, every 5
-    minutes while it goes on, and when it has been away for 6. As in client-go's recorder
-    for events.k8s.io (`tools/events`), but for that client-go refreshes after half an
-    hour, and takes each version of an object for another one.
+    `event()` never blocks and never raises on server errors. A task writes the events one
+    by one. A repeated event becomes a series: it is written at its second occurrence,
+    every 5 minutes while it continues, and 6 minutes after the last occurrence. The
+    behavior is that of client-go's recorder for events.k8s.io (`tools/events`), which
+    refreshes every 30 minutes and starts a new series for each version of an object.
 
     Not guaranteed:
-        That an event is written. Given up is what the server refuses, which is logged,
-        and what could not be sent in 12 attempts; dropped is what comes while 1000 are
-        waiting, beyond 20,000 different ones within 6 minutes, or when it has ended.
-        What comes again is tried again, when its series is due.
+        That an event is written. Events that the server refuses, or that fail in 12
+        attempts, are given up. Events are dropped while 1000 are waiting, beyond 20,000
+        different ones within 6 minutes, or after the recorder has ended. All of this is
+        logged. A repeated event is tried again when its series is due.
 
     Lifetime:
         Add it to a `Manager` with `leader_only=False`, so that it outlives the
-        controllers; or enter it (`async with recorder:`), or `start()` and `shutdown()`
-        it. It may run again, in the same loop or another. What is told before is written
-        when it begins, and what waits when it ends is given 5 s. It needs a client that
-        is entered, and the verbs create and patch of `events` in `events.k8s.io`.
+        controllers; or enter it (`async with recorder:`), or call `start()` and
+        `shutdown()`. It can run again, in any loop. Events from before the start are
+        written then, and remaining events get 5 s at the end. It needs an entered client,
+        and the verbs create and patch of `events` in `events.k8s.io`.
 
     Args:
-        client: Sends the requests; entered by whom it belongs to.
-        controller: Who tells: a name such as `"site-operator"`, or with a domain,
+        client: Client that sends the requests. Its owner enters it.
+        controller: Name of the reporting controller, such as `"site-operator"` or
             `"example.com/site-operator"`.
-        instance: Which of its replicas; None for the controller with the name of the
-            host, which in a cluster is that of the pod.
-        rng: Where the jitter between attempts comes from.
+        instance: Name of the replica. None for the controller and the host name, which in
+            a cluster is that of the pod.
+        rng: Source of the jitter between attempts.
 
     Attributes:
-        dropped: How often something was not written, for whichever reason: each of them
-            is logged, with a bound. A repeat that is counted in a series is none.
+        dropped: Number of events that were not written, each logged within limits.
+            Repeats counted in a series are not included.
 
     Raises:
         OptionsError: If the server would refuse the controller or the instance.
@@ -143,7 +142,7 @@ class EventRecorder(Entered):
     ) -> None:
         if problem := qualified_name_problem(controller, "the name of a controller"):
             raise OptionsError(
-                f"{problem}; it may be 'site-operator' or 'example.com/site-operator'"
+                f"{problem}; use 'site-operator' or 'example.com/site-operator'"
             )
 
         if instance is None:
@@ -152,7 +151,7 @@ class EventRecorder(Entered):
 
         if not 0 < len(instance.encode()) <= _INSTANCE_BYTES:
             raise OptionsError(
-                f"an instance has 1 to {_INSTANCE_BYTES} bytes, and is not {instance!r}"
+                f"instance must have 1 to {_INSTANCE_BYTES} bytes, not {instance!r}"
             )
 
         self.controller = controller
@@ -160,16 +159,16 @@ class EventRecorder(Entered):
         self.dropped = 0
         self._client = client
         self._rng = rng
-        self._book = EventBook()
-        # In the order in which they are written; each once.
-        self._waiting: dict[Series, _Retry] = {}
-        # How long to leave the server alone, and until when; on the loop's clock.
-        self._patience = Backoff(rng)
+        self._events = EventCorrelator()
+        # In the order of writing.
+        self._waiting: dict[EventSeries, _Retry] = {}
+        # Pause of all requests after the server was unreachable, on the loop's clock.
+        self._backoff = Backoff(rng)
         self._pause_until = 0.0
         self._more = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._ended = False
-        self._next_look = 0.0  # on the loop's clock
+        self._next_check = 0.0  # on the loop's clock
         self._limit = LogLimit()
         self._supervisor = Supervisor(self._live, "event recorder")
 
@@ -181,7 +180,7 @@ class EventRecorder(Entered):
 
     @property
     def waiting(self) -> int:
-        """How many events wait to be written."""
+        """Number of events that wait to be written."""
         return len(self._waiting)
 
     def event(
@@ -194,38 +193,37 @@ class EventRecorder(Entered):
         action: str | None = None,
         related: KubeObject | Mapping[str, Any] | None = None,
     ) -> None:
-        """Tell of something that has happened; returns at once.
+        """Record an event, without waiting.
 
         Args:
-            regarding: What it has happened to: an object, its body, or a reference
-                (`apiVersion`, `kind`, `name`, `namespace`, `uid`, `fieldPath`). The
-                event is written in its namespace; in `default` if it has none. Without
-                the uid, `kubectl describe` does not show it.
-            type: `"Warning"` if somebody should look at it.
-            reason: Why it has happened, in one word for programs: `"FailedMount"`.
-            note: The same for people. More than 1024 bytes are cut off. A series has
-                the note of its first event.
-            action: What was done or failed, in one word: `"MountVolume"`; the reason if
-                left out.
-            related: Another object that has to do with it.
+            regarding: Object of the event, its body, or a reference (`apiVersion`,
+                `kind`, `name`, `namespace`, `uid`, `fieldPath`). The event is written in
+                its namespace, or in `default`. `kubectl describe` needs the uid.
+            type: `"Warning"` if somebody should look at it, else `"Normal"`.
+            reason: Reason as one CamelCase word, such as `"FailedMount"`.
+            note: Explanation for people, cut to 1024 bytes. A series keeps the note of
+                its first event.
+            action: Action that was taken or failed, as one word, such as
+                `"MountVolume"`; None for the reason.
+            related: Related object.
 
         Raises:
-            OptionsError: If the server would refuse it.
-            WrongLoop: Called outside of the event loop that it runs in.
+            OptionsError: If the server would refuse the event.
+            WrongLoop: If called outside of the recorder's event loop.
         """
-        happening = Happening(
-            Reference.to(regarding),
+        key = EventKey(
+            ObjectReference.to(regarding),
             type,
             reason,
             reason if action is None else action,
-            None if related is None else Reference.to(related),
+            None if related is None else ObjectReference.to(related),
         )
         loop = running_loop()
         if not isinstance(note, str):
-            raise OptionsError(f"the note of an event is a text, not {note!r}")
+            raise OptionsError(f"the note of an event must be a string, not {note!r}")
 
         if loop is None or self._loop not in {None, loop}:
-            raise WrongLoop("tell of events from the event loop of their recorder")
+            raise WrongLoop("call event() in the event loop of the recorder")
 
         if self._ended:
             self._drop(f"{type} {reason}", "the recorder has ended")
@@ -233,29 +231,29 @@ class EventRecorder(Entered):
 
         now = datetime.now(UTC)
         try:
-            series = self._book.note(happening, note, now, loop.time())
-        except BookFull:
-            self._drop(f"{type} {reason}", f"{MOST_KNOWN} others are known")
+            series = self._events.add(key, note, now, loop.time())
+        except TooManyEvents:
+            self._drop(f"{type} {reason}", f"there are {MAX_SERIES} others")
             return
 
         if series is not None:
             self._put(series)
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifetime
 
     async def start(self) -> None:
-        """Begin to write.
+        """Start to write events.
 
         Raises:
-            OptionsError: It runs already.
+            OptionsError: It is running already.
 
         Cancellation:
-            Ends it again.
+            Stops it again.
         """
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Write what waits, for 5 s at most, and end what `start()` began; idempotent.
+        """Write the waiting events, within 5 s, and stop. Idempotent.
 
         Cancellation:
             Deferred until it has ended.
@@ -263,13 +261,13 @@ class EventRecorder(Entered):
         await self._supervisor.stop()
 
     async def run(self) -> None:
-        """Write events until cancelled: for a `Manager`, or a task of your own.
+        """Write events until cancelled, in a `Manager` or a task of your own.
 
         Raises:
-            OptionsError: It runs already.
+            OptionsError: It is running already.
 
         Cancellation:
-            Ends it, when what waits is written, or 5 s later.
+            Stops it once the waiting events are written, or after 5 s.
         """
         await self._live(lambda: None)
 
@@ -279,9 +277,9 @@ class EventRecorder(Entered):
 
         self._loop = asyncio.get_running_loop()
         self._ended = False
-        # Of this loop, and by its clock.
+        # Reset, as the loop and its clock may differ from the last run.
         self._more = asyncio.Event()
-        self._next_look = self._pause_until = 0.0
+        self._next_check = self._pause_until = 0.0
         try:
             ready()
             while True:
@@ -292,26 +290,26 @@ class EventRecorder(Entered):
             finally:
                 self._loop, self._ended = None, True
 
-    def _look(self) -> None:
-        """Let series be written that are due."""
+    def _queue_due(self) -> None:
+        """Queue the series that are due."""
         now = self._now()
-        if now >= self._next_look:
-            self._next_look = now + LOOK_SECONDS
-            for series in self._book.due(now):
+        if now >= self._next_check:
+            self._next_check = now + CHECK_SECONDS
+            for series in self._events.due(now):
                 self._put(series)
 
     async def _finish(self) -> None:
         try:
             await finish(self._write_rest(), within_seconds=FINISH_SECONDS)
         except TimeoutError:
-            pass  # each of them is told
+            pass  # each event is logged below
         finally:
-            for series in (*self._waiting, *self._book.left()):
+            for series in (*self._waiting, *self._events.unwritten()):
                 self._give_up(series, "the recorder has ended")
 
     async def _write_rest(self) -> None:
-        # What waits may be over, and so not in the book any more.
-        while left := [*self._waiting, *self._book.left()]:
+        # Waiting series may have ended, and are not known to the correlator then.
+        while left := [*self._waiting, *self._events.unwritten()]:
             for series in left:
                 self._waiting.setdefault(series, _Retry(self._rng))
 
@@ -320,17 +318,17 @@ class EventRecorder(Entered):
 
     # ------------------------------------------------------------ writing
 
-    def _put(self, series: Series) -> None:
-        if series not in self._waiting and len(self._waiting) >= MOST_WAITING:
-            self._give_up(series, f"{MOST_WAITING} are waiting")
+    def _put(self, series: EventSeries) -> None:
+        if series not in self._waiting and len(self._waiting) >= MAX_WAITING:
+            self._give_up(series, f"{MAX_WAITING} are waiting")
             return
 
         self._waiting.setdefault(series, _Retry(self._rng))
         self._more.set()
 
     async def _write_next(self) -> None:
-        """Try what comes next, once; or wait until it is time for that."""
-        self._look()
+        """Try the next event once, or wait until one is due."""
+        self._queue_due()
         series, when = self._next()
         if series is None:
             self._more.clear()
@@ -346,12 +344,12 @@ class EventRecorder(Entered):
         if problem is not None:
             self._give_up(series, problem)
 
-    def _next(self) -> tuple[Series | None, float | None]:
-        """What is to be tried now; if nothing is, when there is something to do."""
+    def _next(self) -> tuple[EventSeries | None, float | None]:
+        """Return the series to try now, or the time to look again."""
         now = self._now()
-        times = [self._next_look] if len(self._book) else []
+        times = [self._next_check] if len(self._events) else []
         if self._pause_until > now:
-            # New events change nothing about that: they wait, too.
+            # New events wait, too.
             return None, min([self._pause_until, *times])
 
         for series, retry in self._waiting.items():
@@ -362,78 +360,78 @@ class EventRecorder(Entered):
 
         return None, min(times, default=None)
 
-    async def _try(self, series: Series) -> Exception | None:
-        """Write it, now or in a later attempt; what is wrong if there is to be none."""
+    async def _try(self, series: EventSeries) -> Exception | None:
+        """Try to write a series. Return the error if it is not retried."""
         retry = self._waiting[series]
         retry.attempts += 1
         now = series.tried = self._now()
-        self._patience.begin(now)
+        self._backoff.begin(now)
         retry.backoff.begin(now)
         try:
             await self._write(series)
         except (TransportError, TooManyRequests) as exc:
-            # It would be the same for all others: they wait.
+            # All other events would fail in the same way: they wait.
             after = getattr(exc, "retry_after", None)
-            wait = self._patience.end(self._now(), Failure.OTHER, retry_after=after)
+            wait = self._backoff.end(self._now(), Failure.OTHER, retry_after=after)
             self._pause_until = self._now() + wait
-            return exc if retry.attempts >= ATTEMPTS else None
+            return exc if retry.attempts >= MAX_ATTEMPTS else None
         except (ServerError, OSError, RuntimeError) as exc:
             if isinstance(exc, WrongLoop):
                 return exc
 
-            # It may be a webhook for one namespace: others may go on.
+            # Perhaps a webhook of one namespace: other events continue.
             wait = retry.backoff.end(self._now(), Failure.OTHER)
             retry.when = self._now() + wait
-            return exc if retry.attempts >= ATTEMPTS else None
+            return exc if retry.attempts >= MAX_ATTEMPTS else None
         except AioInformerError as exc:
             return exc
 
-        self._patience = Backoff(self._rng)
+        self._backoff = Backoff(self._rng)
         if series.written < 2 <= series.count:
-            self._waiting[series] = _Retry(self._rng)  # a series since then
+            self._waiting[series] = _Retry(self._rng)  # repeated meanwhile
         else:
             del self._waiting[series]
 
         return None
 
-    async def _write(self, series: Series) -> None:
+    async def _write(self, series: EventSeries) -> None:
         count = series.count
         create = not series.written
         if not create:
             try:
                 await self._change(series)
             except NotFound:
-                create = True  # servers keep them for an hour
+                create = True  # servers keep Events for an hour
 
         if create:
             body = series.body(self.controller, self.instance)
             try:
                 await self._client.create(EVENTS, body, namespace=series.namespace)
             except AlreadyExists:
-                # By us: an attempt of which the answer was lost, of another number.
+                # An earlier attempt, whose response was lost, created it.
                 if count > 1:
                     await self._change(series)
 
-        series.written = series.dealt = count
+        series.written = series.handled = count
 
-    async def _change(self, series: Series) -> None:
+    async def _change(self, series: EventSeries) -> None:
         await self._client.patch(
             EVENTS, series.name, series.change(), namespace=series.namespace
         )
 
-    def _give_up(self, series: Series, why: object) -> None:
+    def _give_up(self, series: EventSeries, why: object) -> None:
         self._waiting.pop(series, None)
-        if series.dealt < series.count:
-            series.dealt = series.count
+        if series.handled < series.count:
+            series.handled = series.count
             self._drop(series, why)
 
     def _drop(self, what: object, why: object) -> None:
         self.dropped += 1
-        verdict = self._limit.note(asyncio.get_running_loop().time())
-        if verdict.each:
-            logger.warning("event %s was not recorded: %s", what, why)
+        limit = self._limit.note(asyncio.get_running_loop().time())
+        if limit.each:
+            logger.warning("event was not recorded (%s): %s", what, why)
 
-        for count in verdict.sums:
+        for count in limit.sums:
             logger.warning("%d events were not recorded within a minute", count)
 
     def _now(self) -> float:

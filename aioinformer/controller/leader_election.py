@@ -1,4 +1,4 @@
-"""`LeaderElector`: of several replicas, one works."""
+"""`LeaderElector`: leader election among the replicas of a program."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioinformer._tasks import Supervisor
 from aioinformer.backoff import Failure, failure_of
-from aioinformer.controller.leader_measures import LeaderMeasures
-from aioinformer.controller.leader_standing import LATE, Standing
+from aioinformer.controller.elector_state import NOT_RENEWED, ElectorState, LeaseTiming
 from aioinformer.controller.lease_record import Step, released
-from aioinformer.controller.lease_timing import LeaseTiming
+from aioinformer.controller.metrics import LeaderMetrics
 from aioinformer.errors import (
     ApiError,
     Conflict,
@@ -24,8 +23,8 @@ from aioinformer.errors import (
     WrongLoop,
 )
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.durations import seconds_of
-from aioinformer.model.functions import check_plain, check_runs
+from aioinformer.model.callables import check_plain, check_runs
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from aioinformer.controller.lease_record import LeaseRecord
     from aioinformer.errors import HandlerError
     from aioinformer.metrics import MetricsSink
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["LeaderElector", "LeaderLock"]
 
@@ -44,32 +43,32 @@ _MISTAKES = (OptionsError, WrongLoop, InternalError)
 
 
 class LeaderLock(Protocol):
-    """What an election is about, such as a `LeaseLock`; see there for the methods.
+    """Lock that replicas compete for, such as a `LeaseLock`, which has the details.
 
-    Any exception is a failed attempt, which is logged and tried again. Only an
-    `OptionsError`, a `WrongLoop` or an `InternalError` ends the waiting of a candidate.
+    Any exception is a failed attempt, which is logged and retried. Only an
+    `OptionsError`, a `WrongLoop` or an `InternalError` ends the wait of a candidate.
     """
 
     @property
     def name(self) -> str:
-        """Names it in the log."""
+        """Name of the lock in the log."""
 
     @property
     def identity(self) -> str:
-        """Ours; no two electors may have the same."""
+        """Identity of this replica, unique among all electors."""
 
     async def get(self) -> LeaseRecord | None:
-        """Read it; None if there is none."""
+        """Read the record, or return None if it does not exist."""
 
     async def create(self, record: LeaseRecord) -> None:
-        """Create it, or raise `Conflict` if it is there."""
+        """Create the record, or raise `Conflict` if it exists."""
 
     async def update(self, record: LeaseRecord) -> None:
-        """Write it, or raise `Conflict` if somebody has since it was read or written."""
+        """Write the record, or raise `Conflict` if it changed since the last access."""
 
 
 class LeaderElector:
-    """Lets one of several replicas lead; electors of client-go may be among them.
+    """Leader election among several replicas, compatible with client-go's electors.
 
     ::
 
@@ -78,58 +77,56 @@ class LeaderElector:
             await copy_for_ever()
 
     Guarantees:
-        G11: The leader's work is asked to stop, by a cancellation, when `renew_deadline`
-        has passed since the last successful renewal was *sent*, whether requests fail or
-        hang; or at once when the Lease is seen to name somebody else. The elector
-        neither renews nor releases before the work has ended. The others wait for
-        `lease_duration`, so the difference is left for that, and for what the work has
-        sent to arrive. Work that takes longer is logged and counted, and from the
-        deadline on `check()` refuses: so does `Context.client`, for each write.
-        Times of other machines are not compared with the own clock: a lease counts as
-        alive until its duration has passed since this process first saw it as it is.
-        What is not guaranteed: clocks that run at different rates, or stand still while
-        a virtual machine is suspended, are not noticed; and a request that was
-        cancelled, and not waited for, may reach the server after the Lease was released.
+        G11: The leader's work is cancelled when `renew_deadline` has passed since the
+        last successful renewal was *sent*, whether requests fail or hang. It is cancelled
+        at once if the Lease names another replica. The elector neither renews nor
+        releases before the work has ended. Other replicas wait for `lease_duration`. The
+        difference is the time that the work has to end, and its last requests to arrive.
+        Work that takes longer is logged and counted. After the deadline `check()` raises,
+        and so does each write by `Context.client`. Timestamps of other machines are never
+        compared with the local clock: a lease is valid until its duration has passed
+        since this process first saw it unchanged.
+        Not guaranteed: clocks that run at different rates, or stop while a virtual
+        machine is suspended, are not detected. A cancelled request that nobody waited for
+        may reach the server after the Lease was released.
 
-    A Lease that is deleted is created again by its leader. One that cannot be read or
-    written is tried again and again, and the log says why. Waiting electors pause for
-    `retry_period` times a number drawn from [1, 2.2).
+    The leader creates a deleted Lease again. Failed reads and writes are logged and
+    retried. Candidates pause for `retry_period` times a random number in [1, 2.2).
 
-    Each request has a timeout of its own: half of `renew_deadline`, so that a leader has
-    time for another attempt. A candidate waits for the answer of its claim until
-    `renew_deadline` after it was sent, and then leads for what is left of that time. If
-    the answer never comes but the Lease names this replica, it claims the Lease once
-    more. If that has no answer either, it lets the Lease run out, and leaves it to the others for a
-    few seconds longer: a replica that cannot renew must not block the others.
+    Each request has a timeout of half of `renew_deadline`, so that a leader has time for
+    a second attempt. A candidate waits for the response to its claim until
+    `renew_deadline` after it was sent, and leads for the rest of that time. If no response
+    arrives but the Lease names this replica, it claims the Lease once more. If that gets
+    no response either, it lets the Lease expire and leaves it to other replicas for a few
+    more seconds: a replica that cannot renew must not block them.
 
-    When the work is over by itself, or its caller is cancelled, the elector goes on
-    renewing until the work has ended, and then releases the Lease, so that another
-    replica may lead at once. A Lease that was lost is not written: it has run out by
-    itself when, or soon after, the work has ended. (client-go tries to release it
-    there, too.) Neither is it if the loop itself is being shut down, with all its tasks
-    cancelled at once: end what leads before the program's main coroutine returns.
+    When the work returns, or its caller is cancelled, the elector renews until the work
+    has ended. It then releases the Lease, so that another replica can lead at once. A
+    lost Lease is not written: it expires when the work ends, or soon after. (client-go
+    tries to release it.) The Lease is not released either if the event loop shuts down
+    and cancels all tasks at once: end the leader's work before the program's main
+    coroutine returns.
 
-    An elector may lead again after it has lost, also in another loop. It runs one task
-    of its own, while it leads or waits to. `check()`, `healthy()` and the properties may
-    be used from any thread.
+    An elector can lead again after it lost, also in another loop. It runs one task while
+    it leads or waits to. `check()`, `healthy()` and the properties are thread-safe.
 
     Args:
-        lock: What is held, and under which identity: a `LeaseLock`.
-        lease_duration: How long others wait for a leader of which nothing is seen; in
-            seconds or a timedelta, cut to whole seconds, as they are in a Lease.
-        renew_deadline: How long a leader goes on without a successful renewal.
-        retry_period: The time from one attempt to the next.
-        release_on_cancel: False to let the Lease run out instead of releasing it.
-        on_new_leader: A plain function, called with the identity of each new leader that
-            is seen, also with ours, and with an empty one if there is none any more.
-        name: Names it in the log and in metrics; the lock's name, unless given.
-        metrics: Takes `leader_election_master_status` and other metrics.
-        on_error: Called with a `HandlerError` when `on_new_leader` fails.
-        rng: Where the jitter comes from; seed it for a reproducible sequence.
+        lock: Lock to hold, with the identity of this replica: a `LeaseLock`.
+        lease_duration: Time that candidates wait for an inactive leader, in seconds or a
+            timedelta, cut to whole seconds.
+        renew_deadline: Time that a leader continues without a successful renewal.
+        retry_period: Time between two attempts.
+        release_on_cancel: False to let the Lease expire instead of releasing it.
+        on_new_leader: Plain function, called with the identity of each new leader,
+            including this replica, and with an empty one if there is no leader any more.
+        name: Name in the log and in metrics; None for that of the lock.
+        metrics: Sink of `leader_election_master_status` and other metrics.
+        on_error: Callback for a `HandlerError` when `on_new_leader` fails.
+        rng: Source of the jitter. Seed it for a reproducible sequence.
 
     Raises:
-        OptionsError: Unless `lease_duration` is more than `renew_deadline`, and that
-            more than 1.2 times `retry_period`, and that positive.
+        OptionsError: Unless `lease_duration` is greater than `renew_deadline`, that is
+            greater than 1.2 times `retry_period`, and that is positive.
     """
 
     def __init__(
@@ -156,48 +153,48 @@ class LeaderElector:
         self._timing = LeaseTiming.of(lease_duration, renew_deadline, retry_period)
         self._lock = lock
         self._release_on_cancel = release_on_cancel
-        self._measures = LeaderMeasures(self.name, lock.identity, metrics, on_error)
+        self._metrics = LeaderMetrics(self.name, lock.identity, metrics, on_error)
         self._rng = random.Random() if rng is None else rng
 
-        self._standing = Standing(
-            lock.identity, self._timing, self._measures, on_new_leader
+        self._state = ElectorState(
+            lock.identity, self._timing, self._metrics, on_new_leader
         )
         self._loop: asyncio.AbstractEventLoop | None = None
-        # What stops the work at the deadline, while there is work.
-        self._patience: asyncio.Timeout | None = None
+        # Cancels the work at the deadline, while there is work.
+        self._work_timeout: asyncio.Timeout | None = None
         self._busy = False
 
     def __repr__(self) -> str:
         state = "leads" if self.is_leader else f"leader={self.leader!r}"
         return f"<LeaderElector {self.name} as {self.identity} {state}>"
 
-    # ------------------------------------------------------------ what is known
+    # ------------------------------------------------------------ status
 
     @property
     def identity(self) -> str:
-        """Under which this replica leads."""
+        """Identity of this replica."""
         return self._lock.identity
 
     @property
     def leader(self) -> str:
-        """Who leads, by what was seen last; empty if nobody does, or nothing was seen."""
-        return self._standing.leader
+        """Identity of the last observed leader, empty for none."""
+        return self._state.leader
 
     @property
     def is_leader(self) -> bool:
-        """True while this replica leads, and its deadline has not passed."""
-        return self._loop is not None and self._standing.leads(self._now())
+        """True while this replica leads and its deadline has not passed."""
+        return self._loop is not None and self._state.leads(self._now())
 
     @property
     def deadline(self) -> float | None:
-        """The time of the loop until which the leader may write; None if not leading."""
-        return self._standing.deadline
+        """Time of the loop until which this replica may write. None if not leading."""
+        return self._state.deadline
 
     def check(self) -> None:
-        """Fence a write: call it right before the write is sent, with no await between.
+        """Fence a write. Call it right before sending, without an await in between.
 
         Raises:
-            LeadershipLost: If somebody else may lead by now.
+            LeadershipLost: If another replica may lead by now.
         """
         if not self.is_leader:
             raise LeadershipLost(
@@ -205,36 +202,36 @@ class LeaderElector:
             )
 
     def healthy(self, tolerance: Duration = 0.0) -> bool:
-        """Whether a liveness probe should be content.
+        """Return False if a liveness probe should fail.
 
-        False if this replica's work goes on though its lease ran out, and `tolerance`
-        has passed since: others may lead, and a restart helps. Who waits is healthy.
+        That is if this replica's work still runs `tolerance` after its lease expired, so
+        that a restart helps. Candidates are healthy.
 
         Args:
-            tolerance: In seconds or a timedelta; 20 s are usual.
+            tolerance: Seconds or a timedelta, usually 20 s.
         """
-        ends = self._standing.lease_ends
+        ends = self._state.lease_ends
         return ends is None or self._now() <= ends + seconds_of(tolerance)
 
     # ------------------------------------------------------------ leading
 
     @asynccontextmanager
     async def leading(self) -> AsyncGenerator[None]:
-        """Wait until this replica leads, and lead for as long as the block lasts.
+        """Wait until this replica leads, and lead until the block ends.
 
-        The block runs in the caller's task, and is cancelled when leadership is lost, as
-        by `asyncio.timeout()`: outside of the block there is `LeadershipLost` and no
-        cancellation. Another exception that leaves the block is passed on.
+        The block runs in the caller's task. It is cancelled when leadership is lost, as by
+        `asyncio.timeout()`: the caller gets `LeadershipLost` and no cancellation. Other
+        exceptions of the block are passed on.
 
         Raises:
-            LeadershipLost: If it was lost before the block ended.
+            LeadershipLost: If leadership was lost before the block ended.
             OptionsError: If it leads or waits already, or its client was not entered.
             WrongLoop: If its client was entered in another event loop.
 
         Cancellation:
-            While waiting, it ends that; a claim that was under way may have been done,
-            and the Lease then has to run out. Later, the block is left first; leadership
-            is kept until then, and released. The release takes `renew_deadline` at most.
+            Ends the wait. A claim under way may have been written, and the Lease then has
+            to expire. A cancelled leader ends the block first, and then releases the
+            Lease, within `renew_deadline`.
         """
         if self._busy:
             raise OptionsError(f"the elector {self.name} leads or waits already")
@@ -243,8 +240,8 @@ class LeaderElector:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop = loop
-            # Since when it is known tells nothing by another clock.
-            self._standing.forget()
+            # The time of the observation is of another clock.
+            self._state.forget()
 
         term = Supervisor(self._term, f"leader election {self.name}")
         try:
@@ -255,22 +252,21 @@ class LeaderElector:
             try:
                 await term.stop()
             finally:
-                self._standing.work_ended(self._now())
+                self._state.work_ended(self._now())
                 self._busy = False
 
     async def run(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Wait until this replica leads, and run `work()`, as the block of `leading()`.
+        """Wait until this replica leads, and run `work()` in the block of `leading()`.
 
-        Returns when the work has returned: somebody else may lead then. To lead for
-        ever, work for ever.
+        It returns when the work returns, and another replica may lead then.
 
         Raises:
-            LeadershipLost: If leadership was lost: the work was cancelled, and has ended.
-            OptionsError: See `leading()`; or the work is a generator.
-            BaseException: What the work failed with. The Lease is released.
+            LeadershipLost: If leadership was lost. The work was cancelled and has ended.
+            OptionsError: See `leading()`, or the work is a generator.
+            BaseException: Exception of the work. The Lease is released.
 
         Cancellation:
-            Passed on to the work; raised when it has ended and the Lease is released.
+            Passed on to the work, and raised once the Lease is released.
         """
         check_runs(work, "work")
         async with self.leading():
@@ -282,41 +278,41 @@ class LeaderElector:
         if not self.is_leader:
             raise self._loss()
 
-        patience = asyncio.timeout_at(self.deadline)
+        timeout = asyncio.timeout_at(self.deadline)
         try:
-            async with patience:
-                self._patience = patience
+            async with timeout:
+                self._work_timeout = timeout
                 try:
                     yield
                 finally:
-                    self._patience = None
+                    self._work_timeout = None
         except TimeoutError as exc:
-            if patience.expired():
+            if timeout.expired():
                 raise self._loss() from exc
 
             raise
 
-        # The block has kept its cancellation for itself, or there was none yet: it has
-        # held the loop until behind the deadline.
-        if patience.expired() or not self.is_leader:
+        # The block swallowed its cancellation, or blocked the loop beyond the deadline
+        # before it could be cancelled.
+        if timeout.expired() or not self.is_leader:
             raise self._loss()
 
     def _loss(self) -> LeadershipLost:
-        why = self._standing.why_lost
-        return LeadershipLost(f"{self.identity} has lost {self.name}: {why}")
+        why = self._state.why_lost
+        return LeadershipLost(f"{self.identity} lost leadership of {self.name}: {why}")
 
     async def _term(self, ready: Callable[[], None]) -> None:
-        """Acquire, renew, release: the life of the task. It is cancelled at the end."""
+        """Acquire, renew and release the Lease. This task is cancelled at its end."""
         await self._acquire()
         ready()
         try:
             await self._renew()
             await self._outlast_work()
         finally:
-            if self._patience is not None:
-                # Somebody else has cancelled this, as `asyncio.run()` does at its end.
-                self._lose("nobody renews it any more")
-            elif self._standing.work_ended(self._now()) and self._release_on_cancel:
+            if self._work_timeout is not None:
+                # Cancelled by somebody else, such as `asyncio.run()` at its end.
+                self._lose("the elector's task was cancelled")
+            elif self._state.work_ended(self._now()) and self._release_on_cancel:
                 await self._release()
 
     async def _acquire(self) -> None:
@@ -328,12 +324,12 @@ class LeaderElector:
             await asyncio.sleep(self._timing.pause(self._rng.random()))
 
     async def _renew(self) -> None:
-        """Renew until leadership is lost. Attempts begin a period apart.
+        """Renew until leadership is lost. Attempts begin one period apart.
 
-        The first is due a period after the claim was sent: with slow answers that is now.
+        The first is due one period after the claim was sent, which may be now.
         """
-        started = self._standing.sent
-        assert started is not None  # it leads
+        started = self._state.sent
+        assert started is not None
         while (deadline := self.deadline) is not None:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -341,100 +337,100 @@ class LeaderElector:
                     started = self._now()
                     await self._attempt()
             except TimeoutError:
-                self._lose(LATE)
+                self._lose(NOT_RENEWED)
 
     async def _outlast_work(self) -> None:
-        """Wait for the end of work that was asked to stop; then this is cancelled."""
-        ends = self._standing.lease_ends
-        assert ends is not None  # it led
+        """Wait for the end of cancelled work. This task is cancelled then."""
+        ends = self._state.lease_ends
+        assert ends is not None
         await asyncio.sleep(ends - self._now())
-        self._measures.overran()
+        self._metrics.overran()
         await asyncio.Event().wait()
 
     async def _attempt(self) -> None:
-        """Try once to lead, or to go on leading; what fails is told and tried again."""
+        """Try once to acquire or renew the Lease. Failures are reported and retried."""
         try:
             await self._try()
         except Conflict:
-            pass  # somebody was faster: look again in the next attempt
+            pass  # another replica was faster: the next attempt reads the Lease
         except Exception as exc:
             leads = self.deadline is not None
             if not leads and isinstance(exc, _MISTAKES):
                 raise
 
             what = "renew the lease" if leads else "acquire the lease"
-            self._measures.failed(what, exc, self._now())
+            self._metrics.failed(what, exc, self._now())
 
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            # A lock that made an error of it, or nothing, must not make this immortal.
+            # A lock that swallows cancellations must not keep this task alive.
             raise asyncio.CancelledError
 
     async def _try(self) -> None:
-        if self.deadline is not None and self._standing.sighting is not None:
+        if self.deadline is not None and self._state.observed is not None:
             try:
                 await self._claim()
             except (Conflict, NotFound):
-                # Written by somebody, perhaps by an attempt of ours that was given up.
-                self._measures.slow_path()
+                # Written by another replica, or by an earlier attempt that timed out.
+                self._metrics.slow_path()
             else:
                 return
 
         async with asyncio.timeout(self._timing.request):
             record = await self._lock.get()
 
-        self._standing.see(record, self._now())
-        match self._standing.next_step(self._now()):
+        self._state.observe(record, self._now())
+        match self._state.next_step(self._now()):
             case Step.CREATE | Step.CLAIM:
                 await self._claim()
             case Step.YIELD:
-                self._lose(f"it names {self.leader or 'nobody'} now")
+                self._lose(f"the lease is held by {self.leader or 'nobody'}")
             case Step.WAIT:
                 pass
 
     async def _claim(self) -> None:
-        record = self._standing.claim(datetime.now(UTC))
+        record = self._state.claim(datetime.now(UTC))
         sent = self._now()
-        if self.deadline is not None and not self._standing.leads(sent):
-            # The loop stood still, and nobody was cancelled yet.
-            self._lose(LATE)
+        if self.deadline is not None and not self._state.leads(sent):
+            # The loop was blocked, so that the work is not cancelled yet.
+            self._lose(NOT_RENEWED)
             return
 
         try:
-            async with asyncio.timeout(self._standing.claim_seconds):
-                if self._standing.sighting is None:
+            async with asyncio.timeout(self._state.claim_seconds):
+                if self._state.observed is None:
                     await self._lock.create(record)
                 else:
                     await self._lock.update(record)
         except Conflict:
-            raise  # an answer: it was not written
+            raise  # a response: the claim was not written
         except Exception as exc:
             if isinstance(exc, ApiError) or failure_of(exc) is Failure.UNREACHABLE:
-                self._standing.doubtful = True
+                self._state.doubtful = True
             else:
-                self._standing.unanswered += 1
+                self._state.unanswered += 1
 
             raise
         except BaseException:
-            self._standing.unanswered += 1
+            self._state.unanswered += 1
             raise
 
-        self._standing.written(record, sent, self._now())
+        self._state.written(record, sent, self._now())
         self._move_deadline()
 
     async def _release(self) -> None:
-        """Give the Lease back, unless somebody else has it."""
+        """Release the Lease, unless another replica holds it."""
         try:
             async with asyncio.timeout(self._timing.renew):
                 while await self._release_once():
                     pass
-        except Exception as exc:  # noqa: BLE001 - told; what the work has raised counts
-            self._measures.failed("release the lease", exc, self._now())
+        except Exception as exc:  # noqa: BLE001 - the exception of the work matters more
+            self._metrics.failed("release the lease", exc, self._now())
 
     async def _release_once(self) -> bool:
-        """True to try again."""
+        """Release the Lease, and return True to try again."""
         record = await self._lock.get()
-        self._standing.see(record, self._now())
+        self._state.observe(record, self._now())
         if record is None or record.holder != self.identity:
             return False
 
@@ -442,23 +438,25 @@ class LeaderElector:
         try:
             await self._lock.update(free)
         except Conflict:
-            await asyncio.sleep(self._timing.again)
+            await asyncio.sleep(self._timing.release_retry)
             return True
 
-        self._standing.see(free, self._now())
+        self._state.observe(free, self._now())
         return False
 
     def _lose(self, why: str) -> None:
-        self._standing.lost(why)
+        self._state.lost(why)
         self._move_deadline()
 
     def _move_deadline(self) -> None:
-        """Have the work stopped when leadership ends, or at once if it has ended."""
-        # A timeout that has gone off stays so.
-        if self._patience is not None and not self._patience.expired():
+        """Have the work cancelled at the deadline, or at once if leadership has ended."""
+        # A timeout that has expired cannot be rescheduled.
+        if self._work_timeout is not None and not self._work_timeout.expired():
             now = self._now()
-            self._patience.reschedule(now if self.deadline is None else self.deadline)
+            self._work_timeout.reschedule(
+                now if self.deadline is None else self.deadline
+            )
 
     def _now(self) -> float:
-        assert self._loop is not None  # nothing is known that needs a time
+        assert self._loop is not None
         return self._loop.time()

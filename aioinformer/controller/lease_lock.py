@@ -1,4 +1,4 @@
-"""`LeaseLock`: the Lease that replicas elect their leader by."""
+"""`LeaseLock`: the Lease of a leader election."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["LeaseClient", "LeaseLock"]
 
 
 class LeaseClient(Protocol):
-    """What a lock needs of a `Client`; for the meanings see there."""
+    """Part of `Client` that a lock uses."""
 
     @property
     def namespace(self) -> str:
-        """Where the Lease is, unless told."""
+        """Default namespace of the Lease."""
 
     async def get(
         self, resource: Resource, name: str, *, namespace: str | None = None
@@ -41,28 +41,27 @@ class LeaseClient(Protocol):
     async def update(
         self, resource: Resource, body: Any, *, namespace: str | None = None
     ) -> KubeObject:
-        """Replace an object, if it is of the version that the body has."""
+        """Replace an object, if it still has the version of the body."""
 
 
 class LeaseLock:
-    """One Lease, read and written under one identity; for `LeaderElector`.
+    """Lease that a `LeaderElector` reads and writes under one identity.
 
-    A write succeeds only if nobody has written since this lock has read or written the
-    Lease last: that is what makes an election of it. What others keep in the Lease
-    (labels, annotations, further fields of the spec) is left as it is.
+    A write succeeds only if the Lease has not changed since this lock last read or wrote
+    it. Labels, annotations and other fields of the Lease are preserved.
 
-    Needs the verbs get, create and update of `leases` in `coordination.k8s.io`. It is
-    for one elector.
+    It needs the verbs get, create and update of `leases` in `coordination.k8s.io`, and
+    belongs to one elector.
 
     Args:
-        client: Sends the requests; entered by whom it belongs to. They are sent at once,
-            whatever waits for its `qps`.
-        name: The Lease's. All replicas have the same.
-        namespace: Where it is; None for the client's own, which is the pod's in a
-            cluster.
-        identity: Under which this replica leads; no two may have the same. None for the
-            name of the host (in a cluster, of the pod) and something random.
-        labels: Put on the Lease, besides those that it has.
+        client: Client that sends the requests, without waiting for its `qps`. Its owner
+            enters it.
+        name: Name of the Lease, the same for all replicas.
+        namespace: Namespace of the Lease. None for that of the client, which in a cluster
+            is that of the pod.
+        identity: Unique identity of this replica. None for the host name (in a cluster,
+            that of the pod) and a random suffix.
+        labels: Labels to add to the Lease.
 
     Raises:
         OptionsError: If the name, the namespace or the identity is empty.
@@ -80,7 +79,7 @@ class LeaseLock:
         given = {"name": name, "namespace": namespace, "identity": identity}
         empty = [what for what, text in given.items() if text == ""]
         if empty:
-            raise OptionsError(f"the {empty[0]} of a lease lock cannot be empty")
+            raise OptionsError(f"the {empty[0]} of a LeaseLock cannot be empty")
 
         self.name = name
         self.identity = (
@@ -91,7 +90,7 @@ class LeaseLock:
         )
         self._namespace = namespace
         self._labels = dict(labels or {})
-        # As it was read or written last.
+        # As it was last read or written.
         self._lease: KubeObject | None = None
 
     def __repr__(self) -> str:
@@ -99,18 +98,18 @@ class LeaseLock:
 
     @property
     def namespace(self) -> str:
-        """Where the Lease is.
+        """Namespace of the Lease.
 
         Raises:
-            OptionsError: If none was given, and the client was never entered.
+            OptionsError: If none was given and the client was never entered.
         """
         return self._client.namespace if self._namespace is None else self._namespace
 
     async def get(self) -> LeaseRecord | None:
-        """Read it; None if there is none.
+        """Read the Lease, or return None if it does not exist.
 
         Raises:
-            ApiError: If the server refused; for other errors see `Client`.
+            ApiError: If the server refused. For other errors see `Client`.
 
         Cancellation:
             Safe.
@@ -124,13 +123,13 @@ class LeaseLock:
         return _record_of(lease)
 
     async def create(self, record: LeaseRecord) -> None:
-        """Create it.
+        """Create the Lease.
 
         Raises:
-            AlreadyExists: If somebody was faster; for other errors see `Client`.
+            AlreadyExists: If the Lease exists. For other errors see `Client`.
 
         Cancellation:
-            It may have been created.
+            The Lease may have been created.
         """
         metadata = {"name": self.name, "labels": self._labels}
         self._lease = await self._client.create(
@@ -140,20 +139,20 @@ class LeaseLock:
         )
 
     async def update(self, record: LeaseRecord) -> None:
-        """Write it, if nobody has since it was read or written here.
+        """Write the Lease, if it has not changed since this lock last read or wrote it.
 
         Raises:
-            Conflict: If somebody has: read it again.
-            NotFound: If it is gone, from a server that does not create it again; a
-                kube-apiserver does, for leases.
-            OptionsError: If it was neither read nor created before. For other errors
-                see `Client`.
+            Conflict: If it has changed: read it again.
+            NotFound: If it was deleted, and the server does not create it by an update
+                as a kube-apiserver does.
+            OptionsError: If it was neither read nor created before. For other errors see
+                `Client`.
 
         Cancellation:
-            It may have been written.
+            The Lease may have been written.
         """
         if self._lease is None:
-            raise OptionsError("the lease is not known yet: call get() or create()")
+            raise OptionsError("the Lease is unknown: call get() or create() first")
 
         lease = self._lease.to_dict()
         lease["spec"] = {**(lease.get("spec") or {}), **record.spec()}

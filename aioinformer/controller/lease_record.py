@@ -1,7 +1,7 @@
-"""What a Lease says of its holder, and what follows from it. Pure: times are handed in.
+"""Records of a Lease, and the decisions of an elector. Pure: times are arguments.
 
-Times of other machines are never compared with the own clock. What counts is when this
-process first saw a record: a lease is alive until its duration has passed since then.
+Timestamps of other machines are never compared with the local clock. A lease is valid
+until its duration has passed since this process first saw its record.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.moments import micro_time
+from aioinformer.model.times import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LeaseRecord",
-    "Sighting",
+    "ObservedRecord",
     "Step",
     "claimed",
     "next_step",
+    "observe",
     "released",
-    "seen",
 ]
 
 T = TypeVar("T")
@@ -32,14 +32,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The part of a Lease's spec that electors write, with client-go's meaning.
+    """Part of a Lease's spec that electors write, with client-go's meaning.
 
     Attributes:
-        holder: Who leads; empty for nobody.
-        lease_seconds: How long the others have to wait for the holder. Whole seconds.
-        acquired: When the holder began, as the Lease has it; for people to read.
-        renewed: When it was renewed last, likewise.
-        transitions: How often the holder has changed.
+        holder: Identity of the leader, empty for none.
+        lease_seconds: Whole seconds that other replicas wait for the holder.
+        acquired: Timestamp of the acquisition, informational.
+        renewed: Timestamp of the last renewal, informational.
+        transitions: Number of changes of the holder.
     """
 
     holder: str = ""
@@ -50,10 +50,10 @@ class LeaseRecord:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> LeaseRecord:
-        """Read it from a Lease's spec; what is missing or null is empty or 0.
+        """Read the record from a Lease's spec. Missing and null fields are empty or 0.
 
         Raises:
-            DecodeError: If a field is of another type; a kube-apiserver has none such.
+            DecodeError: If a field has another type, which a kube-apiserver prevents.
         """
         return cls(
             holder=_field(spec, "holderIdentity", ""),
@@ -64,7 +64,7 @@ class LeaseRecord:
         )
 
     def spec(self) -> dict[str, Any]:
-        """What is written into the spec. Nobody is an empty text, as client-go has it."""
+        """Return the fields of the spec. As in client-go, no holder is an empty string."""
         return {
             "holderIdentity": self.holder,
             "leaseDurationSeconds": self.lease_seconds,
@@ -80,80 +80,82 @@ def _field(spec: Mapping[str, Any], name: str, absent: T) -> T:
         return absent
 
     if not isinstance(value, type(absent)):
-        raise DecodeError(f"the {name} of a Lease cannot be {value!r}")
+        raise DecodeError(f"invalid {name} of a Lease: {value!r}")
 
     return value
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """A record, and since when this process knows it, in seconds of its loop's clock."""
+class ObservedRecord:
+    """Record, and the loop's time at which this process first saw it."""
 
     record: LeaseRecord
     since: float
 
     @property
     def alive_until(self) -> float:
-        """Until when nobody but the holder may touch the lease."""
+        """Time until which only the holder may write the lease."""
         return self.since + self.record.lease_seconds
 
 
 class Step(enum.Enum):
-    """What to do about a lease."""
+    """Next step of an elector."""
 
     CREATE = enum.auto()
-    """There is none: create it, as its holder."""
+    """Create the missing Lease, as its holder."""
     CLAIM = enum.auto()
-    """It is ours, free, or has run out: write ourselves into it."""
+    """Acquire or renew the Lease: it is ours, free, or has expired."""
     WAIT = enum.auto()
-    """Somebody else leads."""
+    """Wait: another replica leads."""
     YIELD = enum.auto()
-    """We lead, and the lease names us no more."""
+    """Stop leading: the Lease does not name this replica any more."""
 
 
-def seen(before: Sighting | None, record: LeaseRecord, now: float) -> Sighting:
-    """Note what was read or written; a record that is the same is as old as before."""
+def observe(
+    before: ObservedRecord | None, record: LeaseRecord, now: float
+) -> ObservedRecord:
+    """Return the observation of a record. An unchanged record keeps its age."""
     if before is not None and before.record == record:
         return before
 
-    return Sighting(record, now)
+    return ObservedRecord(record, now)
 
 
 def next_step(
-    sighting: Sighting | None, identity: str, now: float, *, leading: bool
+    observed: ObservedRecord | None, identity: str, now: float, *, leading: bool
 ) -> Step:
-    """Decide what to do about what was read just now.
+    """Return the next step for the Lease that was just observed.
 
     Args:
-        sighting: What was read; None if there is no Lease.
-        identity: Ours.
-        now: In seconds of the clock of the sightings.
-        leading: Whether we lead. A leader whose Lease was deleted creates it again; one
-            that is not named any more has lost it, even if nobody else is named.
+        observed: Observed record, or None without a Lease.
+        identity: Identity of this replica.
+        now: Time of the clock of the observations.
+        leading: True if this replica leads. A leader creates a deleted Lease again. It
+            has lost a Lease that does not name it, even if that names nobody.
     """
-    if sighting is None:
+    if observed is None:
         return Step.CREATE
 
-    holder = sighting.record.holder
+    holder = observed.record.holder
     if holder == identity:
         return Step.CLAIM
 
     if leading:
         return Step.YIELD
 
-    return Step.WAIT if holder and now < sighting.alive_until else Step.CLAIM
+    return Step.WAIT if holder and now < observed.alive_until else Step.CLAIM
 
 
 def claimed(
     before: LeaseRecord | None, identity: str, lease_seconds: int, wall: datetime
 ) -> LeaseRecord:
-    """The record that makes `identity` the holder, or lets it remain so.
+    """Return the record that makes `identity` the holder, or keeps it so.
 
     Args:
-        before: The record that it replaces; None if there is no Lease.
-        identity: The new holder.
-        lease_seconds: How long the others have to wait from now on.
-        wall: The time of day, for people to read.
+        before: Record that it replaces, or None without a Lease.
+        identity: Identity of the holder.
+        lease_seconds: Seconds that other replicas wait from now on.
+        wall: Current date and time, informational.
     """
     now = micro_time(wall)
     if before is None:
@@ -166,7 +168,7 @@ def claimed(
 
 
 def released(before: LeaseRecord, wall: datetime) -> LeaseRecord:
-    """The record of a lease that anybody may take at once; as client-go writes it."""
+    """Return the record of a released lease, as client-go writes it."""
     now = micro_time(wall)
-    # The server wants a duration of at least one second.
+    # The server requires a duration of at least one second.
     return LeaseRecord("", 1, now, now, before.transitions)

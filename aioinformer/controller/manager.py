@@ -1,56 +1,58 @@
-"""`Manager`: runs controllers, and what belongs to them, as one whole."""
+"""`Manager`: runs controllers, their informers and their client as one unit."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, nullcontext
+import signal
+import threading
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
-from aioinformer.client.sharing import entered_together
-from aioinformer.controller.controller import SYNC_PATIENCE_SECONDS, Controller
+from aioinformer.client.keep_open import keep_open
+from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
 from aioinformer.controller.crew import Crew, Part
-from aioinformer.controller.signals import ending_signals
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
 from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
-from aioinformer.model.durations import seconds_of
-from aioinformer.model.functions import check_runs, check_takes, is_coroutine_function
+from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from typing import TypeAlias, Unpack
 
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
     from aioinformer.informer.asking import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
 
     Function: TypeAlias = Callable[[], Awaitable[object]]
 
-__all__ = ["Manager", "Runs"]
+__all__ = ["Manager", "Runs", "shutdown_signals"]
 
 logger = guarded_logger(__name__)
 
 LIVENESS_TOLERANCE_SECONDS = 20.0
-"""Work that outlives its lease by so much is taken for stuck, as in controller-runtime."""
+"""Time after which work that outlives its lease is considered stuck, as in
+controller-runtime."""
 
 
 class Runs(Protocol):
-    """Something with a life, such as a `Controller` or a server."""
+    """Object that can run, such as a `Controller` or a server."""
 
     async def run(self) -> None:
-        """Live, until cancelled."""
+        """Run until cancelled."""
 
 
 class Manager(Hosted):
-    """Runs controllers, and what belongs to them, as one whole.
+    """Owner of controllers, informers and a client, which run as one unit.
 
     ::
 
@@ -62,45 +64,43 @@ class Manager(Hosted):
             manager.add(serve_health, leader_only=False)
             await manager.run()
 
-    It starts in this order: the client, the informers, what runs on every replica; then,
-    when all caches are synced and this replica leads, its controllers. It stops in the
-    reverse order: controllers drain before the lease is released, and that before the
-    others stop, of which a server of the health goes on answering until then.
+    It starts the client, the informers, and the runnables of every replica. Once all caches
+    are synced and this replica leads, it starts its controllers. It stops in reverse order:
+    controllers drain, the lease is released, and the other runnables stop. A health
+    endpoint therefore answers until the end.
 
     Guarantees:
-        G8: It ends as a whole. If an informer, a controller or another part fails, or
-            leadership is lost, everything is stopped, and `run()` and `shutdown()` raise
-            that error, the first there was; later ones are logged. A part that returns
-            is done, and ends nothing.
-        G9: Afterwards no task, timer or connection of it is left.
-        G11: The leader's work is cancelled when the deadline has passed, controllers
-            without a drain, and `ctx.client` refuses to write from then on; the lease is
-            released only after the work has ended.
+        G8: It ends as a whole. If an informer, a controller or another runnable fails, or
+            leadership is lost, everything stops, and `run()` and `shutdown()` raise the
+            first error. Later ones are logged. A runnable that returns ends nothing else.
+        G9: No task, timer or connection is left afterwards.
+        G11: The leader's work is cancelled at the deadline, controllers without a drain,
+            and `ctx.client` refuses further writes. The lease is released only after the
+            work has ended.
 
     Not guaranteed:
-        That it ever begins: caches that cannot be filled, as for want of a permission,
-        are waited for, with a warning each 30 s. Call `wait_for_cache_sync()` before
-        `run()` to fail instead. A client that cannot be entered for a local reason, such
-        as a full disk, is tried again with backoff and a warning.
+        That controllers ever start: caches that cannot sync, for example for lack of
+        permissions, are waited for, with a warning every 30 s. To fail instead, call
+        `wait_for_cache_sync()` before `run()`. A client that cannot be entered for a
+        local reason, such as a full disk, is retried with backoff and a warning.
 
     Lifetime:
-        It runs once; entered in one task, and left in the same or another, like a
-        factory: in a fixture, or as `FastAPI(lifespan=manager.lifespan)`. A client that
-        nobody has entered is entered and left by it, and so is the factory; what
-        somebody has entered stays theirs. Parts that are added while it runs start at
-        once.
+        It runs once. It can be entered in one task and left in another, like a factory:
+        in a fixture, or by `FastAPI(lifespan=manager.lifespan)`. It enters and leaves its
+        client and factory unless somebody else has entered them. Runnables added while it
+        runs start at once.
 
     Args:
-        client: What informers read from and reconciles write through.
-        factory: Makes and runs the informers; give one to have its options, such as a
-            namespace or metrics, or one that runs already.
-        elector: Which of several replicas works; None if there is one.
-        drain_timeout: How many seconds the leader's parts may take to end together, and
-            then all others; then they are cancelled again. Controllers have a shorter
-            time of their own.
+        client: Client of the informers and reconciles.
+        factory: Factory of the informers, if it needs options such as a namespace or
+            metrics, or runs already.
+        elector: Leader election among several replicas; None for one replica.
+        drain_timeout: Seconds that the leader's runnables, and then all others, may take
+            to end before they are cancelled again. Controllers have a shorter timeout of
+            their own.
 
     Raises:
-        OptionsError: If the client is none, or the timeout cannot be one.
+        OptionsError: If the client or the timeout is invalid.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class Manager(Hosted):
         drain_timeout: Duration = 15.0,
     ) -> None:
         self.factory = SharedInformerFactory(client) if factory is None else factory
-        """Makes the informers, and runs them."""
+        """Factory of the informers."""
         self.elector = elector
-        """Which replica works; None if there is only one."""
+        """Leader election among several replicas, or None."""
         self._client = client
         seconds = seconds_of(drain_timeout)
         self._leaders = Crew(seconds, self._fail)
@@ -123,17 +123,17 @@ class Manager(Hosted):
         self._supervisor = Supervisor(self._life, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._begun = False
-        self._over = asyncio.Event()  # it is to end, or has
-        self._idle = asyncio.Event()  # nothing is left that `_over` would end
+        self._over = asyncio.Event()  # it should end, or has ended
+        self._idle = asyncio.Event()  # nothing runs that `_over` would end
         self._idle.set()
         self._failure: BaseException | None = None
-        self._raised = False  # that, to somebody
+        self._raised = False  # the failure, by `shutdown()`
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped" if self._begun else "idle"
         return f"<Manager {state} leader={self._leaders!r} all={self._everyone!r}>"
 
-    # ------------------------------------------------------------ what it runs
+    # ------------------------------------------------------------ runnables
 
     def informer(
         self,
@@ -141,7 +141,7 @@ class Manager(Hosted):
         resource: str = "",
         **options: Unpack[InformerOptions],
     ) -> SharedInformer:
-        """The informer of a resource, as `SharedInformerFactory.informer` says."""
+        """Return the informer of a resource: see `SharedInformerFactory.informer`."""
         return self.factory.informer(api_version, resource, **options)
 
     def add(
@@ -151,29 +151,27 @@ class Manager(Hosted):
         leader_only: bool = True,
         name: str | None = None,
     ) -> None:
-        """Add a controller, or something else that is to run beside it.
+        """Add a controller or another runnable.
 
-        A controller is given the client and, if it is only for the leader, the elector.
+        A controller gets the client and, with `leader_only`, the elector.
 
         Args:
-            part: A controller; or a coroutine function without arguments, or an object
-                with such a `run()`: a web server, something periodic. It is cancelled
-                to end it.
-            leader_only: It begins when all caches are synced and this replica leads;
-                without an elector, when they are synced. False for what is to run on
-                every replica: a controller begins when caches are synced, anything else
-                at once.
-            name: In the log; else that of the controller or the function.
+            part: Controller, coroutine function without arguments, or object with such a
+                `run()`, for example a web server. It is cancelled to end it.
+            leader_only: True to start it once all caches are synced and this replica
+                leads. False to run it on every replica: a controller starts once caches
+                are synced, anything else at once.
+            name: Name in the log; None for that of the controller or the function.
 
         Raises:
-            OptionsError: If it cannot be run (a plain function or a lambda cannot, even
-                if it returns a coroutine: use `functools.partial`), is a controller that
-                was added already, or named like one, or the manager has ended.
-            WrongLoop: The manager runs in another event loop.
+            OptionsError: If it cannot be run (plain functions and lambdas cannot, even if
+                they return a coroutine: use `functools.partial`), if the controller or
+                its name was added before, or if the manager has ended.
+            WrongLoop: If the manager runs in another event loop.
         """
         self._check_loop()
         if self._over.is_set():
-            raise OptionsError("the manager has ended: nothing can be added")
+            raise OptionsError("cannot add to a manager that has ended")
 
         crew = self._leaders if leader_only else self._everyone
         crew.add(self._part(part, name, leader_only=leader_only))
@@ -182,13 +180,13 @@ class Manager(Hosted):
         if isinstance(part, Controller):
             if part in self._controllers:
                 raise OptionsError(
-                    f"the manager has the controller {part.name} already"
+                    f"controller {part.name} was added to this manager before"
                 )
 
             if part.name in {it.name for it in self._controllers}:
                 raise OptionsError(
-                    f"the manager has another controller named {part.name}: log and "
-                    "metrics would not tell them apart"
+                    f"this manager has another controller named {part.name}: names must "
+                    "differ in the log and in metrics"
                 )
 
             self._controllers.append(part)
@@ -202,34 +200,34 @@ class Manager(Hosted):
         run: Any = getattr(part, "run", part)
         if isinstance(part, type) or not is_coroutine_function(run):
             raise OptionsError(
-                "a part is a controller, a coroutine function without arguments, or an "
-                f"object with such a run(); not {part!r}. functools.partial() gives a "
-                "function its arguments."
+                "a manager runs controllers, coroutine functions without arguments, and "
+                f"objects with such a run(), not {part!r}. Use functools.partial() to pass "
+                "arguments."
             )
 
-        check_runs(run, "a part")
-        check_takes(run, "a part", "run()")
+        check_runs(run, "a runnable")
+        check_takes(run, "a runnable", "run()")
         own: str = getattr(part, "__qualname__", type(part).__name__)
         return Part(name or own, run)
 
-    # ------------------------------------------------------------ how it is doing
+    # ------------------------------------------------------------ status
 
     @property
     def informers(self) -> tuple[SharedInformer, ...]:
-        """All informers of its factory; those that are used for a time as well."""
+        """All informers of its factory, including temporary ones."""
         return self.factory.informers
 
     @property
     def lasting(self) -> tuple[SharedInformer, ...]:
-        """The same without those that are only used for a time."""
+        """All informers of its factory, without temporary ones."""
         return self.factory.lasting
 
     def not_ready(self) -> dict[str, str]:
-        """What is not ready, and why: for a readiness route; empty if all is.
+        """Return reasons of not being ready by name, for a readiness endpoint.
 
-        The informers, as `SharedInformerFactory.not_ready` says, with those of its
-        controllers, whoever runs them; and `"manager"` itself.
-        A replica that waits to lead is ready. May be called from any thread.
+        The names are those of informers, as in `SharedInformerFactory.not_ready`,
+        including those of controllers, and `"manager"`. A replica that waits to lead is
+        ready. Thread-safe.
         """
         own = self.why_dead() or ("" if self.running else "not running")
         theirs = (it.informers for it in tuple(self._controllers))
@@ -237,74 +235,73 @@ class Manager(Hosted):
         return found | ({"manager": own} if own else {})
 
     def why_dead(self) -> str:
-        """Why a restart of the process would help; empty if it would not.
+        """Return the reason for a restart of the process, or an empty string.
 
-        It has failed; or its work goes on 20 s after its lease ran out, so that it may
-        be stuck. May be called from any thread.
+        The manager has failed, or its work still runs 20 s after its lease expired and may
+        be stuck. Thread-safe.
         """
         if self._failure is not None:
             return f"failed: {self._failure!r}"
 
         elector = self.elector
         if elector is not None and not elector.healthy(LIVENESS_TOLERANCE_SECONDS):
-            return "its work goes on, and the lease has run out"
+            return "the leader's work still runs after its lease expired"
 
         return ""
 
     async def wait_for_cache_sync(
         self, timeout: Duration | None = None, *, fail_fast: bool = True
     ) -> None:
-        """Wait until all caches are synced, as `SharedInformerFactory` says.
+        """Wait until all caches are synced: see `SharedInformerFactory`.
 
-        Controllers are waited for by nobody: they begin by themselves.
+        Controllers wait by themselves.
 
         Raises:
-            NotSynced: Not all of them are.
-            InformerStopped: One has ended.
+            NotSynced: If caches are not synced in time.
+            InformerStopped: If an informer has ended.
 
         Cancellation:
             Safe.
         """
         await self.factory.wait_for_cache_sync(timeout, fail_fast=fail_fast)
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifetime
 
     async def run(self, *, handle_signals: bool = False) -> None:
-        """Run until it ends: by a failure, by `shutdown()`, or by a signal.
+        """Run until a failure, `shutdown()`, or a signal.
 
-        Starts it, if nobody has; when this ends, all has ended.
+        It starts the manager if necessary. When it returns, everything has ended.
 
         Args:
-            handle_signals: SIGTERM and SIGINT end it, and this returns; another one ends
-                it at once. Their handlers are put back afterwards.
+            handle_signals: True to end it on SIGTERM and SIGINT. A second signal ends it
+                at once. Signal handlers are restored afterwards.
 
         Raises:
-            LeadershipLost: Somebody else may lead now.
-            OptionsError: It has ended before, there is no usable configuration to
-                connect with, or signals are to be handled outside of the main thread.
-            BaseException: What it failed with: a part's own error, or that of an
-                informer which died of a bug.
+            LeadershipLost: If another replica may lead now.
+            OptionsError: If it has ended before, there is no usable configuration, or
+                signals should be handled outside of the main thread.
+            BaseException: Failure of a runnable, or of an informer by a bug.
 
         Cancellation:
-            Stops it, as `shutdown()` does; raised when all has ended. A second
-            cancellation stops it at once.
+            Stops it, as `shutdown()` does, and is raised at the end. A second cancellation
+            stops it at once.
         """
         if not self._begun:
             await self.start()
 
-        with ending_signals(self._signalled) if handle_signals else nullcontext():
+        with shutdown_signals(self._signalled) if handle_signals else nullcontext():
             try:
                 await self._over.wait()
             finally:
                 await self.shutdown()
 
     async def start(self) -> None:
-        """Start it; returns when informers and what is for every replica are started.
+        """Start the informers and the runnables of every replica, and return.
 
         Raises:
-            OptionsError: It runs already, or has ended, or there is no usable
-                configuration to connect with; with another one it can be tried again.
-            WrongLoop: It runs in another event loop.
+            OptionsError: If it is running, has ended, or there is no usable
+                configuration. In the last case it can be started again.
+            WrongLoop: If it runs in another event loop.
 
         Cancellation:
             Stops it again.
@@ -317,20 +314,18 @@ class Manager(Hosted):
         await self._supervisor.start()
 
     async def shutdown(self) -> None:
-        """Stop it: the leader's parts, the lease, other parts, informers, the client.
+        """Stop the leader's runnables, the lease, other runnables, informers, the client.
 
-        Idempotent. Called from inside of it, such as by a reconcile, it asks for that
-        and does not wait.
+        Idempotent. A call from within, such as from a reconcile, does not wait.
 
         Raises:
-            BaseException: What it has failed with, if it has: once.
-            WrongLoop: Called from another event loop.
+            BaseException: Failure of the manager, once.
+            WrongLoop: If called from another event loop.
 
         Cancellation:
-            What still runs is cancelled again, to end at once; raised when all has.
-            What stays is the release of the lease, for `renew_deadline` at most, handlers
-            of informers, for 5 s, and functions in `ctx.run_in_thread()`, until they
-            have returned.
+            Cancels again whatever still runs, and is raised at the end. It still waits
+            for the release of the lease (at most `renew_deadline`), handlers of informers
+            (5 s), and functions in `ctx.run_in_thread()`.
         """
         self._check_loop()
         self._over.set()
@@ -352,7 +347,7 @@ class Manager(Hosted):
     async def _life(self, ready: Callable[[], None]) -> None:
         try:
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(entered_together(self._client))
+                await stack.enter_async_context(keep_open(self._client))
                 if not self.factory.running:
                     await self.factory.start()
                     stack.push_async_callback(self._stop_factory)
@@ -380,7 +375,7 @@ class Manager(Hosted):
                 await self._over.wait()
             finally:
                 self._over.set()
-                # If cancelled meanwhile, the group ends all at the same time.
+                # If cancelled meanwhile, the group ends both at the same time.
                 await _end(leading)
                 await _end(everyone)
                 watching.cancel()
@@ -393,7 +388,7 @@ class Manager(Hosted):
             self._fail("the informers", exc)
 
     async def _lead(self) -> None:
-        """Run the leader's parts when there are some, caches are warm, and it leads."""
+        """Run the leader's runnables once there are any, caches are synced, and it leads."""
         try:
             await self._leaders.wanted()
             await self._warm()
@@ -407,9 +402,9 @@ class Manager(Hosted):
     async def _warm(self) -> None:
         while not all(it.has_synced for it in self.factory.lasting):
             try:
-                await self.wait_for_cache_sync(SYNC_PATIENCE_SECONDS, fail_fast=False)
+                await self.wait_for_cache_sync(SYNC_WARNING_SECONDS, fail_fast=False)
             except NotSynced as exc:
-                logger.warning("controllers have not begun: %s", exc)
+                logger.warning("controllers are waiting for caches: %s", exc)
 
     async def _control(
         self, controller: Controller, elector: LeaderElector | None
@@ -420,9 +415,9 @@ class Manager(Hosted):
     def _fail(self, what: str, failure: BaseException) -> None:
         if self._failure is None:
             self._failure = failure
-            logger.critical("%s failed: the manager ends", what, exc_info=failure)
+            logger.critical("%s failed, stopping the manager", what, exc_info=failure)
         else:
-            logger.error("%s failed, too: %r", what, failure)
+            logger.error("%s failed during the stop: %r", what, failure)
 
         self._over.set()
 
@@ -446,3 +441,32 @@ class Manager(Hosted):
 async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait({task})
+
+
+@contextmanager
+def shutdown_signals(handle: Callable[[], None]) -> Iterator[None]:
+    """Call a function in this loop on SIGINT and SIGTERM, within a block.
+
+    Previous signal handlers are restored at its end.
+
+    Args:
+        handle: Function called for each signal. It must not raise.
+
+    Raises:
+        OptionsError: If called outside of the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise OptionsError("signals can be handled in the main thread only")
+
+    loop = asyncio.get_running_loop()
+
+    def received(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(handle)  # wakes the loop, too
+
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, received) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

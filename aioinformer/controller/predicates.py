@@ -1,10 +1,10 @@
-"""Predicates: which changes are worth a reconcile.
+"""Predicates: filters of the changes that trigger a reconcile.
 
     Controller("web", reconcile, for_=sites, predicates=[generation_changed])
     predicates=[(generation_changed | annotations_changed) & matches_labels("tier=web")]
 
-They look at a change, and not at what is cached: the informer keeps all of it. To keep
-less, give it selectors.
+They do not affect the cache, which holds all objects. Use the informer's selectors to
+cache fewer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioinformer.informer.notifications import Updated
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.selectors import LabelSelector
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ __all__ = [
 
 
 class Predicate:
-    """A question about a change, which can be combined with others: `&`, `|`, `~`.
+    """Filter of changes. Predicates can be combined by `&`, `|` and `~`.
 
-    Called with an `Added`, `Updated` or `Deleted`, it says whether that passes.
+    It is called with an `Added`, `Updated` or `Deleted`, and returns True to let it pass.
 
     Args:
-        function: Asked about each change; a plain function, which does not wait. Where
-            it raises, the change passes, and the exception is reported.
+        function: Plain function of a change. If it raises, the change passes, and the
+            exception is reported.
 
     Raises:
-        OptionsError: If it is no plain function.
+        OptionsError: If the function is not a plain one.
 
     Example:
         >>> from aioinformer import Added, KubeObject
@@ -55,7 +55,7 @@ class Predicate:
         self._function = function
 
     def __call__(self, event: Notification) -> bool:
-        """Whether the change passes."""
+        """Return True if the change passes."""
         return bool(self._function(event))
 
     def __and__(self, other: Predicate) -> Predicate:
@@ -69,7 +69,7 @@ class Predicate:
 
 
 def _on_update(changed: Callable[[KubeObject, KubeObject], bool]) -> Predicate:
-    """A predicate of updates; whatever comes or goes passes."""
+    """Return a predicate of updates that lets all other changes pass."""
     return Predicate(
         lambda event: not isinstance(event, Updated) or changed(event.old, event.new)
     )
@@ -83,28 +83,27 @@ def _generations_differ(old: KubeObject, new: KubeObject) -> bool:
 resource_version_changed = _on_update(
     lambda old, new: old.resource_version != new.resource_version
 )
-"""Passes what changed at all: no resyncs. What comes and goes passes."""
+"""Predicate for real updates, not resyncs. Additions and deletions pass."""
 
 generation_changed = _on_update(_generations_differ)
-"""Passes updates of the spec, and not those of status or metadata alone: where the server
-counts generations. Updates of objects that have none, such as ConfigMaps, pass. What
-comes and goes passes."""
+"""Predicate for updates of the spec, not of status or metadata only. Updates of objects
+without a generation, such as ConfigMaps, pass, and so do additions and deletions."""
 
 labels_changed = _on_update(lambda old, new: old.labels != new.labels)
-"""Passes updates that change labels. What comes and goes passes."""
+"""Predicate for updates that change labels. Additions and deletions pass."""
 
 annotations_changed = _on_update(lambda old, new: old.annotations != new.annotations)
-"""Passes updates that change annotations. What comes and goes passes."""
+"""Predicate for updates that change annotations. Additions and deletions pass."""
 
 
 def matches_labels(selector: str | LabelSelector) -> Predicate:
-    """Passes changes of objects with these labels; of an update, before or after it.
+    """Return a predicate for objects with these labels, before or after an update.
 
     Args:
-        selector: As kubectl accepts it, such as `"app=web,tier in (a,b)"`.
+        selector: Label selector, such as `"app=web,tier in (a,b)"`.
 
     Raises:
-        SelectorSyntaxError: If it cannot be parsed.
+        SelectorSyntaxError: If the selector cannot be parsed.
     """
     wanted = (
         selector

@@ -1,62 +1,135 @@
-"""`Source`: an informer whose changes lead to requests."""
+"""Sources: informers whose changes become requests, and the mappings that say which.
+
+A mapping is a plain function that takes an object and returns requests or their keys:
+
+    def users_of(secret: KubeObject) -> list[str]:
+        return [pod.key for pod in pods.indexer.by_index("secret", secret.key)]
+
+    Controller("rotate", reconcile, for_=pods, watches=[(secrets, users_of)])
+
+An update maps both the old and the new object, so that a former owner is notified, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from aioinformer._user_code import user_errors
-from aioinformer.controller.causes import Cause, cause_of
-from aioinformer.controller.mapping import (
-    Mapping,
-    enqueue_owner,
-    enqueue_self,
-    requests_for,
-)
 from aioinformer.controller.predicates import Predicate
+from aioinformer.controller.reconcile import Cause, ReconcileRequest, cause_of
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Updated
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
+from aioinformer.model.objects import KubeObject
 from aioinformer.workqueue.priority import LOW_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioinformer.controller.request import ReconcileRequest
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.reporting import Reporter
-    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.resource import Resource
 
-__all__ = ["Source", "Watched", "priority_of", "sources_of"]
+__all__ = [
+    "Mapping",
+    "Source",
+    "Watched",
+    "enqueue_owner",
+    "enqueue_self",
+    "priority_of",
+    "sources_of",
+]
 
 T = TypeVar("T")
+
+Mapping: TypeAlias = Callable[[KubeObject], Iterable[ReconcileRequest | str]]
+"""Function that returns the requests of an object: none, one or many."""
 
 Watched: TypeAlias = (
     tuple[SharedInformer, Mapping] | tuple[SharedInformer, Mapping, Predicate]
 )
-"""An informer, which requests its objects lead to, and perhaps which changes matter."""
+"""Informer, mapping, and optionally a predicate."""
 
-# Of what nobody waits for.
-_UNHURRIED = frozenset({"initial", "resync"})
+# Causes that nobody waits for.
+_LOW_PRIORITY_CHANGES = frozenset({"initial", "resync"})
 
 
 def priority_of(cause: Cause) -> int:
-    """How urgent a request is for this reason."""
-    return LOW_PRIORITY if cause.change in _UNHURRIED else 0
+    """Return the queue priority of a cause."""
+    return LOW_PRIORITY if cause.change in _LOW_PRIORITY_CHANGES else 0
+
+
+# ------------------------------------------------------------ mappings
+
+
+def enqueue_self(obj: KubeObject) -> list[ReconcileRequest]:
+    """Map an object to the request of the same name."""
+    return [ReconcileRequest(obj.namespace, obj.name)]
+
+
+def enqueue_owner(owner: Resource, *, controller: bool = True) -> Mapping:
+    """Return a mapping from an object to its owners, by its owner references.
+
+    Owners match by group and kind. The version of their API does not matter.
+
+    Args:
+        owner: Resource of the owners.
+        controller: True for the owner that is the object's controller, False for all.
+
+    Raises:
+        OptionsError: If the resource has no kind.
+    """
+    if not owner.kind:
+        raise OptionsError(
+            f"enqueue_owner() needs a Resource with a kind, which {owner} lacks: owner "
+            "references name kinds"
+        )
+
+    def owners(obj: KubeObject) -> list[ReconcileRequest]:
+        namespace = obj.namespace if owner.namespaced else ""
+        return [
+            ReconcileRequest(namespace, str(reference["name"]))
+            for reference in obj.owner_references
+            if reference.get("kind") == owner.kind
+            and _group_of(reference.get("apiVersion")) == owner.group
+            and (reference.get("controller") or not controller)
+        ]
+
+    return owners
+
+
+def _group_of(api_version: object) -> str:
+    return str(api_version or "").rpartition("/")[0]
+
+
+def _request_of(item: object) -> ReconcileRequest:
+    if isinstance(item, ReconcileRequest):
+        return item
+
+    if isinstance(item, str):
+        return ReconcileRequest.of(item)
+
+    raise TypeError(
+        f"a mapping must return requests or keys, not a {type(item).__name__}"
+    )
+
+
+# ------------------------------------------------------------ sources
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One informer of a controller, and what its changes lead to.
+    """One informer of a controller, and how its changes become requests.
 
     Attributes:
-        informer: Whose changes.
-        mapping: Which requests an object leads to.
-        predicates: What all say yes to is looked at.
-        reporter: Who is told of failures in the user's code.
-        kind: What its objects are.
+        informer: Informer whose changes are handled.
+        mapping: Function from an object to requests.
+        predicates: Filters. A change passes if all of them return True.
+        reporter: Reporter of failures in the user's functions.
+        kind: Kind of the objects, or the informer's name if that is unknown.
     """
 
     informer: SharedInformer
@@ -73,45 +146,52 @@ class Source:
         predicates: Iterable[Predicate],
         reporter: Reporter,
     ) -> Source:
-        """Make one.
+        """Check the arguments and return a source.
 
         Raises:
-            OptionsError: If the informer is none, or a function is not a plain one.
+            OptionsError: If `informer` is not an informer, or a function is not plain.
         """
         if not isinstance(informer, SharedInformer):
             raise OptionsError(f"a controller watches informers, not {informer!r}")
 
         check_plain(mapping, "a mapping", may_yield=True)
-        asked = tuple(predicates)
-        for predicate in asked:
+        filters = tuple(predicates)
+        for predicate in filters:
             check_plain(predicate, "a predicate")
 
         resource = informer.resource
         kind = resource.kind if resource is not None else ""
-        return cls(informer, mapping, asked, reporter, kind or informer.name)
+        return cls(informer, mapping, filters, reporter, kind or informer.name)
 
     def requests(
         self, event: Notification
     ) -> tuple[Iterable[ReconcileRequest], Cause] | None:
-        """The requests that a change leads to, each once, and the cause; None if none."""
-        if not all(self._passes(it, event) for it in self.predicates):
-            return None
+        """Return the distinct requests of a change and their cause, or None."""
+        for predicate in self.predicates:
+            if not self._passes(predicate, event):
+                return None
 
-        # Ordered, and each once.
+        # A dict keeps the order and drops duplicates.
         found = {it: None for obj in _states_of(event) for it in self._mapped(obj)}
         return (found, cause_of(event, self.kind)) if found else None
 
     def _passes(self, predicate: Predicate, event: Notification) -> bool:
         try:
             return predicate(event)
-        except user_errors() as exc:  # reported
+        except user_errors() as exc:
             self._report("predicate", event, exc)
             return True
 
     def _mapped(self, obj: KubeObject) -> list[ReconcileRequest]:
         try:
-            return requests_for(self.mapping, obj)
-        except user_errors() as exc:  # reported
+            answer = self.mapping(obj)
+            if isinstance(answer, str) or not isinstance(answer, Iterable):
+                raise TypeError(
+                    f"a mapping must return a list, not a {type(answer).__name__}"
+                )
+
+            return [_request_of(it) for it in answer]
+        except user_errors() as exc:
             self._report("mapping", obj, exc)
             return []
 
@@ -126,18 +206,20 @@ def sources_of(
     predicates: Iterable[Predicate],
     reporter: Reporter,
 ) -> list[Source]:
-    """Make those of a controller, that of `for_` first; the options are its own.
+    """Return the sources of a controller, the one of `for_` first.
+
+    The arguments are the options of `Controller`.
 
     Raises:
-        OptionsError: If one of them cannot work.
+        OptionsError: If an option is invalid.
     """
-    asked = _listed("predicates", predicates)
-    sources = [Source.of(for_, enqueue_self, asked, reporter)]
+    filters = _listed("predicates", predicates)
+    sources = [Source.of(for_, enqueue_self, filters, reporter)]
     for informer in _listed("owns", owns):
         if for_.resource is None:
             raise OptionsError(
-                f"{for_.name} does not say of which resource it is, so nobody knows who "
-                "owns something: use watches= and enqueue_owner()"
+                f"owns= needs the resource of {for_.name}, which is unknown: use "
+                "watches= and enqueue_owner()"
             )
 
         mapping = enqueue_owner(for_.resource)
@@ -145,8 +227,8 @@ def sources_of(
 
     for watched in _listed("watches", watches):
         _check_watched(watched)
-        informer, mapping, *perhaps = watched
-        sources.append(Source.of(informer, mapping, perhaps, reporter))
+        informer, mapping, *optional = watched
+        sources.append(Source.of(informer, mapping, optional, reporter))
 
     return sources
 
@@ -154,8 +236,8 @@ def sources_of(
 def _check_watched(watched: object) -> None:
     if not isinstance(watched, tuple) or len(watched) not in {2, 3}:
         raise OptionsError(
-            "watches= takes tuples of an informer, a mapping, and perhaps a predicate, "
-            f"not {watched!r}"
+            "watches= takes tuples of an informer, a mapping, and optionally a "
+            f"predicate, not {watched!r}"
         )
 
 
@@ -167,7 +249,7 @@ def _listed(option: str, given: Iterable[T]) -> list[T]:
 
 
 def _states_of(event: Notification) -> Iterator[KubeObject]:
-    """The states that are to be mapped: the old one as well, if it differs."""
+    """Yield the objects to map: for an update, the old one too if it differs."""
     if not isinstance(event, Updated):
         yield event.obj
         return

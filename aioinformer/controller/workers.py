@@ -1,11 +1,11 @@
-"""`Workers`: what a controller has to do, and those who do it.
+"""`Workers`: the running reconciles of a controller.
 
-Each reconcile has a task of its own, which may do to itself whatever it likes; at most
-`concurrency` of them are under way. What becomes of a request is decided in one step,
-when its task has ended: so the queue never has it twice in work.
+Each reconcile has a task of its own, so that cancelling itself harms nobody else. One
+synchronous step at the end of that task decides about retries and requeues, so that the
+queue never hands out a request twice at once.
 
-A request whose reconcile has written something stays in work until the informers show
-it, without keeping a worker. What is asked for meanwhile is done then.
+A request with pending writes stays in work until the informers show them. It occupies no
+worker. If it is added again meanwhile, it is reconciled then.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aioinformer._user_code import guarded_logger, user_errors
-from aioinformer.controller.causes import Cause, Causes
 from aioinformer.controller.client import ReconcileClient
 from aioinformer.controller.context import Context, Threads
-from aioinformer.controller.request import ReconcileRequest
-from aioinformer.controller.result import (
-    Verdict,
-    verdict_on_answer,
-    verdict_on_failure,
+from aioinformer.controller.pending_writes import PendingWrites
+from aioinformer.controller.reconcile import (
+    Cause,
+    Outcome,
+    PendingCauses,
+    ReconcileRequest,
+    outcome_of_answer,
+    outcome_of_failure,
 )
 from aioinformer.controller.source import priority_of
-from aioinformer.controller.writes import Writes
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
 from aioinformer.informer.slowness import BLOCKING_SECONDS
 from aioinformer.informer.steps import Steps
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
     from aioinformer.client.client import Client
     from aioinformer.controller.client import Elector
-    from aioinformer.controller.measures import Measures
-    from aioinformer.controller.reconcile import Reconcile
+    from aioinformer.controller.context import Reconcile
+    from aioinformer.controller.metrics import ControllerMetrics
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.workqueue.priority import PriorityQueue
 
@@ -47,48 +48,48 @@ __all__ = ["LONG_SECONDS", "SETTLE_SECONDS", "Workers"]
 logger = guarded_logger(__name__)
 
 SETTLE_SECONDS = 10.0
-"""So long the informers have to show what was written."""
+"""Maximum wait for the informers to show a write."""
 
 FALLBACK_SECONDS = 10.0
-"""After so long a request is tried again if the rate limiter fails to say when."""
+"""Delay of a retry if the rate limiter raises."""
 
 LONG_SECONDS = 60.0
-"""A reconcile that takes longer is warned of while it goes on, as it may never end."""
+"""Duration of a reconcile after which a warning is logged, as it may never end."""
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One reconcile under way."""
+    """One running reconcile."""
 
     request: ReconcileRequest
     priority: int
     context: Context
     threads: Threads
-    writes: Writes
+    writes: PendingWrites
     began: float
     warned: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class _Unshown:
-    """What a request has written and was not shown in time, or may be lost."""
+    """Pending writes of a request that were not shown in time, or may be lost."""
 
-    writes: Writes
+    writes: PendingWrites
     why: Exception
     waiting: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
 class Workers:
-    """The requests of one controller, and the reconciles that are under way.
+    """Running reconciles of one controller.
 
     Args:
-        name: The controller's.
-        reconcile: The user's.
-        queue: Which request is next.
-        informers: Those of the controller, the one whose lister reconciles get first.
-        concurrency: How many reconciles are under way at most.
-        timeout: How many seconds one may take; None for any number.
-        measures: Is told.
+        name: Name of the controller.
+        reconcile: Reconcile of the user.
+        queue: Queue of requests.
+        informers: Informers of the controller. Reconciles get the lister of the first.
+        concurrency: Maximum number of concurrent reconciles.
+        timeout: Maximum seconds of a reconcile, or None.
+        metrics: Metrics of the controller.
     """
 
     def __init__(
@@ -100,83 +101,82 @@ class Workers:
         *,
         concurrency: int,
         timeout: float | None,
-        measures: Measures,
+        metrics: ControllerMetrics,
     ) -> None:
         self.client: Client | None = None
-        """What reconciles write through."""
+        """Client behind `Context.client`."""
         self.elector: Elector | None = None
-        """Who is asked before they do."""
+        """Elector that fences its writes."""
         self._name = name
         self._reconcile = reconcile
         self._queue = queue
         self._informers = tuple(informers)
         self._timeout = timeout
-        self._measures = measures
-        self._causes = Causes()
+        self._metrics = metrics
+        self._causes = PendingCauses()
         self._slots = asyncio.Semaphore(concurrency)
         # Invariant: exactly the reconciles whose tasks have not ended.
-        self._running: dict[asyncio.Task[Verdict], _Run] = {}
-        # Those that wait until what was written is shown.
+        self._running: dict[asyncio.Task[Outcome], _Run] = {}
+        # Tasks that wait for pending writes.
         self._waiting: set[asyncio.Task[Any]] = set()
-        # Invariant: one for each request at most; one that waits is taken out when all
-        # is shown.
+        # Invariant: an entry is removed once its writes are shown.
         self._unshown: dict[ReconcileRequest, _Unshown] = {}
         self._draining = False
         self._hurried = False
         self._aborting = False
 
     def __repr__(self) -> str:
-        return f"<Workers {self._name} {len(self._running)} at work>"
+        return f"<Workers {self._name} running={len(self._running)}>"
 
     def enqueue(self, request: ReconcileRequest, cause: Cause) -> None:
-        """Have a request worked on, for this reason."""
-        self._causes.note(request, cause)
+        """Queue a request, with its cause."""
+        self._causes.add(request, cause)
         self._queue.add(request, priority_of(cause))
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifetime
 
-    async def give_out(self, work: asyncio.TaskGroup) -> None:
-        """Begin one reconcile after the other, for ever.
+    async def run(self, work: asyncio.TaskGroup) -> None:
+        """Start a reconcile for each request of the queue, until cancelled.
 
         Args:
-            work: Where they run, and where is waited for what they have written.
+            work: Task group of the reconciles and of the waits for pending writes.
 
         Raises:
-            QueueShutDown: If somebody else shuts the queue down.
-            OptionsError: If somebody puts something else into it than requests.
+            QueueShutDown: If somebody else shut the queue down.
+            OptionsError: If the queue contains something else than requests.
 
         Cancellation:
-            The way to stop it; reconciles under way go on.
+            Stops it. Running reconciles continue.
         """
         while True:
             await self._slots.acquire()
             request, priority = await self._queue.get_with_priority()
             _check_request(request)
-            run = self._run(request, priority)
+            run = self._begin(request, priority)
             task = work.create_task(self._work(run), name=f"{self._name} {request.key}")
             self._running[task] = run
-            self._measures.active(len(self._running))
+            self._metrics.active(len(self._running))
             task.add_done_callback(lambda task: self._ended(task, work))
 
-    async def look_after(self) -> None:
-        """Warn of reconciles that take long, for ever."""
+    async def warn_of_long(self) -> None:
+        """Warn of long reconciles, until cancelled."""
         while True:
             await asyncio.sleep(LONG_SECONDS)
             now = asyncio.get_running_loop().time()
             for run in self._running.values():
                 if now - run.began >= LONG_SECONDS and not run.warned:
                     run.warned = True
-                    self._measures.long(
+                    self._metrics.long(
                         run.request, now - run.began, bounded=self._timeout is not None
                     )
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new, and wait for what is under way; then ask that to end.
+        """Shut the queue down, wait for running reconciles, and cancel the rest.
 
-        Not waited for is what nobody may do any more, as leadership is lost.
+        After leadership is lost they are cancelled at once.
 
         Cancellation:
-            What is under way is asked to end at once.
+            Running reconciles are cancelled at once.
         """
         self._draining = True
         self._queue.shut_down()
@@ -190,13 +190,13 @@ class Workers:
             self._abort()
 
     def hurry(self) -> None:
-        """Have no drain wait any more: neither the one that goes on, nor a later one."""
+        """Skip the drain: cancel running reconciles once it has begun."""
         self._hurried = True
         if self._draining:
             self._abort()
 
     def _has_lost(self) -> bool:
-        """Whether somebody else may lead by now."""
+        """Return True if another replica may lead by now."""
         try:
             if self.elector is not None:
                 self.elector.check()
@@ -206,7 +206,7 @@ class Workers:
         return False
 
     def _abort(self) -> None:
-        """Ask what is under way to end, once."""
+        """Cancel the running reconciles, once."""
         if self._aborting:
             return
 
@@ -214,7 +214,7 @@ class Workers:
         if self._running:
             keys = ", ".join(run.request.key for run in self._running.values())
             logger.warning(
-                "controller %s: cancelled before they had ended: %s", self._name, keys
+                "controller %s: cancelling running reconciles: %s", self._name, keys
             )
 
         for task in self._running:
@@ -222,13 +222,13 @@ class Workers:
 
     # ------------------------------------------------------------ one reconcile
 
-    def _run(self, request: ReconcileRequest, priority: int) -> _Run:
+    def _begin(self, request: ReconcileRequest, priority: int) -> _Run:
         now = asyncio.get_running_loop().time()
-        writes = Writes(self._informers)
+        writes = PendingWrites(self._informers)
         unshown = self._unshown.pop(request, None)
         if unshown is not None:
-            self._measures.stale(request, unshown.why)
-            writes = unshown.writes  # still waited for, with what is written now
+            self._metrics.stale(request, unshown.why)
+            writes = unshown.writes  # still pending, together with further writes
             if unshown.waiting is not None:
                 unshown.waiting.cancel()
 
@@ -236,7 +236,7 @@ class Workers:
         if self.client is not None:
             client = ReconcileClient(self.client, writes, self.elector)
 
-        overdue = partial(self._measures.thread_overdue, request)
+        overdue = partial(self._metrics.thread_overdue, request)
         threads = Threads(request.key, overdue)
         context = Context(
             request,
@@ -250,29 +250,29 @@ class Workers:
         )
         return _Run(request, priority, context, threads, writes, now)
 
-    async def _work(self, run: _Run) -> Verdict:
+    async def _work(self, run: _Run) -> Outcome:
         try:
-            return await self._verdict(run)
+            return await self._outcome(run)
         finally:
             await run.threads.ended()
 
-    async def _verdict(self, run: _Run) -> Verdict:
-        patience = asyncio.timeout(self._timeout)
+    async def _outcome(self, run: _Run) -> Outcome:
+        timeout = asyncio.timeout(self._timeout)
         try:
-            async with patience:
+            async with timeout:
                 answer = await self._answer(run)
         except TimeoutError as exc:
-            if not patience.expired():
-                return verdict_on_failure(exc)  # its own
+            if not timeout.expired():
+                return outcome_of_failure(exc)  # of the reconcile itself
 
-            late = TimeoutError(f"not done within {self._timeout:g} s")
-            return verdict_on_failure(late, timed_out=True)
+            late = TimeoutError(f"timed out after {self._timeout:g} s")
+            return outcome_of_failure(late, timed_out=True)
         except asyncio.CancelledError:
             raise
-        except user_errors() as exc:  # reported when it has ended
-            return verdict_on_failure(exc, timed_out=patience.expired())
+        except user_errors() as exc:  # reported at the end of the task
+            return outcome_of_failure(exc, timed_out=timeout.expired())
 
-        return verdict_on_answer(answer)
+        return outcome_of_answer(answer)
 
     async def _answer(self, run: _Run) -> object:
         steps = Steps(self._reconcile(run.request, run.context))
@@ -280,90 +280,90 @@ class Workers:
             return await steps
         finally:
             if steps.longest > BLOCKING_SECONDS:
-                self._measures.blocked(run.request, steps.longest)
+                self._metrics.blocked(run.request, steps.longest)
 
-    def _ended(self, task: asyncio.Task[Verdict], work: asyncio.TaskGroup) -> None:
-        """Decide what becomes of a request whose reconcile has ended."""
+    def _ended(self, task: asyncio.Task[Outcome], work: asyncio.TaskGroup) -> None:
+        """Retry, requeue or forget the request of a reconcile that has ended."""
         run = self._running.pop(task)
         self._slots.release()
-        self._measures.active(len(self._running))
+        self._metrics.active(len(self._running))
         try:
-            verdict = self._verdict_of(task)
-            if verdict is not None:
-                self._conclude(run, verdict)
+            outcome = self._outcome_of(task)
+            if outcome is not None:
+                self._conclude(run, outcome)
         finally:
             if len(run.writes) and not self._draining:
                 self._hold(run, work)
             else:
                 self._queue.done(run.request)
 
-    def _verdict_of(self, task: asyncio.Task[Verdict]) -> Verdict | None:
-        """What it came to; None if that was not its own doing, or ends all of us."""
+    def _outcome_of(self, task: asyncio.Task[Outcome]) -> Outcome | None:
+        """Return the outcome, or None after a bug or a cancellation by `drain()`."""
         if not task.cancelled():
             return None if task.exception() is not None else task.result()
 
         if self._aborting:
             return None
 
-        return verdict_on_failure(asyncio.CancelledError("it has cancelled itself"))
+        return outcome_of_failure(asyncio.CancelledError("reconcile cancelled itself"))
 
-    def _conclude(self, run: _Run, verdict: Verdict) -> None:
+    def _conclude(self, run: _Run, outcome: Outcome) -> None:
         request, queue = run.request, self._queue
         now = asyncio.get_running_loop().time()
-        if verdict.retry:
-            self._causes.note(request, Cause("retry", "", request.key))
+        if outcome.retry:
+            self._causes.add(request, Cause("retry", "", request.key))
             self._retry(request, run.priority)
         else:
             self._forget(request)
-            if verdict.after is not None:
-                self._causes.note_requeue(request, now + verdict.after)
-                queue.add_after(request, verdict.after, run.priority)
+            if outcome.after is not None:
+                self._causes.add_requeue(request, now + outcome.after)
+                queue.add_after(request, outcome.after, run.priority)
 
-        self._measures.ended(verdict, now - run.began)
-        if verdict.failure is not None:
-            self._measures.failed(
-                request, verdict, run.context.attempt, now, stopping=self._draining
+        self._metrics.ended(outcome, now - run.began)
+        if outcome.failure is not None:
+            self._metrics.failed(
+                request, outcome, run.context.attempt, now, stopping=self._draining
             )
 
     def _retry(self, request: ReconcileRequest, priority: int) -> None:
-        """Have it done again, when the rate limiter says; that may be a user's."""
+        """Add the request after the delay of the rate limiter, which may raise."""
         try:
             self._queue.add_rate_limited(request, priority)
-        except user_errors():  # logged, and the request is not lost
+        except user_errors():  # the request must not be lost
             logger.exception(
-                "controller %s: the rate limiter failed; %s is tried again in %d s",
+                "controller %s: rate limiter failed, retrying in %d s (key=%s)",
                 self._name,
-                request.key,
                 FALLBACK_SECONDS,
+                request.key,
             )
             self._queue.add_after(request, FALLBACK_SECONDS, priority)
 
     def _forget(self, request: ReconcileRequest) -> None:
         try:
             self._queue.forget(request)
-        except user_errors():  # logged, and that is all that was to be done
+        except user_errors():
             logger.exception(
-                "controller %s: the rate limiter did not forget %s",
+                "controller %s: rate limiter failed to forget a request (key=%s)",
                 self._name,
                 request.key,
             )
 
     def _attempt(self, request: ReconcileRequest) -> int:
-        """The how manieth it is since the last success, as far as the limiter says."""
+        """Return the number of attempts since the last success, by the rate limiter."""
         try:
             return self._queue.num_requeues(request) + 1
-        except user_errors():  # logged; it is worked on all the same
+        except user_errors():  # the request is reconciled nevertheless
             logger.exception(
-                "controller %s: the rate limiter cannot tell the attempts of %s",
+                "controller %s: rate limiter failed to count attempts (key=%s)",
                 self._name,
                 request.key,
             )
             return 1
 
-    # ------------------------------------------------------------ what it has written
+    # ------------------------------------------------------------ pending writes
 
     def _hold(self, run: _Run, work: asyncio.TaskGroup) -> None:
-        """Keep a request in work until what it has written is shown, or too late."""
+        """Keep a request in work until its writes are shown, or the wait times out."""
         hold = work.create_task(
             self._not_shown(run.writes), name=f"{self._name} {run.request.key} shown"
         )
@@ -376,14 +376,14 @@ class Workers:
         request: ReconcileRequest,
         work: asyncio.TaskGroup,
     ) -> None:
-        """Let a request be worked on again, when its hold has ended in whichever way."""
+        """Hand a request back to the queue at the end of its hold."""
         self._waiting.discard(hold)
         failed = hold.cancelled() or hold.exception() is not None
         unshown = None if failed else hold.result()
         if unshown is not None:
             self._unshown[request] = unshown
             if len(unshown.writes) and not self._draining:
-                # Who works on it next is told that it is late, unless it comes before.
+                # The next reconcile is stale, unless the writes are shown before it.
                 late = work.create_task(
                     self._await_late(request, unshown), name=f"{hold.get_name()} late"
                 )
@@ -400,19 +400,19 @@ class Workers:
         if self._unshown.get(request) is unshown:
             del self._unshown[request]
 
-    async def _settle(self, ctx: Context, writes: Writes) -> None:
+    async def _settle(self, ctx: Context, writes: PendingWrites) -> None:
         unshown = await self._not_shown(writes)
         if unshown is not None:
             ctx.stale = True
-            self._measures.stale(ctx.request, unshown.why)
+            self._metrics.stale(ctx.request, unshown.why)
 
-    async def _not_shown(self, writes: Writes) -> _Unshown | None:
-        """Wait until all is shown; what is not if that takes too long."""
+    async def _not_shown(self, writes: PendingWrites) -> _Unshown | None:
+        """Wait until all writes are shown. Return them if that fails."""
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 await writes.applied()
         except TimeoutError:
-            why = TimeoutError(f"not within {SETTLE_SECONDS:g} s")
+            why = TimeoutError(f"not shown within {SETTLE_SECONDS:g} s")
             return _Unshown(writes, why)
         except HistoryReset as exc:
             return _Unshown(writes, exc)
@@ -423,6 +423,6 @@ class Workers:
 def _check_request(request: object) -> None:
     if not isinstance(request, ReconcileRequest):
         raise OptionsError(
-            f"the queue of a controller takes a ReconcileRequest, not {request!r}: "
-            'ReconcileRequest.of("namespace/name") makes one of a key'
+            f"the queue of a controller takes a ReconcileRequest, not {request!r}: use "
+            'ReconcileRequest.of("namespace/name") for a key'
         )

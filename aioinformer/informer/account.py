@@ -14,14 +14,14 @@ from aioinformer.errors import HistoryReset, NotFound, ResourceExpired
 from aioinformer.informer.measures import Measures
 from aioinformer.informer.recovery import is_foreign, is_refusal
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.watch.connectivity import Connectivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioinformer.metrics import MetricsSink
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Account"]
 

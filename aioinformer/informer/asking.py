@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from aioinformer.cache.index import IndexFunction
     from aioinformer.informer.reflector_options import ReflectorOptions
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
 
 __all__ = [

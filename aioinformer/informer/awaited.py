@@ -11,9 +11,9 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.errors import HistoryReset, OptionsError
 from aioinformer.informer.live_copy import LiveCopy
 from aioinformer.informer.parts import trouble_with
-from aioinformer.model.durations import timeout_of
-from aioinformer.model.functions import check_plain
-from aioinformer.model.versions import version_number
+from aioinformer.model.callables import check_plain
+from aioinformer.model.keys import version_number
+from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.store import Indexer
     from aioinformer.informer.parts import Part
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["AwaitedCopy"]
 

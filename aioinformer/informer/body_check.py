@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import DecodeError
-from aioinformer.model.nesting import check_json
+from aioinformer.model.deep_json import check_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

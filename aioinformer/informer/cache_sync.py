@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import together
+from aioinformer._tasks import run_concurrently
 from aioinformer.errors import NotSynced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["not_ready", "wait_for_cache_sync", "why_not_ready"]
 
@@ -39,7 +39,7 @@ async def wait_for_cache_sync(
     """
     try:
         # At the same time: one that is just slow must not hide that another is refused.
-        await together(
+        await run_concurrently(
             *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
         )
     except NotSynced as exc:

@@ -22,7 +22,7 @@ from aioinformer.model.selectors import FieldSelector, LabelSelector
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
 
 __all__ = ["Defaults"]

@@ -6,24 +6,23 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.client import Client
-from aioinformer.client.discovery_source import DiscoveredListWatch
-from aioinformer.client.list_watch import ListWatch
-from aioinformer.client.sharing import entered_together
+from aioinformer.client.keep_open import keep_open
+from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.asking import InformerOptions
 from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
 from aioinformer.informer.defaults import Defaults
 from aioinformer.informer.entry import Entry
-from aioinformer.informer.fleet import Fleet
 from aioinformer.informer.hosting import Hosted
 from aioinformer.informer.liveness import running_loop
 from aioinformer.informer.reflector_options import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from aioinformer.informer.asking import Namespaces, Question
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
 
@@ -121,7 +120,7 @@ class SharedInformerFactory(Hosted):
         self._on_error = on_error
         self._metrics = metrics
         self._entries: dict[tuple[object, ...], Entry] = {}
-        self._fleet = Fleet()
+        self._runnables = Runnables(self._log_death)
         self._supervisor = Supervisor(self._life, "informer factory")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
         self._raised = False  # what an informer died of, to somebody
@@ -261,7 +260,7 @@ class SharedInformerFactory(Hosted):
         self, asked: Question, indexers: Indexers
     ) -> AsyncIterator[SharedInformer]:
         self._check_open()
-        if not self._fleet.running:
+        if not self._runnables.running:
             raise OptionsError(
                 f"{asked.describe()!r} can be used while the factory runs: start it"
             )
@@ -276,8 +275,8 @@ class SharedInformerFactory(Hosted):
                 # From here on who asks for the same gets a new one.
                 del self._entries[asked.identity]
                 wait = not self._supervisor.contains_caller()
-                await self._fleet.stop(
-                    entry.informer,
+                await self._runnables.stop(
+                    entry.runnable,
                     wait=wait,
                     then=lambda: self._forget_metrics(entry.informer),
                 )
@@ -290,10 +289,21 @@ class SharedInformerFactory(Hosted):
             entry.informer.add_indexers(indexers)
             return entry
 
-        entry = Entry(asked, self._new(asked, indexers))
-        self._entries[asked.identity] = entry
-        self._fleet.start(entry.informer)
+        entry = self._entries[asked.identity] = self._new_entry(asked, indexers)
+        self._runnables.add(entry.runnable)
         return entry
+
+    def _new_entry(self, asked: Question, indexers: Indexers) -> Entry:
+        informer = self._new(asked, indexers)
+        runnable = Runnable(
+            f"informer {informer.name}", informer.run, on_end=informer.abandon
+        )
+        # At once: its handlers may go on for a while after it has died.
+        informer.set_death_handler(
+            lambda failure: self._runnables.fail(runnable, failure),
+            why_ending=lambda: self._runnables.unexpected_cancellation(runnable),
+        )
+        return Entry(asked, informer, runnable)
 
     def _new(self, asked: Question, indexers: Indexers) -> SharedInformer:
         sources = {it: self._source(asked, it) for it in asked.namespaces}
@@ -359,7 +369,7 @@ class SharedInformerFactory(Hosted):
         Cancellation:
             Safe.
         """
-        if not (self._supervisor.running or self._fleet.ended):
+        if not (self._supervisor.running or self._runnables.ended):
             logger.warning("waiting for the caches of a factory that is not started")
 
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
@@ -375,7 +385,11 @@ class SharedInformerFactory(Hosted):
             Safe.
         """
         self._check_loop()
-        return await self._fleet.failed()
+        failure = await self._runnables.wait_failed()
+        if failure is None:
+            raise InformerStopped("the factory was left; no informer has died")
+
+        return failure
 
     @property
     def lasting(self) -> tuple[SharedInformer, ...]:
@@ -399,7 +413,7 @@ class SharedInformerFactory(Hosted):
             Stops it again. If no informer had been started yet, it can be tried again.
         """
         self._check_loop()
-        if self._fleet.ended:
+        if self._runnables.ended:
             raise InformerStopped(
                 "a factory runs once, and this one has ended: make a new one, such as "
                 "one for each app"
@@ -423,7 +437,7 @@ class SharedInformerFactory(Hosted):
             Deferred until all has ended.
         """
         self._check_loop()
-        self._fleet.end()
+        self._runnables.close()
         if self._supervisor.contains_caller():
             await self._supervisor.stop()
             return
@@ -434,17 +448,20 @@ class SharedInformerFactory(Hosted):
             for informer in self.informers:
                 informer.abandon()  # if it was never run
 
-        if self._fleet.failure is not None and not self._raised:
+        if self._runnables.failure is not None and not self._raised:
             self._raised = True
-            raise self._fleet.failure
+            raise self._runnables.failure
 
     async def _life(self, ready: Callable[[], None]) -> None:
         try:
-            async with entered_together(self._client):
-                await self._fleet.run(self.informers, ready)
+            async with keep_open(self._client):
+                await self._runnables.run(ready)
         finally:
             for informer in self.informers:
                 informer.forget_metrics()
+
+    def _log_death(self, runnable: Runnable, failure: BaseException) -> None:
+        logger.critical("%s died", runnable.name, exc_info=failure)
 
     def _forget_metrics(self, gone: SharedInformer) -> None:
         """Drop the series of an informer, unless the next one of its name has them."""
@@ -459,5 +476,5 @@ class SharedInformerFactory(Hosted):
 
     def _check_open(self) -> None:
         self._check_loop()
-        if self._fleet.ended:
+        if self._runnables.ended:
             raise InformerStopped("the factory has been left already")

@@ -9,7 +9,7 @@ from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:
     from aioinformer.informer.watchdog import Watchdog
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import Watch
 
 __all__ = ["Guard"]
 

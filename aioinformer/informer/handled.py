@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.handlers import Outcome
     from aioinformer.informer.notifications import Notification
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["HandledCopy"]
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from aioinformer.informer.resync import resync_seconds
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.informer.handlers import Handlers
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["HandlerKeywords", "HandlerOptions"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Notification, Updated
-from aioinformer.model.functions import check_runs, check_takes
+from aioinformer.model.callables import check_runs, check_takes
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject

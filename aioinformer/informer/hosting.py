@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aioinformer._tasks import Supervisor
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["Entered", "Hosted"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NoReturn, Self, assert_never
 
-from aioinformer._tasks import Bell, Supervisor, cancelled_alone
+from aioinformer._tasks import Notifier, Supervisor, unexpected_cancellation
 from aioinformer.errors import InformerStopped, OptionsError
 from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     import random
@@ -86,7 +86,7 @@ class InformerWatch(Watch):
         self._failure: Exception | None = None
 
         self._arrived: list[WatchEvent] = []
-        self._bell = Bell()
+        self._bell = Notifier()
 
     def __repr__(self) -> str:
         return f"<InformerWatch {self._informer!r} waiting={len(self._arrived)}>"
@@ -155,7 +155,7 @@ class InformerWatch(Watch):
 
     def _close(self) -> None:
         self._arrived = []
-        self._bell.ring()
+        self._bell.notify()
         if self._running is not None:
             self._running.cancel()
 
@@ -165,7 +165,7 @@ class InformerWatch(Watch):
             return
 
         if not self._arrived:
-            self._bell.ring()
+            self._bell.notify()
 
         self._arrived.append(_event_of(event))
 
@@ -181,12 +181,12 @@ class InformerWatch(Watch):
                     self._running.cancel()
 
             if not self._stopped:
-                raise cancelled_alone(repr(self._informer.name))
+                raise unexpected_cancellation(repr(self._informer.name))
         finally:
             self._informer.abandon()  # which may not have come to its first step
             self._running = None
             self._over = True
-            self._bell.ring()
+            self._bell.notify()
 
     async def _tell_end(self) -> NoReturn:
         """Raise what became of the informer; then leaving does not raise it again."""

@@ -18,7 +18,7 @@ from aioinformer.informer.compressing import Compressing
 from aioinformer.informer.sifting import same_state
 from aioinformer.informer.transforming import Transforming, identity_of, is_left_out
 from aioinformer.model.compression import SAMPLES
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 
 if TYPE_CHECKING:
     from aioinformer.cache.queue import Queue

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from aioinformer.informer.reflector_store import ReflectorStore
     from aioinformer.model.objects import KubeObject
     from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher, ListPage
+    from aioinformer.watch.interface import ListerWatcher, ListPage, Watch
     from aioinformer.watch.pages import PagesAhead
-    from aioinformer.watch.watch import Watch
 
 __all__ = ["ListReader"]
 

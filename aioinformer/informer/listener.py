@@ -8,7 +8,7 @@ from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from aioinformer._tasks import Bell
+from aioinformer._tasks import Notifier
 from aioinformer._user_code import user_errors
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import InformerStopped
@@ -20,7 +20,7 @@ from aioinformer.informer.inbox import Inbox
 from aioinformer.informer.slowness import HIGH_WATER, Slowness
 from aioinformer.informer.thread_calls import ThreadCalls
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_ran
+from aioinformer.model.callables import check_ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,7 +91,7 @@ class Listener:
         self.removed = False
         """Nothing waits for it any more, and nothing is delivered."""
         self._closed = False
-        self._progress = Bell()
+        self._progress = Notifier()
         self._followers = 0
 
     def __repr__(self) -> str:
@@ -204,7 +204,7 @@ class Listener:
     def _tell(self) -> None:
         """Wake who waits for progress; most of the time that is nobody."""
         if self._followers:
-            self._progress.ring()
+            self._progress.notify()
 
     def in_own_task(self) -> bool:
         """True inside a call of its own handler."""

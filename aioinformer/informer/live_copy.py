@@ -25,7 +25,7 @@ from aioinformer.informer.status import combined
 from aioinformer.informer.transforming import Transforming
 from aioinformer.informer.waiting import Waiting
 from aioinformer.metrics import NULL_SINK, GuardedSink, ScopedSink
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.watch.interface import Selection
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from aioinformer.informer.status import InformerStatus
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.resource import Resource
+    from aioinformer.model.times import Duration
     from aioinformer.model.transforms import Transform
     from aioinformer.watch.interface import ListerWatcher
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import Bell
+from aioinformer._tasks import Notifier
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Liveness:
         self.followers: list[Callable[[], None]] = []
         self.on_death: Callable[[BaseException], None] | None = None
         self.why_ending: Callable[[], BaseException | None] = lambda: None
-        self._changed = Bell()
+        self._changed = Notifier()
 
     def __repr__(self) -> str:
         begun = "idle" if self.loop is None else "running"
@@ -84,7 +84,7 @@ class Liveness:
 
     def tell(self) -> None:
         """Wake everybody who waits for a change."""
-        self._changed.ring()
+        self._changed.notify()
 
     async def wait_for_change(self) -> None:
         """Wait until something has changed since this was called. Cancellation: safe."""

@@ -74,7 +74,7 @@ from aioinformer.informer.recovery import (
     recovery_for,
 )
 from aioinformer.informer.sifting import NO_VERSION, history_reset
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 from aioinformer.watch.interface import ListOptions, WatchOptions
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aioinformer.budget import LoopBudget
 from aioinformer.cache.index import NAMESPACE_INDEX
 from aioinformer.informer.pipeline import Pipeline
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

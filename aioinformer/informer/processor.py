@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import cancelled_alone
+from aioinformer._tasks import unexpected_cancellation
 from aioinformer._user_code import guarded_logger
 from aioinformer.errors import InformerStopped
 
@@ -196,7 +196,7 @@ class Processor:
             return
 
         # It would miss every change from here on, and who relies on it would not know.
-        self._failure = cancelled_alone(repr(task.get_name()))
+        self._failure = unexpected_cancellation(repr(task.get_name()))
         self._crowded.put_nowait(listener)  # wakes the own task, which raises
 
     def _end(self, listener: Listener) -> None:

@@ -48,7 +48,7 @@ from aioinformer.informer.reflector_options import ReflectorOptions
 from aioinformer.informer.reflector_store import ReflectorStore, store_calls
 from aioinformer.informer.watch_reader import WatchReader
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.watch.connectivity import Connectivity
 from aioinformer.watch.interface import Connected, WatchOptions
 from aioinformer.watch.pages import PagesAhead
@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.metrics import MetricsSink
-    from aioinformer.watch.interface import ListerWatcher
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorStore"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import Duration, seconds_of
+from aioinformer.model.times import Duration, seconds_of
 
 __all__ = ["WATCH_SECONDS", "ReflectorOptions"]
 

@@ -7,13 +7,13 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from aioinformer.errors import NotSynced
-from aioinformer.model.durations import timeout_of
+from aioinformer.model.times import timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioinformer.informer.listener import Listener
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 __all__ = ["Registration"]
 

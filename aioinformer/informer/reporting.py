@@ -11,7 +11,7 @@ from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError
 from aioinformer.informer.log_limit import LogLimit
 from aioinformer.metrics import NULL_SINK
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

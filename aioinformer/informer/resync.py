@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.notifications import Updated, object_of
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     import builtins
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.inbox import Batch
     from aioinformer.informer.notifications import Notification
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["MINIMUM_SECONDS", "ListedOnce", "Reminder", "Resync", "resync_seconds"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aioinformer._tasks import leaf_of, watch_over
+from aioinformer._tasks import fail_when_any_ends, unwrap_group
 from aioinformer.informer.events import AHEAD, Events
 from aioinformer.informer.handled import HandledCopy
 from aioinformer.informer.handler_options import HandlerOptions
 from aioinformer.informer.handlers import Handlers
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer.model.durations import Duration
     from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
 
 __all__ = ["SharedInformer"]
 
@@ -203,7 +203,7 @@ class SharedInformer(HandledCopy):
         try:
             await self._run()
         except BaseExceptionGroup as group:
-            failure = leaf_of(group)
+            failure = unwrap_group(group)
         finally:
             self._processor.end()
             self._live.end(failure)
@@ -276,10 +276,10 @@ class SharedInformer(HandledCopy):
                             ),
                         )
 
-                    await watch_over(tasks)
+                    await fail_when_any_ends(tasks)
             except BaseExceptionGroup as group:
                 # Dead from here on, though the handlers may go on for a while.
-                self._live.die(leaf_of(group))
+                self._live.die(unwrap_group(group))
                 raise
             finally:
                 # If the processor has failed, the group was cancelled for that.

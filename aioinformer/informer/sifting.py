@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer.cache.deltas import Delta, DeltaType
 from aioinformer.errors import DecodeError, HistoryReset
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 from aioinformer.watch.events import EventType
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aioinformer._user_code import guarded_logger, user_errors
-from aioinformer.model.functions import check_ran
+from aioinformer.model.callables import check_ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable

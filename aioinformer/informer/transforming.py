@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer._user_code import user_errors
 from aioinformer.informer.reporting import Reporter
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.objects import KubeObject
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     import builtins
 
     from aioinformer.informer.lister import Lister
-    from aioinformer.model.durations import Duration
     from aioinformer.model.selectors import LabelSelector
+    from aioinformer.model.times import Duration
 
 __all__ = ["TypedLister"]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from aioinformer.cache.store import Indexer
 from aioinformer.errors import NotSynced
 from aioinformer.informer.informer_watch import InformerWatch
-from aioinformer.model.durations import timeout_of
-from aioinformer.model.functions import check_runs
+from aioinformer.model.callables import check_runs
 from aioinformer.model.objects import KubeObject
-from aioinformer.watch.until import Conditions, holds
+from aioinformer.model.times import timeout_of
+from aioinformer.watch.tools.until import Conditions, holds
 
 if TYPE_CHECKING:
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.watch.events import WatchEvent
     from aioinformer.watch.interface import ListerWatcher
-    from aioinformer.watch.until import Condition
+    from aioinformer.watch.tools.until import Condition
 
 __all__ = ["Precondition", "until_with_sync"]
 

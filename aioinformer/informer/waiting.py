@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from aioinformer.informer.notifications import Deleted, Updated
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -21,15 +21,14 @@ from aioinformer.informer.recovery import is_internal
 from aioinformer.informer.reflector_store import store_failed
 from aioinformer.informer.sifting import history_reset, sift
 from aioinformer.informer.watchdog import Watchdog
-from aioinformer.model.versions import version_number
+from aioinformer.model.keys import version_number
 from aioinformer.watch.interface import ListOptions
 
 if TYPE_CHECKING:
     from aioinformer.informer.account import Account
     from aioinformer.informer.reflector_store import ReflectorStore
     from aioinformer.watch.events import WatchEvent
-    from aioinformer.watch.interface import ListerWatcher
-    from aioinformer.watch.watch import Watch
+    from aioinformer.watch.interface import ListerWatcher, Watch
 
 __all__ = ["WatchReader"]
 

@@ -8,6 +8,7 @@ from aioinformer.model.keys import meta_namespace_key, split_key
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.resource import Resource
 from aioinformer.model.selectors import FieldSelector, LabelSelector
+from aioinformer.model.times import kube_time
 from aioinformer.model.transforms import drop, strip_managed_fields, transform_dict
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "LabelSelector",
     "Resource",
     "drop",
+    "kube_time",
     "meta_namespace_key",
     "split_key",
     "strip_managed_fields",

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 from aioinformer.errors import NoKey, OptionsError
 
-__all__ = ["key_of", "meta_namespace_key", "split_key"]
+__all__ = ["key_of", "meta_namespace_key", "split_key", "version_number"]
+
 
 T = TypeVar("T")
+
 
 _ABSENT = object()
 
@@ -102,3 +104,16 @@ def _names_of(obj: object) -> tuple[Any, Any]:
         raise NoKey(obj, "it has no metadata")
 
     return getattr(metadata, "namespace", None), getattr(metadata, "name", None)
+
+
+# Versions are unsigned 64-bit numbers, which have 20 digits at most. What is longer is
+# no number: `int()` refuses to read more than some thousand digits.
+LONGEST_VERSION = 20
+
+
+def version_number(version: str) -> int:
+    """A decimal version as a number; -1 for any other, which cannot be compared."""
+    if len(version) <= LONGEST_VERSION and version.isdecimal():
+        return int(version)
+
+    return -1

@@ -13,9 +13,8 @@ import msgspec
 import orjson
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.head import LabelTable, read_head
+from aioinformer.model.object_meta import LabelTable, read_object_meta
 from aioinformer.model.paths import Path, path_reader
-from aioinformer.model.plain import plain
 from aioinformer.model.views import (
     ObjectContext,
     ReadOnlyDict,
@@ -24,11 +23,15 @@ from aioinformer.model.views import (
     refuse,
 )
 
-__all__ = ["METADATA_KIND", "KubeObject"]
+__all__ = ["METADATA_KIND", "KubeObject", "json_default"]
+
 
 T = TypeVar("T")
 
+
 METADATA_KIND = "PartialObjectMetadata"
+
+
 """The kind of objects that are nothing but the metadata of others."""
 
 
@@ -87,12 +90,12 @@ class KubeObject(
             return source
 
         if isinstance(source, Mapping):
-            body = orjson.dumps(source, default=plain)
+            body = orjson.dumps(source, default=json_default)
         else:
             body = bytes(source)
             decode_json(body, "a new object")
 
-        head = read_head(body)
+        head = read_object_meta(body)
         name = head.name or ""
         return cls(
             body,
@@ -329,6 +332,8 @@ class KubeObject(
 
 
 _LABELS = LabelTable()
+
+
 _NOTHING = ReadOnlyDict({})
 
 
@@ -390,3 +395,31 @@ def _client_deserializer() -> tuple[Callable[..., Any], type[Exception]]:
             """Leave out the HTTP session, which needs a running loop."""
 
     return Deserializer().deserialize, OpenApiException
+
+
+def json_default(value: object) -> Any:
+    """Turn into dicts and lists what is inside of them: the `default` of `orjson`.
+
+    Pydantic models are written by alias and without None, models of kubernetes_asyncio
+    by the names of the API and without None.
+
+    Raises:
+        TypeError: If it is none of these.
+    """
+    match value:
+        case Mapping():  # before structs: a `KubeObject` is both
+            return dict(value)
+        case msgspec.Struct():
+            return msgspec.to_builtins(value)
+        case _ if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+        case _ if hasattr(value, "openapi_types"):
+            return _api_names(value)
+        case _:
+            raise TypeError(f"not JSON: {type(value).__name__}")
+
+
+def _api_names(model: Any) -> dict[str, Any]:
+    """The fields of a kubernetes_asyncio model; its `to_dict()` has Python's names."""
+    fields = {name: getattr(model, key) for key, name in model.attribute_map.items()}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -8,25 +8,34 @@ mistake is found before it is sent.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
-from aioinformer.model.fields import FieldRequirement, FieldSelector
-from aioinformer.model.labels import (
-    INT64_BOUND,
-    LabelOperator,
-    LabelRequirement,
-    integer_of,
-    key_problem,
-    value_problem,
+from aioinformer.model.validation import (
+    NAME_LENGTH,
+    NAME_RULE,
+    is_name,
+    qualified_name_problem,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["FieldRequirement", "FieldSelector", "LabelRequirement", "LabelSelector"]
+__all__ = [
+    "INT64_BOUND",
+    "FieldRequirement",
+    "FieldSelector",
+    "LabelOperator",
+    "LabelRequirement",
+    "LabelSelector",
+    "integer_of",
+    "key_problem",
+    "value_problem",
+]
+
 
 T = TypeVar("T", bound="KubeObject")
 
@@ -193,6 +202,7 @@ _SPEC_OPERATORS: dict[object, LabelOperator] = {
     "DoesNotExist": "!",
 }
 
+
 _OPERATORS: dict[str, LabelOperator] = {
     "=": "=",
     "==": "=",
@@ -327,3 +337,235 @@ class _LabelParser:
     def _raise(self, message: str) -> NoReturn:
         position = self._end - len(self._token)
         raise SelectorSyntaxError(message, text=self._text, position=position)
+
+
+LabelOperator = Literal["=", "!=", "in", "notin", "exists", "!", ">", "<"]
+
+
+INT64_BOUND = 2**63
+
+
+"""The integers that labels are compared as are below this, and not below its negative."""
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRequirement:
+    """One condition on one label.
+
+    Attributes:
+        key: The label, such as `"app"` or `"example.com/tier"`.
+        operator: `=`, `!=`, `in`, `notin`, `exists`, `!` (absent), `>` or `<`.
+        values: Sorted, each once: one for `=`, `!=`, `>` and `<`, at least one for
+            `in` and `notin`, none for `exists` and `!`.
+
+    Raises:
+        OptionsError: If the key, the operator, a value or their number is not allowed.
+    """
+
+    key: str
+    operator: LabelOperator
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.key, *self.values)):
+            raise OptionsError(f"label {self.key!r}: keys and values are strings")
+
+        if self.operator not in get_args(LabelOperator):
+            raise OptionsError(f"{self.operator!r} is no operator of a label selector")
+
+        problem = (
+            key_problem(self.key)
+            or _count_problem(self.operator, len(self.values))
+            or next(filter(None, map(self._value_problem, self.values)), "")
+        )
+        if problem:
+            raise OptionsError(problem)
+
+        object.__setattr__(self, "values", tuple(sorted(set(self.values))))
+
+    def _value_problem(self, value: str) -> str:
+        return value_problem(value, numeric=self.operator in {">", "<"})
+
+    def __str__(self) -> str:
+        match self.operator:
+            case "exists":
+                return self.key
+            case "!":
+                return f"!{self.key}"
+            case "in" | "notin":
+                return f"{self.key} {self.operator} ({','.join(self.values)})"
+            case _:
+                return f"{self.key}{self.operator}{self.values[0]}"
+
+
+def key_problem(key: str) -> str:
+    """Say what is wrong with a label's key; nothing is wrong with a legal one."""
+    return qualified_name_problem(key, "a label key")
+
+
+def value_problem(value: str, *, numeric: bool = False) -> str:
+    """Say what is wrong with a label's value; nothing is wrong with a legal one."""
+    if numeric and integer_of(value) is None:
+        return f"< and > need a 64-bit integer, not {value!r}"
+
+    if value and not is_name(value):
+        return f"{value!r} cannot be a label value: {NAME_RULE}"
+
+    return ""
+
+
+def _count_problem(operator: LabelOperator, count: int) -> str:
+    match operator:
+        case "exists" | "!":
+            return f"{operator!r} takes no values" if count else ""
+        case "in" | "notin":
+            return "" if count else f"{operator!r} needs at least one value"
+        case _:
+            return "" if count == 1 else f"{operator!r} needs exactly one value"
+
+
+def integer_of(text: str | None) -> int | None:
+    """Read a decimal integer of 64 bits; None if it is something else."""
+    if text is None or len(text) > NAME_LENGTH or not _INTEGER.fullmatch(text):
+        return None
+
+    number = int(text)
+    return number if -INT64_BOUND <= number < INT64_BOUND else None
+
+
+FieldOperator = Literal["=", "!="]
+
+
+# A backslash takes the character after it along, whatever that is.
+_TERM = re.compile(r"(?:\\.|[^,\\]|\\\Z)+", re.DOTALL)
+
+
+_OPERATOR = re.compile("!=|==|=")
+
+
+_FIELD = re.compile(r"[^\s,=!\\]+")
+
+
+_VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*")
+
+
+_SPECIAL = re.compile(r"[\\,=]")
+
+
+_ESCAPE = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One condition on one field.
+
+    Attributes:
+        field: The path, such as `"spec.nodeName"`.
+        operator: `=` or `!=`.
+        value: What it is compared with; a missing field counts as `""`.
+
+    Raises:
+        OptionsError: If the name of the field is empty, or contains a blank or one of
+            `,`, `=`, `!` and a backslash; if the operator is another.
+    """
+
+    field: str
+    operator: FieldOperator
+    value: str
+
+    def __post_init__(self) -> None:
+        if not _FIELD.fullmatch(self.field):
+            raise OptionsError(f"{self.field!r} is not the name of a field")
+
+        if self.operator not in get_args(FieldOperator):
+            raise OptionsError(f"{self.operator!r} is no operator of a field selector")
+
+    def __str__(self) -> str:
+        escaped = _SPECIAL.sub(r"\\\g<0>", self.value)
+        return f"{self.field}{self.operator}{escaped}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """A conjunction of requirements on fields; without any, it matches everything.
+
+    Which fields may be asked for is the server's decision: for each kind a few, such
+    as `metadata.name`, or a pod's `spec.nodeName` and `status.phase`. Immutable, and
+    compared by its requirements, whatever their order in the text.
+
+    Attributes:
+        requirements: What must hold, in the order in which `str()` writes it.
+    """
+
+    requirements: tuple[FieldRequirement, ...] = ()
+
+    def __post_init__(self) -> None:
+        ordered = sorted(
+            set(self.requirements), key=lambda it: (it.field, it.operator, it.value)
+        )
+        object.__setattr__(self, "requirements", tuple(ordered))
+
+    @staticmethod
+    def parse(text: str) -> FieldSelector:
+        r"""Parse a selector such as `"spec.nodeName=node-7,status.phase!=Failed"`.
+
+        Args:
+            text: `field=value`, `field==value` and `field!=value`, separated by
+                commas; empty terms are skipped. In a value, `\` stands before a comma,
+                an equals sign or a backslash that belongs to it. Blanks belong to the
+                value; a field's name has none.
+
+        Raises:
+            SelectorSyntaxError: If it cannot be parsed; `position` says where.
+        """
+        terms = _TERM.finditer(text)
+        return FieldSelector(tuple(_field_requirement(text, term) for term in terms))
+
+    @property
+    def empty(self) -> bool:
+        """True if it matches everything."""
+        return not self.requirements
+
+    def matches(self, get: Callable[[str], str]) -> bool:
+        """Say whether an object is selected.
+
+        Args:
+            get: Returns the text of a field by its path, `""` if it is missing.
+        """
+        for it in self.requirements:
+            if (get(it.field) == it.value) is (it.operator == "!="):
+                return False
+
+        return True
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+
+def _field_requirement(text: str, term: re.Match[str]) -> FieldRequirement:
+    def fail(message: str, position: int) -> NoReturn:
+        raise SelectorSyntaxError(message, text=text, position=position)
+
+    operator = _OPERATOR.search(term[0])
+    if operator is None:
+        fail("expected =, == or != in a term", term.end())
+
+    field = term[0][: operator.start()]
+    name = _FIELD.match(field)
+    if name is None or name.end() < len(field):
+        fail("not the name of a field", term.start() + (name.end() if name else 0))
+
+    start = term.start() + operator.end()
+    value = term[0][operator.end() :]
+    legal = _VALUE.match(value)
+    if legal is not None and legal.end() < len(value):
+        fail(
+            r"in a value, write \, \= and \\ for , = and a backslash",
+            start + legal.end(),
+        )
+
+    kind: FieldOperator = "!=" if operator[0] == "!=" else "="
+    return FieldRequirement(field, kind, _ESCAPE.sub(r"\1", value))

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from aioinformer.errors import DecodeError, OptionsError
-from aioinformer.model.functions import check_plain
+from aioinformer.model.callables import check_plain
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.paths import Path, steps_of
 

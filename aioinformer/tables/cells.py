@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.durations import human_duration
+from aioinformer.model.times import human_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
-from aioinformer.model.durations import human_duration
+from aioinformer.model.times import human_duration
 from aioinformer.tables.cells import (
     NONE,
     UNKNOWN,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from multidict import CIMultiDict
 
 from aioinformer.client.config import ClientConfig
-from aioinformer.client.failures import api_error, refuse_web_page
+from aioinformer.client.error_mapping import api_error, refuse_web_page
 from aioinformer.errors import TransportError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from aioinformer.client.list_watch import list_parameters, watch_parameters
 from aioinformer.errors import ApiError, OptionsError, TransportError
 from aioinformer.model.resources import PODS
 from aioinformer.watch.decoding import ObjectDecoder, StreamDecoder
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 from aioinformer_apiserver.arguments import (
     body_of,
     instance_of,

@@ -25,7 +25,6 @@ The map, from what is used down to what it stands on:
     events
 """
 
-from aioinformer.watch.broadcaster import Broadcaster, FullChannelBehavior
 from aioinformer.watch.decoding import (
     Decoder,
     ListSplitter,
@@ -33,20 +32,21 @@ from aioinformer.watch.decoding import (
     StreamDecoder,
 )
 from aioinformer.watch.events import EventType, WatchEvent
-from aioinformer.watch.fakes import EmptyWatch, FakeWatch, RaceFreeFakeWatch
-from aioinformer.watch.filtering import Recorder, filtered
 from aioinformer.watch.interface import (
     ListerWatcher,
     ListOptions,
     ListPage,
     ServedCheck,
+    Watch,
     WatchOptions,
 )
 from aioinformer.watch.pages import PagesAhead
-from aioinformer.watch.retry_watch import RetryWatch
 from aioinformer.watch.stream_watch import ByteStream, StreamWatch
-from aioinformer.watch.until import until, until_without_retry
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.tools.broadcaster import Broadcaster, FullChannelBehavior
+from aioinformer.watch.tools.fakes import EmptyWatch, FakeWatch, RaceFreeFakeWatch
+from aioinformer.watch.tools.filtering import Recorder, filtered
+from aioinformer.watch.tools.retry_watch import RetryWatch
+from aioinformer.watch.tools.until import until, until_without_retry
 
 __all__ = [
     "Broadcaster",

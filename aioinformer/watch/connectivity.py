@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from aioinformer._tasks import Bell
+from aioinformer._tasks import Notifier
 from aioinformer.backoff import (
     PROBE_JITTER_SECONDS,
     PROBE_SECONDS,
@@ -52,7 +52,7 @@ class Connectivity:
         self._down = False
         self._probe: object | None = None
         self._next_probe = -math.inf
-        self._bell = Bell()
+        self._bell = Notifier()
 
     def __repr__(self) -> str:
         return f"<Connectivity {'down' if self._down else 'up'}>"
@@ -86,7 +86,7 @@ class Connectivity:
         if self._down:
             self._down = False
             self._probe = None
-            self._bell.ring()
+            self._bell.notify()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -136,7 +136,7 @@ class Connectivity:
     def _end(self, probe: object) -> None:
         if self._probe is probe:
             self._probe = None
-            self._bell.ring()  # one of those who wait probes next
+            self._bell.notify()  # one of those who wait probes next
 
 
 _OF_CLIENTS: WeakKeyDictionary[object, Connectivity] = WeakKeyDictionary()

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.head import LabelTable, read_head, read_identity
-from aioinformer.model.nesting import member, shallow
-from aioinformer.model.objects import KubeObject
+from aioinformer.model.deep_json import check_json, json_field, truncate_nesting
+from aioinformer.model.object_meta import LabelTable, read_identity, read_object_meta
+from aioinformer.model.objects import METADATA_KIND, KubeObject
+from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup
 from aioinformer.model.views import ObjectContext
 from aioinformer.watch.events import EventType, WatchEvent
@@ -24,9 +25,16 @@ from aioinformer.watch.kinds import KindCheck, has_sure_borders, type_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aioinformer.model.resource import Resource
-
-__all__ = ["Decoder", "ListSplitter", "ObjectDecoder", "StreamDecoder"]
+__all__ = [
+    "LIST_OF_METADATA",
+    "WATCH_OF_METADATA",
+    "Decoder",
+    "ListSplitter",
+    "MetadataDecoder",
+    "MetadataKinds",
+    "ObjectDecoder",
+    "StreamDecoder",
+]
 
 
 class Decoder(Protocol):
@@ -70,7 +78,7 @@ class ObjectDecoder:
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
         """
-        head = read_head(body, namespaced=self._namespaced)
+        head = read_object_meta(body, namespaced=self._namespaced)
         name, namespace = head.name or "", head.namespace
         return KubeObject(
             body,
@@ -111,7 +119,6 @@ class _Line(msgspec.Struct, gc=False):
 
 _decode_line: Final = msgspec.json.Decoder(_Line).decode
 
-
 _is_blank: Final = re.compile(rb"\s*\Z").match
 
 
@@ -121,8 +128,8 @@ def _decode_any_line(text: bytes | memoryview) -> _Line:
         return _decode_line(text)
     except RecursionError:
         text = bytes(text)
-        line = _decode_line(shallow(text))
-        line.object = msgspec.Raw(member(text, "object"))
+        line = _decode_line(truncate_nesting(text))
+        line.object = msgspec.Raw(json_field(text, "object"))
         return line
 
 
@@ -162,8 +169,8 @@ class StreamDecoder:
     last line of a stream that ends without a newline is proved, as it may be cut off.
 
     An object that nests too deeply for a decoder is like any other; who looks into its
-    body gets a `DecodeError`. A DELETED event needs no more than a readable key. Without
-    that it ends the watch, so that a list shows what is gone.
+    body gets a `DecodeError`. A DELETED event needs no more than a readable key.
+    Without that it ends the watch, so that a list shows what is gone.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -299,11 +306,15 @@ class _Envelope(msgspec.Struct, gc=False, rename="camel"):
 
 
 _decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+
 _ITEMS: Final = re.compile(rb'"items"\s*:\s*\[')
+
 _TYPED: Final = re.compile(rb'\{\s*"(?:apiVersion|kind)"\s*:')
+
 
 # How far a beginning of the items may lie across the edge of two chunks.
 _ITEMS_REACH: Final = 64
+
 
 # The head of a list (kind, version, token) is below 1 KiB; if no items begin in this
 # much, the body is something else, or has its fields in an order nobody writes. It is
@@ -318,8 +329,9 @@ class ListSplitter:
     front, so that a listed object has the same fields as a watched one.
 
     A body without the kind of a list, or without metadata, is refused: it could be any
-    answer, and an empty one would seem to say that nothing exists. Lists of built-in kinds
-    have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have none.
+    answer, and an empty one would seem to say that nothing exists. Lists of built-in
+    kinds have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have
+    none.
 
     A list that leaves out an object says that it was deleted. So an item that cannot be
     read is named in `unreadable`, and one without a readable name fails the list.
@@ -511,3 +523,94 @@ def _decode_body(body: bytes) -> _Envelope:
         return _decode_envelope(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise DecodeError(f"a list that cannot be read: {exc}") from exc
+
+
+_KIND: Final = METADATA_KIND
+
+_API_VERSION: Final = "meta.k8s.io/v1"
+
+_HEAD: Final = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
+    _KIND.encode(),
+    _API_VERSION.encode(),
+)
+
+
+_AS: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+
+LIST_OF_METADATA: Final = _AS.format(f"{_KIND}List")
+"""What to accept in answer to a list. As in client-go, whole objects will do."""
+
+
+WATCH_OF_METADATA: Final = _AS.format(_KIND)
+"""What to accept in answer to a watch."""
+
+
+class MetadataKinds(KindCheck):
+    """Lets the metadata of objects pass, and whole objects of a resource.
+
+    Args:
+        resource: What was asked for.
+    """
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, resource: Resource) -> None:
+        # Of what the metadata is, it does not say.
+        super().__init__(Resource.of(_API_VERSION, resource.plural, _KIND))
+        self._whole = KindCheck(resource)
+
+    def allows(self, kind: str, api_version: str) -> bool:
+        """True if this is the right type; either may be empty."""
+        return super().allows(kind, api_version) or self._whole.allows(
+            kind, api_version
+        )
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_decode: Final = msgspec.json.Decoder(_Object).decode
+
+
+class MetadataDecoder(ObjectDecoder):
+    """Makes objects that have nothing but metadata, whatever the server sends.
+
+    They are of the kind `PartialObjectMetadata` of `meta.k8s.io/v1`, as a server writes
+    them. `KubeObject.type_meta` names what they are the metadata of.
+
+    Args:
+        resource: What was asked for.
+    """
+
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(resource)
+        self.kinds: KindCheck = MetadataKinds(resource)
+        self._context = ObjectContext(resource=resource)
+
+    def decode(self, body: bytes) -> KubeObject:
+        """Decode one object, as `ObjectDecoder` does; of a whole one, the metadata.
+
+        Raises:
+            DecodeError: If it is not JSON, or its metadata has the wrong shape.
+        """
+        if not body.startswith(self.kinds.beginnings):
+            body = _metadata_of(body)
+
+        return super().decode(body)
+
+
+def _metadata_of(body: bytes) -> bytes:
+    """The body of an object without all that is no metadata."""
+    if type_of(body) in {(_KIND, _API_VERSION), ("Status", "v1")}:
+        return body  # what a watch ends with is no object
+
+    try:
+        metadata: bytes | msgspec.Raw = _decode(body).metadata
+    except RecursionError:
+        check_json(body)
+        metadata = json_field(body, "metadata") or b"{}"
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise DecodeError(f"an object without readable metadata: {exc}") from exc
+
+    return b"%s%s}" % (_HEAD, metadata)

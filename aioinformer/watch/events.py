@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from aioinformer.errors import ApiError, DecodeError, OptionsError
-from aioinformer.model.nesting import shallow
+from aioinformer.model.deep_json import truncate_nesting
 from aioinformer.model.objects import KubeObject
 from aioinformer.model.views import decode_json
 
@@ -111,7 +111,7 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
             said = self.object.to_dict()
         except DecodeError:
             # It may nest too deeply: what matters stands in the first levels.
-            said = decode_json(shallow(self.object.raw), "an ERROR event")
+            said = decode_json(truncate_nesting(self.object.raw), "an ERROR event")
 
         kind = said.get("kind")
         # One without a kind is taken for what it should be.

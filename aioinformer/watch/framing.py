@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.nesting import check_json
+from aioinformer.model.deep_json import check_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,11 +94,11 @@ class ItemFramer:
     only a border between items leaves all brackets closed. Where a guess fails, or none
     is found for long, the rest of the list is scanned for brackets instead.
 
-    Proving looks at every byte, which is half of the work for a list. For kinds in which
-    nothing but a border can look like one (see `has_sure_borders`) it is done only until
-    the list is known to be written as expected. A server that writes an item without
-    metadata, or with other white space, behind that is trusted too far: such an item
-    would be taken for the end of the one before.
+    Proving looks at every byte, which is half of the work for a list. For kinds in
+    which nothing but a border can look like one (see `has_sure_borders`) it is done
+    only until the list is known to be written as expected. A server that writes an item
+    without metadata, or with other white space, behind that is trusted too far: such an
+    item would be taken for the end of the one before.
 
     The items that are returned refer to a buffer of all of them: copy what is kept.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from aioinformer.errors import DecodeError
-from aioinformer.model.nesting import shallow
+from aioinformer.model.deep_json import truncate_nesting
 
 if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
@@ -64,15 +64,15 @@ def _decode_type(body: bytes) -> _TypeMeta:
     try:
         return _decode(body)
     except RecursionError:
-        return _decode(shallow(body))
+        return _decode(truncate_nesting(body))
 
 
 # Of each group the kinds that a list can be cut of without looking at every byte. In
-# none of them an array holds objects with metadata of their own (that of a StatefulSet's
-# claims does), and nobody can write JSON of their own into them, as into a custom object
-# or a ControllerRevision: managed fields are free by their type, but servers write them
-# anew. (Webhooks could; but who runs one can do more.) Tests compare this with what
-# servers say of their types.
+# none of them an array holds objects with metadata of their own (that of a
+# StatefulSet's claims does), and nobody can write JSON of their own into them, as into
+# a custom object or a ControllerRevision: managed fields are free by their type, but
+# servers write them anew. (Webhooks could; but who runs one can do more.) Tests compare
+# this with what servers say of their types.
 _SURE_BORDERS: Final = frozenset(
     (api_version, kind)
     for api_version, kinds in (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from aioinformer._tasks import Held
+from aioinformer._tasks import BackgroundContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,11 +41,11 @@ class PagesAhead:
 
     def __init__(self, source: ListerWatcher) -> None:
         self._source = source
-        self._ahead: Held[ListPage] | None = None
+        self._ahead: BackgroundContext[ListPage] | None = None
         # What the page ahead was asked for with; without meaning if there is none.
         self._asked: ListOptions | None = None
         # Invariant: all that is on its way out, and perhaps some that is out.
-        self._dropped: list[Held[ListPage]] = []
+        self._dropped: list[BackgroundContext[ListPage]] = []
 
     def ask(self, options: ListOptions) -> None:
         """Begin to ask for a page; another one that was asked for ahead is dropped.
@@ -58,7 +58,7 @@ class PagesAhead:
             return
 
         self._drop()
-        self._ahead = Held(self._source.list(options), "page ahead")
+        self._ahead = BackgroundContext(self._source.list(options), "page ahead")
         self._asked = options
 
     @asynccontextmanager
@@ -96,7 +96,7 @@ class PagesAhead:
             for held in self._dropped:
                 leaving.push_async_callback(held.leave)
 
-    def _take(self, options: ListOptions) -> Held[ListPage] | None:
+    def _take(self, options: ListOptions) -> BackgroundContext[ListPage] | None:
         if self._asked != options:
             self._drop()
 

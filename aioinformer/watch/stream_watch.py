@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aioinformer.budget import LoopBudget
 from aioinformer.errors import DecodeError, TransportError
-from aioinformer.watch.watch import Watch
+from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
     from aioinformer.watch.decoding import StreamDecoder

@@ -18,7 +18,7 @@ import signal
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from aioinformer._tasks import together
+from aioinformer._tasks import run_concurrently
 from aioinformer.web.answers import Answer, refusal
 from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.web.answers import Responder
     from aioinformer.web.health import HasInformers
     from aioinformer.web.streams import Ask
@@ -233,7 +233,7 @@ class StreamApp:
             raise _Over(complete)
 
         try:
-            await together(read_on(), _disconnected(receive))
+            await run_concurrently(read_on(), _disconnected(receive))
         except _Over as over:
             if over.complete and not started:
                 await _answer(scope, send, not_begun())

@@ -20,13 +20,13 @@ from aioinformer.controller.manager import Manager
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, Stale
 from aioinformer.informer.cache_sync import why_not_ready
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.web.answers import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.web.answers import Responder
 
 __all__ = ["HasInformers", "health_responders", "livez", "readyz"]

@@ -20,7 +20,7 @@ from aioinformer.errors import (
     OptionsError,
     SelectorSyntaxError,
 )
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 from aioinformer.web.answers import Answer, refusal
 from aioinformer.web.frames import Position, frame, heartbeat
 from aioinformer.web.journal import Journal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
     from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
     from aioinformer.web.journal import Reader
 
 __all__ = [

@@ -6,7 +6,7 @@ again. Everything but waiting is a plain function; the layer knows nothing of
 Kubernetes, starts no task, and reads no clock but the loop's.
 """
 
-from aioinformer.workqueue.delaying import DelayingQueue
+from aioinformer.workqueue.delaying import DelayingQueue, RateLimitingQueue
 from aioinformer.workqueue.limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
@@ -18,7 +18,6 @@ from aioinformer.workqueue.limiters import (
 )
 from aioinformer.workqueue.priority import LOW_PRIORITY, PriorityQueue
 from aioinformer.workqueue.queue import WorkQueue
-from aioinformer.workqueue.rate_limiting import RateLimitingQueue
 
 __all__ = [
     "LOW_PRIORITY",

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -25,6 +25,7 @@ __all__ = [
     "ItemFastSlowRateLimiter",
     "MaxOfRateLimiter",
     "RateLimiter",
+    "TokenBucket",
     "WithMaxWaitRateLimiter",
     "default_controller_rate_limiter",
 ]
@@ -148,21 +149,65 @@ class ItemFastSlowRateLimiter:
         return self._attempts.get(item, 0)
 
 
+class TokenBucket:
+    """A rate with room for a burst: tokens come at the rate until the bucket is full.
+
+    Args:
+        qps: Tokens that come each second.
+        burst: Tokens that the bucket holds; it starts full.
+
+    Attributes:
+        tokens: Tokens that are there. Below 0, tokens were taken in advance.
+
+    Raises: OptionsError: If no token would ever come, or no end of them: `qps` is not
+        above 0
+            or not finite, `burst` is under 1 or not finite.
+    """
+
+    __slots__ = ("_filled_at", "burst", "qps", "tokens")
+
+    def __init__(self, qps: float, burst: int) -> None:
+        if not 0 < qps < math.inf or not 1 <= burst < math.inf:
+            raise OptionsError(f"qps={qps!r} and burst={burst!r} are not a rate limit")
+
+        self.qps = qps
+        self.burst = burst
+        self.tokens = float(burst)
+        self._filled_at: float | None = None
+
+    def fill(self, now: float) -> None:
+        """Add the tokens that came until `now`, in seconds. A clock may step back."""
+        elapsed = 0.0 if self._filled_at is None else now - self._filled_at
+        self._filled_at = now
+        self.give(max(0.0, elapsed) * self.qps)
+
+    def take(self) -> None:
+        """Take a token, in advance if there is none."""
+        self.tokens -= 1.0
+
+    def give(self, tokens: float) -> None:
+        """Add tokens. Those that do not fit into the bucket are lost."""
+        self.tokens = min(float(self.burst), self.tokens + tokens)
+
+    def seconds_to(self, tokens: float) -> float:
+        """Return the seconds until there are so many tokens; 0 if there are."""
+        return max(0.0, (tokens - self.tokens) / self.qps)
+
+
 class BucketRateLimiter:
     """A token bucket for all items together: a rate with room for a burst.
 
-    Each attempt takes a token, in advance if there is none: the delay is the time
-    until that token would have come. It does not tell items apart and remembers none.
+    Each attempt takes a token, in advance if there is none. Its delay is the time until
+    that token comes. Items are not told apart, and none is remembered.
 
-    Args:
-        qps: How many tokens come each second.
-        burst: How many tokens the bucket holds; it starts full.
-        clock: Seconds that never go back. Unless given, the running event loop's
-            time, so that delays and timers agree; `time.monotonic` outside of a loop.
+    Args: qps: Tokens that come each second. burst: Tokens that the bucket holds; it
+        starts full. clock: Seconds that never go back. By default the time of the
+        running event loop,
+            so that delays and timers agree, or `time.monotonic` outside of a loop.
 
-    Raises:
-        OptionsError: If no token would ever come, or no end of them: `qps` not above 0
-            or not finite, `burst` under 1 or not finite.
+    Raises: OptionsError: If no token would ever come, or no end of them: `qps` is not
+        above 0
+            or not finite, `burst` is under 1 or not finite.
     """
 
     def __init__(
@@ -172,25 +217,14 @@ class BucketRateLimiter:
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        if not 0 < qps < math.inf or not 1 <= burst < math.inf:
-            raise OptionsError(f"a bucket cannot have qps={qps} and burst={burst}")
-
-        self._qps = qps
-        self._burst = burst
+        self._bucket = TokenBucket(qps, burst)
         self._clock = clock or _loop_time
-        # Below 0: tokens handed out in advance.
-        self._tokens = float(burst)
-        self._counted_at: float | None = None
 
     def when(self, item: Hashable, /) -> float:
-        """Take a token, whatever the item; return the seconds until it is there."""
-        now = self._clock()
-        elapsed = 0.0 if self._counted_at is None else now - self._counted_at
-        self._counted_at = now
-
-        refilled = self._tokens + max(0.0, elapsed) * self._qps
-        self._tokens = min(float(self._burst), refilled) - 1.0
-        return max(0.0, -self._tokens / self._qps)
+        """Take a token for any item; return the seconds until it is there."""
+        self._bucket.fill(self._clock())
+        self._bucket.take()
+        return self._bucket.seconds_to(0.0)
 
     def forget(self, item: Hashable, /) -> None:
         """Do nothing: tokens that were taken are not given back."""

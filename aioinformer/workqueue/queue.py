@@ -1,7 +1,7 @@
-"""`WorkQueue`: hands each item to one worker at a time, and forgets no request.
+"""`WorkQueue`: hands each item to one worker at a time and loses no request.
 
-Theory of operation. An item the queue knows is in one of three states; `add` and
-`done` move it, `get` takes it:
+An item that the queue knows is in one of three states. `add()` and `done()` move it,
+`get()` takes it:
 
     unknown --add--> QUEUED --get--> WORKING --done--> unknown
                         ^               |
@@ -9,38 +9,49 @@ Theory of operation. An item the queue knows is in one of three states; `add` an
                         |               v
                         +----done---- AGAIN
 
-Whatever else is called changes nothing. Between a check and the change there is no
-await; futures only wake a waiter, which then takes the item itself.
+No other call changes a state. There is no await between a check and the change.
+Notifications only wake a waiting worker, which then takes the item by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import time
 from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from contextlib import asynccontextmanager, suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
-from aioinformer.errors import OptionsError, QueueShutDown
+from aioinformer._condition import LoopLock, owned_lock
+from aioinformer.errors import OptionsError, QueueShutDown, WrongLoop
 from aioinformer.metrics import NULL_SINK, MetricsSink
-from aioinformer.model.durations import timeout_of
-from aioinformer.workqueue.measures import Meter
-from aioinformer.workqueue.taking import Taking
-from aioinformer.workqueue.waiting import Waiters
+from aioinformer.model.times import timeout_of
+from aioinformer.workqueue.metrics import WorkQueueMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+    )
     from datetime import timedelta
 
-    from aioinformer.workqueue.lines import Line
-
-__all__ = ["WorkQueue"]
+__all__ = ["QueuedItems", "WorkQueue"]
 
 T = TypeVar("T", bound="Hashable")
 
 _QUEUED: Final = 1
 _WORKING: Final = 2
-_AGAIN: Final = 3  # in work, and asked for once more
+_AGAIN: Final = 3  # in work, and added again
+
+# Adding an item takes about 1 us, so a turn of the loop lasts about 1 ms when other
+# threads add many.
+ADDED_PER_TURN = 1000
 
 
 class _Phase(enum.Enum):
@@ -52,144 +63,175 @@ class _Phase(enum.Enum):
 _OPEN: Final = _Phase.OPEN
 
 
-class WorkQueue(Taking[T]):
+class QueuedItems(Protocol[T]):
+    """The queued items of a work queue in their order. A deque is one."""
+
+    def append(self, item: T, /) -> None:
+        """Add an item that is not queued."""
+
+    def popleft(self) -> T:
+        """Take out the next item; raises `IndexError` if there is none."""
+
+    def clear(self) -> None:
+        """Take out all items."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[T]: ...
+
+
+class WorkQueue(Generic[T]):
     """A queue of distinct hashable items, such as object keys, for any number of workers.
 
-    A worker takes an item with `get()` and must call `done()` for it; `item()` and
-    `async for` do that by themselves.
+    A worker takes an item with `get()` and must call `done()` for it. `item()` and
+    `async for` call `done()` themselves.
 
     Guarantees:
         Items are handed out in the order in which they were first added.
-        An item that is queued already is not queued twice.
-        One item is never handed out again before its `done()`; if it was added
-        meanwhile, it is then queued once more, at the end.
-        A worker that is cancelled while it waits takes no item with it.
+        An item that is queued is not queued twice.
+        An item is not handed out again before its `done()`. If it was added meanwhile,
+        `done()` queues it once more, at the end.
+        A worker that is cancelled while it waits takes no item.
 
     Not guaranteed:
-        Any order between workers that wait.
+        Any order between waiting workers.
 
     Lifetime:
-        Owns no task. It belongs to the event loop in which it is first used; every
-        method but `add_threadsafe()` raises `WrongLoop` in another thread. Another
-        loop in the same thread is noticed where the queue waits or stops being empty.
-        Reading `len()`, `shutting_down` and `repr()` is allowed anywhere.
+        Owns no task. It belongs to the event loop in which it is first used. Every
+        method but `add_threadsafe()` raises `WrongLoop` in another thread. Another loop
+        in the same thread is noticed when the queue waits, or when it stops being
+        empty. `len()`, `shutting_down` and `repr()` may be read anywhere.
 
     Args:
-        name: Names the queue in metrics and in `repr()`.
-        metrics: Takes the metrics of client-go's work queues, `workqueue_depth` and the
-            others; see `Meter`. One that fails is complained of once, in the log.
+        name: Name in metrics and in `repr()`.
+        metrics: Sink of the metrics of client-go's work queues, `workqueue_depth` and
+            the others; see `WorkQueueMetrics`. A failing sink is logged once.
     """
 
     def __init__(self, name: str = "", *, metrics: MetricsSink = NULL_SINK) -> None:
-        super().__init__()
         self.name = name
         self._phase = _OPEN
 
-        # Invariant: item in _line  <=>  _states[item] is _QUEUED. No duplicates.
-        self._line, depths = self._new_line()
+        # Invariant: item in _queued  <=>  _states[item] is _QUEUED. No duplicates.
+        self._queued, depths = self._make_queued()
         self._states: dict[T, int] = {}
 
-        # Invariant: an open queue with items in it keeps nobody waiting, except those
-        # whose future is done already.
-        self._waiters = Waiters()
+        # Plain methods notify it: the turn of the loop is its lock.
+        self._filled = asyncio.Condition(LoopLock())
+        # Workers that wait and are not notified, or more: cancelled ones count, too.
+        self._waiting = 0
         self._drains: set[asyncio.Future[None]] = set()
 
-        # Wanted, but never going to be handed out: only once the queue is closed.
+        # Requested items that will not be handed out; used once the queue is closed.
         self._left: set[T] = set()
         self._granted: set[T] = set()
         self._cuts_delays = True
 
-        self._meter: Meter[T] | None = None
-        self._added: Callable[[T], None] | None = None
-        self._taken: Callable[[T], None] | None = None
-        self._finished: Callable[[T], None] | None = None
+        # Asking for the running loop costs as much as the rest of `add()`, asking for
+        # the thread half of that. Asking whether this thread holds a lock is nearly
+        # free. So the loop's thread holds `_loop_thread` while the queue is bound and
+        # open. Methods call `_check_loop()` if it is not held, or if they are slow
+        # anyway. No thread ever waits for it.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = owned_lock()
+
+        # Calls of `add()` from other threads.
+        self._inbox: deque[tuple[Any, ...]] = deque()
+        # Invariant: while this is true, the loop is going to look into the inbox.
+        self._inbox_scheduled = False
+
+        self._metrics: WorkQueueMetrics[T] | None = None
+        self._on_added: Callable[[T], None] | None = None
+        self._on_taken: Callable[[T], None] | None = None
+        self._on_done: Callable[[T], None] | None = None
         if metrics.enabled:
-            self._meter = Meter(name, metrics, depths)
-            self._added, self._taken, self._finished = self._meter.hooks()
-
-    def _new_line(self) -> tuple[Line[T], Callable[[], Mapping[str, int]]]:
-        """Make the line, and what says its depth by the label `priority`."""
-        line: deque[T] = deque()
-        return line, lambda: {"": len(line)}
-
-    def _bound(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._meter is not None:
-            self._meter.start_clock(loop)
-            self._added, self._taken, self._finished = self._meter.hooks()
+            self._metrics = WorkQueueMetrics(name, metrics, depths)
+            self._on_added, self._on_taken, self._on_done = self._metrics.hooks()
 
     def __len__(self) -> int:
-        """How many items are queued; those in work or delayed do not count."""
-        return len(self._line)
+        """Return the number of queued items, without those in work or delayed."""
+        return len(self._queued)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {' '.join(self._describe())}>"
 
     @property
     def shutting_down(self) -> bool:
-        """True once `shut_down()` or `shut_down_with_drain()` was called."""
+        """True after `shut_down()` or `shut_down_with_drain()`."""
         return self._phase is not _OPEN
 
     # ------------------------------------------------------------ items
 
     def add(self, item: T) -> None:
-        """Ask for `item` to be worked on.
+        """Queue an item, unless it is queued.
 
-        Does nothing if it is queued already, or once the queue is shutting down
-        (`shut_down_with_drain()` names the one exception).
+        An item in work is queued again by its `done()`. Once the queue is shutting down
+        this does nothing (`shut_down_with_drain()` has one exception).
 
         Raises:
             WrongLoop: If called from another thread: use `add_threadsafe()`.
         """
-        if not self._held._is_owned() and not self._admits(item):  # noqa: SLF001
+        if not self._loop_thread._is_owned() and not self._admits(item):  # noqa: SLF001
             return
 
         states = self._states
         if item not in states:
-            line = self._line
-            if self._waiters:
-                self._waiters.wake_one()
-            elif not line:
+            queued = self._queued
+            if self._waiting:
+                self._waiting -= 1
+                self._filled.notify()
+            elif not queued:
                 self._check_loop()
 
             states[item] = _QUEUED
-            line.append(item)
+            queued.append(item)
         elif states[item] == _WORKING:
             states[item] = _AGAIN
         else:
             return
 
-        added = self._added
-        if added is not None:
-            added(item)
+        on_added = self._on_added
+        if on_added is not None:
+            on_added(item)
+
+    def add_threadsafe(self, item: T) -> None:
+        """Queue an item, from any thread.
+
+        The queue's loop adds it in one of its next turns, a thousand items in each. If
+        the queue has not been used in a loop yet, its first use there adds it. Items of
+        one thread keep their order. A shut-down that follows finds them added.
+
+        Raises:
+            WrongLoop: If the loop of this queue was closed, and the queue was not shut
+                down before.
+        """
+        self._add_from_thread(item)
 
     async def get(self) -> T:
         """Wait for the next item and take it; `done()` must follow.
 
-        Does not wait, not even for one turn of the loop, if an item is queued.
+        If an item is queued this does not suspend, not even for one turn of the loop.
 
         Raises:
-            QueueShutDown: If the queue is shutting down and nothing is queued.
+            QueueShutDown: If the queue is shutting down and empty.
             WrongLoop: If called from another loop.
 
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        if not self._held._is_owned():  # noqa: SLF001 - see OwnedByLoop
+        if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
-        line = self._line
-        while not line:
-            if self._phase is not _OPEN:
-                raise QueueShutDown(f"{self!r} is shut down and empty")
+        queued = self._queued
+        while not queued:
+            await self._wait_for_item()
 
-            await self._waiters.wait(self._running_loop(), line)
-
-        # `get_nowait()`, written out: the call would be a tenth of the whole.
-        item = line.popleft()
+        # `get_nowait()` written out: the call would be a tenth of the whole.
+        item = queued.popleft()
         self._states[item] = _WORKING
-        taken = self._taken
-        if taken is not None:
-            taken(item)
+        on_taken = self._on_taken
+        if on_taken is not None:
+            on_taken(item)
 
         return item
 
@@ -197,66 +239,104 @@ class WorkQueue(Taking[T]):
         """Take the next item; `done()` must follow.
 
         Raises:
-            asyncio.QueueEmpty: If nothing is queued.
-            QueueShutDown: If nothing is queued and the queue is shutting down.
+            asyncio.QueueEmpty: If the queue is empty.
+            QueueShutDown: If the queue is shutting down and empty.
             WrongLoop: If called from another loop.
         """
-        if not self._held._is_owned():  # noqa: SLF001 - see OwnedByLoop
+        if not self._loop_thread._is_owned():  # noqa: SLF001
             self._check_loop()
 
-        if not self._line:
+        if not self._queued:
             if self._phase is _OPEN:
                 raise asyncio.QueueEmpty
 
             raise QueueShutDown(f"{self!r} is shut down and empty")
 
-        item = self._line.popleft()
+        item = self._queued.popleft()
         self._states[item] = _WORKING
-        taken = self._taken
-        if taken is not None:
-            taken(item)
+        on_taken = self._on_taken
+        if on_taken is not None:
+            on_taken(item)
 
         return item
 
     def done(self, item: T) -> None:
-        """Say that the work on `item` has ended, well or badly.
+        """End the work on an item, whether it succeeded or failed.
 
-        If it was added meanwhile it is queued again. Does nothing for an item that is
+        If it was added meanwhile, it is queued again. Does nothing for an item that is
         not in work.
 
         Raises:
             WrongLoop: If called from another loop.
         """
-        usual = self._held._is_owned()  # noqa: SLF001 - see OwnedByLoop
-        if not usual:
+        in_loop = self._loop_thread._is_owned()  # noqa: SLF001
+        if not in_loop:
             self._check_loop()
 
         state = self._states.pop(item, None)
         if state == _WORKING:
-            # Nobody waits for the end of a queue that is open.
-            if not usual and not self._states:
+            # No drain waits for an open queue.
+            if not in_loop and not self._states:
                 self._end_drains()
         elif state is None or not self._put_back(item, state):
             return
 
-        finished = self._finished
-        if finished is not None:
-            finished(item)
+        on_done = self._on_done
+        if on_done is not None:
+            on_done(item)
+
+    @asynccontextmanager
+    async def item(self) -> AsyncIterator[T]:
+        """Take the next item for one `async with` block, and call `done()` after it.
+
+        `done()` is called however the block ends. To get the item again, add it inside
+        the block (`add`, `add_after` or `add_rate_limited`).
+
+        Raises:
+            QueueShutDown: If the queue is shutting down and empty.
+
+        Cancellation:
+            Safe while it waits: nothing is lost.
+        """
+        item = await self.get()
+        try:
+            yield item
+        finally:
+            self.done(item)
+
+    async def __aiter__(self) -> AsyncGenerator[T, None]:
+        """Yield items until the queue is shut down and empty.
+
+        `done()` is called for an item when the next one is requested. If the loop is
+        left early (`break`, `return`, an exception), `done()` is called when the event
+        loop closes the generator. `contextlib.aclosing(aiter(queue))` closes it at
+        once.
+        """
+        while True:
+            try:
+                item = await self.get()
+            except QueueShutDown:
+                return
+
+            try:
+                yield item
+            finally:
+                self.done(item)
 
     # ------------------------------------------------------------ shutting down
 
     def shut_down(self) -> None:
-        """Take no more items; what is queued is still handed out. Idempotent.
+        """Accept no more items; queued ones are still handed out. Idempotent.
 
         An item that was added again while in work is still queued by its `done()`.
-        Delayed items are dropped. Waiting workers get `QueueShutDown` once nothing is
-        queued; a `shut_down_with_drain()` that waits returns at once.
+        Delayed items are dropped. Waiting workers get `QueueShutDown` once the queue is
+        empty. A waiting `shut_down_with_drain()` returns at once.
 
         Raises:
             WrongLoop: If called from another loop.
         """
         self._check_loop()
-        self._take_inbox()
+        self._add_from_inbox()
         self._leave_delayed()
         self._close(_Phase.SHUT)
         self._end_drains()
@@ -267,34 +347,34 @@ class WorkQueue(Taking[T]):
         *,
         delayed: Literal["run", "return"] = "run",
     ) -> frozenset[T]:
-        """Take no new items, and wait until all that are known have been worked on.
+        """Accept no new items, and wait until all known ones are done.
 
-        Workers must go on calling `get()` and `done()`: they are handed what is
-        queued, and what was added again while in work. During the drain an item in work
-        may be added again once, so that a failure gets one more attempt; after that it
-        counts as not done. A worker that finds nothing queued gets `QueueShutDown` even
-        while others work, so whoever puts an item back must be there to take it.
+        Workers must go on calling `get()` and `done()`: they get queued items, and
+        items that were added again while in work. During the drain an item in work may
+        be added again once, so that a failure gets one more attempt. After that it
+        counts as not done. A worker that finds the queue empty gets `QueueShutDown`,
+        even while others work. So a worker that adds an item again must be there to
+        take it.
 
-        (client-go's drain does not wait for what is queued and nobody has taken yet, and
-        loses what is delayed.)
+        (client-go's drain does not wait for queued items that no worker has taken, and
+        loses delayed ones.)
 
-        It holds the event loop for about 0.7 us for each item that is delayed when it
-        is called, and 0.2 us for each that is queued when the time is over: 0.1 s for
-        150,000 delayed ones.
+        It blocks the event loop for about 0.7 us for each delayed item, and after a
+        timeout for 0.2 us for each queued one: 0.1 s for 150,000 delayed items.
 
         Args:
-            timeout: How long to wait, in seconds or as a `timedelta`; None for ever.
-            delayed: What becomes of items that wait for their time, and of those in work
-                that are added with a delay meanwhile: `"run"` hands them out at once,
-                without the delay; `"return"` counts them as not done.
+            timeout: Longest time to wait, in seconds or as a `timedelta`; None for no
+                limit.
+            delayed: Treatment of delayed items, and of items in work that are added
+                with a delay meanwhile. `"run"` hands them out at once, `"return"`
+                counts them as not done.
 
         Returns:
-            The items not done: still in work, never handed out, or asked for again in
-            vain. Empty if everything was done. What it returns is not handed out
-            afterwards.
+            Items that are not done: in work, never handed out, or added again in vain.
+            They are not handed out afterwards.
 
         Raises:
-            OptionsError: If the timeout is not finite, or `delayed` is neither of them.
+            OptionsError: If the timeout is not finite, or `delayed` is neither value.
             WrongLoop: If called from another loop.
 
         Cancellation:
@@ -317,9 +397,17 @@ class WorkQueue(Taking[T]):
 
         return self._give_up()
 
+    def forget_metrics(self) -> None:
+        """Have the metrics sink drop the series of this queue, and stop measuring.
+
+        For a queue that is not used any more. Only a `ForgettingSink` drops series.
+        """
+        if self._metrics is not None:
+            self._metrics.forget()
+
     def _begin_drain(self, *, cut_delays: bool) -> None:
         self._check_loop()
-        self._take_inbox()
+        self._add_from_inbox()
         self._cuts_delays = cut_delays
         if cut_delays:
             for item in self._take_delayed():
@@ -332,17 +420,24 @@ class WorkQueue(Taking[T]):
 
     def _close(self, phase: _Phase) -> None:
         self._phase = phase
-        self._look_closer()
-        self._waiters.wake_all()
+        if self._loop_thread._is_owned():  # noqa: SLF001
+            self._loop_thread.release()  # from now on every call checks the loop and the phase
+
+        self._filled.notify_all()
+
+    def _end_drains(self) -> None:
+        for ended in self._drains:
+            if not ended.done():
+                ended.set_result(None)
 
     def _give_up(self) -> frozenset[T]:
-        """Close for good; what is queued will not be handed out any more."""
+        """Shut the queue; queued items are not handed out any more."""
         self._close(_Phase.SHUT)
-        dropped = [*self._line]
+        dropped = [*self._queued]
         for item in dropped:
             del self._states[item]
 
-        self._line.clear()
+        self._queued.clear()
         for item, state in self._states.items():
             if state == _AGAIN:
                 self._states[item] = _WORKING
@@ -351,8 +446,8 @@ class WorkQueue(Taking[T]):
         if not self._states:
             self._end_drains()
 
-        if self._meter is not None:
-            self._meter.changed()
+        if self._metrics is not None:
+            self._metrics.changed()
 
         self._left.update(dropped)
         return frozenset(self._left | self._states.keys())
@@ -371,57 +466,157 @@ class WorkQueue(Taking[T]):
         return False
 
     def _refuse(self, item: T) -> None:
-        """Remember what is asked for in vain while it is in work."""
+        """Remember an item in work that is added in vain."""
         if self._states.get(item) == _WORKING:
             self._left.add(item)
 
-    def forget_metrics(self) -> None:
-        """Have the metrics sink drop the series of this queue; it measures no more.
-
-        For a queue that is not used any more. Only a `ForgettingSink` drops series.
-        """
-        if self._meter is not None:
-            self._meter.forget()
-
     # ------------------------------------------------------------ for subclasses
 
-    def _wants(self, item: T) -> bool:
-        """True if it is queued, or will be when it is done."""
+    def _make_queued(self) -> tuple[QueuedItems[T], Callable[[], Mapping[str, int]]]:
+        """Make the queued items, and the function that returns depths by priority."""
+        queued: deque[T] = deque()
+        return queued, lambda: {"": len(queued)}
+
+    def _start_clock(self, clock: Callable[[], float]) -> None:
+        """Use this clock from now on. Called once, when the queue gets its loop."""
+        if self._metrics is not None:
+            self._metrics.start_clock(clock)
+            self._on_added, self._on_taken, self._on_done = self._metrics.hooks()
+
+    def _is_wanted(self, item: T) -> bool:
+        """Return True if an item is queued, or will be by its `done()`."""
         return self._states.get(item, _WORKING) != _WORKING
 
     def _take_delayed(self) -> Iterable[T]:
-        """Take out everything that waits for its time, the earliest first."""
+        """Take out all delayed items, the earliest first."""
         return ()
 
     def _leave_delayed(self) -> None:
-        """Drop everything that waits for its time; a drain returns it."""
+        """Drop all delayed items; a drain returns them."""
         self._left.update(self._take_delayed())
 
     def _add_due(self, item: T) -> None:
-        """Add what has waited for its time."""
+        """Add an item whose delay is over."""
         self.add(item)
 
-    # ------------------------------------------------------------ helpers
+    def _describe(self) -> list[str]:
+        """Return the parts of `repr()`."""
+        working = len(self._states) - len(self._queued)
+        parts = [self.name] if self.name else []
+        parts += [self._phase.value, f"queued={len(self._queued)}"]
+        return [*parts, f"working={working}"]
+
+    # ------------------------------------------------------------ waiting
+
+    async def _wait_for_item(self) -> None:
+        """Wait until an item may be queued.
+
+        Raises:
+            QueueShutDown: If the queue is shutting down.
+        """
+        if self._phase is not _OPEN:
+            raise QueueShutDown(f"{self!r} is shut down and empty")
+
+        self._running_loop()
+        self._waiting += 1
+        try:
+            await self._filled.wait()
+        except BaseException:
+            # It may have been notified in the same turn: the item is for another
+            # worker.
+            if self._queued:
+                self._filled.notify()
+
+            raise
 
     def _put_back(self, item: T, state: int) -> bool:
-        """Undo what `done()` took out of `_states`; false if it was not in work."""
+        """Undo what `done()` took out of `_states`; return whether it was in work."""
         self._states[item] = _QUEUED
         if state != _AGAIN:
             return False
 
-        self._line.append(item)
-        self._waiters.wake_one()
+        self._queued.append(item)
+        if self._waiting:
+            self._waiting -= 1
+            self._filled.notify()
+
         return True
 
-    def _end_drains(self) -> None:
-        for ended in self._drains:
-            if not ended.done():
-                ended.set_result(None)
+    # ------------------------------------------------------------ loop and threads
 
-    # ------------------------------------------------------------ telling
+    def _add_from_thread(self, item: T, *more: object) -> None:
+        """Have the loop call `add()` with these arguments."""
+        hash(item)  # an unhashable item is the caller's error, not the loop's
 
-    def _describe(self) -> list[str]:
-        working = len(self._states) - len(self._line)
-        parts = [self.name] if self.name else []
-        parts += [self._phase.value, f"queued={len(self._line)}", f"working={working}"]
-        return parts
+        # In this order: a call that binds the loop looks into the inbox afterwards.
+        self._inbox.append((item, *more))
+        loop = self._loop
+        if loop is None or (self._inbox_scheduled and not loop.is_closed()):
+            return
+
+        try:
+            self._schedule_inbox(loop)
+        except RuntimeError as exc:
+            if not self.shutting_down:
+                raise WrongLoop(f"the event loop of {self!r} has been closed") from exc
+
+    def _schedule_inbox(self, loop: asyncio.AbstractEventLoop) -> None:
+        # First: the loop may make the call before this one returns.
+        self._inbox_scheduled = True
+        loop.call_soon_threadsafe(self._add_some_from_inbox, loop)
+
+    def _add_some_from_inbox(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Add items from other threads; leave the rest of many for the next turns."""
+        # First: items that come from now on may be missed here.
+        self._inbox_scheduled = False
+        try:
+            self._add_from_inbox(ADDED_PER_TURN)
+        finally:
+            if self._inbox:
+                self._schedule_inbox(loop)
+
+    def _add_from_inbox(self, limit: float = inf) -> None:
+        while self._inbox and limit > 0:
+            limit -= 1
+            self.add(*self._inbox.popleft())
+
+    def _check_loop(self) -> asyncio.AbstractEventLoop | None:
+        """Bind to the running loop if there is none yet; return the queue's loop.
+
+        Returns:
+            Loop, or None outside of any loop for a queue that is filled beforehand.
+
+        Raises:
+            WrongLoop: If the running loop is not the queue's.
+        """
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+
+        if self._loop is running:
+            return running
+
+        if self._loop is not None or running is None:
+            raise WrongLoop(f"{self!r} belongs to another event loop or thread")
+
+        self._loop = running
+        if not self.shutting_down:
+            self._loop_thread.acquire(blocking=False)
+
+        self._start_clock(clock_of(running))
+        self._add_some_from_inbox(running)
+        return running
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = self._check_loop()
+        if loop is None:
+            raise WrongLoop(f"{self!r} needs a running event loop for this")
+
+        return loop
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return the clock of a loop, at two thirds of the cost where that is possible."""
+    plain = getattr(loop.time, "__func__", None) is asyncio.BaseEventLoop.time
+    return time.monotonic if plain else loop.time

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds.status import (
     is_condition_true,
@@ -38,7 +38,6 @@ __all__ = [
     "kinds_of",
     "with_version",
 ]
-
 
 # Field manager of the server's own writes.
 _MANAGER = "kube-apiserver"
@@ -229,6 +228,9 @@ class CustomResources:
 
 def _accepted(body: dict[str, Any]) -> object:
     return (body.get("status") or {}).get("acceptedNames")
+
+
+# ------------------------------------------------------------------ kinds
 
 
 _API_VERSION = "apiextensions.k8s.io/v1"

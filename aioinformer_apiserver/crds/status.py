@@ -29,11 +29,8 @@ __all__ = [
     "with_status",
 ]
 
-
 # Finalizer that keeps a definition until its objects are deleted.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-
-
 _NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 
@@ -169,6 +166,9 @@ def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     return {**ordered, **{k: v for k, v in status.items() if k not in ordered}}
 
 
+# ------------------------------------------------------------------ conditions
+
+
 APPROVAL = "api-approved.kubernetes.io"
 
 
@@ -238,10 +238,11 @@ def is_protected(group: str) -> bool:
     return f".{group}".endswith((".k8s.io", ".kubernetes.io"))
 
 
+# ------------------------------------------------------------------ names
+
+
 # The last conflict in this order is the one that is reported.
 _PLURAL, _SINGULAR, _SHORT = "Plural", "Singular", "ShortNames"
-
-
 _KIND, _LIST_KIND = "Kind", "ListKind"
 
 

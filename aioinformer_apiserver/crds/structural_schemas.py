@@ -28,28 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["structural_problems"]
 
-
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-
-
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-
-
 _EMBEDDED = "x-kubernetes-embedded-resource"
-
-
 _MAP_TYPE = "x-kubernetes-map-type"
-
-
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-
-
 _JUNCTIONS = ("allOf", "anyOf", "oneOf")
-
-
 _ANY_NUMBER_OR_TEXT = [{"type": "integer"}, {"type": "string"}]
-
-
 _UNSUPPORTED = (
     "additionalItems",
     "patternProperties",
@@ -58,8 +43,6 @@ _UNSUPPORTED = (
     "$ref",
     "id",
 )
-
-
 # Keywords that a restriction must not have, and the error of the server.
 _OUT_OF_PLACE = {
     "additionalProperties": "must be undefined to be structural",
@@ -303,12 +286,11 @@ def _undescribed(
             yield required(f"{path}.properties[{name}]", why)
 
 
+# ------------------------------------------------------------------ lists
+
+
 _LIST_TYPE = "x-kubernetes-list-type"
-
-
 _KEYS = "x-kubernetes-list-map-keys"
-
-
 _SCALARS = frozenset({"string", "integer", "number", "boolean"})
 
 
@@ -386,6 +368,9 @@ def _set(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
     if field == _MAP_TYPE or items.get(field) is not None:
         why = f"must be atomic as item of a list with {_LIST_TYPE}=set"
         yield invalid(f"{path}.items.{field}", items.get(field), why)
+
+
+# ------------------------------------------------------------------ defaults
 
 
 def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:

@@ -33,13 +33,8 @@ __all__ = [
     "shared_parts",
 ]
 
-
 _IMMUTABLE = "field is immutable"
-
-
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
-
-
 _APPROVAL_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
@@ -251,17 +246,16 @@ def _approval(
         yield invalid(path, given, f"{rule} {how}, {_APPROVAL_SEE}")
 
 
+# ------------------------------------------------------------------ parts of versions
+
+
 SHARED_FIELDS = (
     "schema",
     "subresources",
     "additionalPrinterColumns",
     "selectableFields",
 )
-
-
 _TYPES = ("boolean", "date", "integer", "number", "string")
-
-
 _FORMATS = (
     "byte",
     "date",
@@ -272,14 +266,8 @@ _FORMATS = (
     "int64",
     "password",
 )
-
-
 _NO_SIMPLE_PATH = "must be a simple json path starting with ."
-
-
 _SELECTABLE = frozenset({"string", "boolean", "integer"})
-
-
 _SELECTABLE_COUNT = 8
 
 
@@ -414,12 +402,11 @@ def _selectable_problem(where: str, text: Mapping[str, Any]) -> str:
     )
 
 
+# ------------------------------------------------------------------ names
+
+
 _PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
-
-
 _LENGTH = 63
-
-
 _RULE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
     "with an alphabetic character, and end with an alphanumeric character (e.g. "

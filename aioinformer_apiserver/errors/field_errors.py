@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioinformer.errors import ApiError
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
 
 __all__ = ["Problem", "refusal"]
 

@@ -20,7 +20,6 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-
 __all__ = [
     "EMPTY",
     "SELF",
@@ -36,11 +35,8 @@ __all__ = [
     "value_element",
 ]
 
-
 # Key of a node with children that is a member itself.
 SELF = "."
-
-
 # Go escapes these characters for HTML, orjson does not.
 _ESCAPES = str.maketrans(
     {
@@ -51,12 +47,11 @@ _ESCAPES = str.maketrans(
         "\u2029": "\\u2029",
     }
 )
-
-
 _ESCAPED = re.compile("[<>&\u2028\u2029]")
-
-
 _RANKS = {"f": 0, "k": 1, "v": 2, "i": 3}
+
+
+# ------------------------------------------------------------------ path elements
 
 
 def field_element(name: str) -> str:
@@ -185,9 +180,10 @@ def _value_rank(value: object) -> tuple[Any, ...]:
 # Invariant: below the root, a node that is neither a member nor leads to one is
 # missing, and none has `SELF` as its only key.
 Tree: TypeAlias = "dict[str, Tree]"
-
-
 Path: TypeAlias = "tuple[str, ...]"
+
+
+# ------------------------------------------------------------------ field sets
 
 
 class FieldSet:

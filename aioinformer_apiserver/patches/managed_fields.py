@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from aioinformer.model.moments import kube_time
+from aioinformer.model import kube_time
 from aioinformer_apiserver.patches.field_sets import EMPTY, FieldSet, field_element
 from aioinformer_apiserver.patches.ownership import (
     empty_object_of,
@@ -49,11 +49,8 @@ __all__ = [
     "without_ownership",
 ]
 
-
 # In bytes. Names from the user agent are cut, others are rejected.
 LONGEST_MANAGER = 128
-
-
 _META = (
     "name",
     "namespace",
@@ -65,8 +62,6 @@ _META = (
     "managedFields",
     "resourceVersion",
 )
-
-
 # Fields that have no owner themselves; fields below them may.
 NEVER_OWNED = FieldSet.of(
     ("f:apiVersion",),
@@ -74,17 +69,9 @@ NEVER_OWNED = FieldSet.of(
     ("f:metadata",),
     *[("f:metadata", f"f:{field}") for field in _META],
 )
-
-
 _MAIN = FieldSet.of(("f:status",))
-
-
 _STATUS = FieldSet.of(("f:spec",))
-
-
 _STATUS_OF_CUSTOM = FieldSet.of(("f:spec",), ("f:metadata",))
-
-
 # Kinds whose status subresource ignores more than the spec.
 _STATUS_OF = {
     "apps/Deployment": FieldSet.of(("f:spec",), ("f:metadata", "f:labels")),
@@ -266,13 +253,12 @@ def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: it for key, it in entry.items() if key != "time"}
 
 
+# ------------------------------------------------------------------ entries
+
+
 Operation = Literal["Apply", "Update"]
-
-
 # Maximum number of update entries; older ones are combined.
 MOST_UPDATERS = 10
-
-
 _ANCIENT = "ancient-changes"
 
 
@@ -285,7 +271,7 @@ class ManagedFieldsEntry:
     api_version: str
     subresource: str = ""
     time: str = ""
-    """When it last changed something; empty if it never did."""
+    """Time of the last change; empty if there was none."""
 
     fields: FieldSet = EMPTY
 
@@ -452,9 +438,10 @@ def _throw_together(
     entries[ancient.key] = replace(ancient, fields=begun.fields | entry.fields)
 
 
+# ------------------------------------------------------------------ scales
+
+
 SCALE_VERSION = "autoscaling/v1"
-
-
 _REPLICAS = FieldSet.of(("f:spec", "f:replicas"))
 
 

@@ -50,11 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LAST_APPLIED", "apply", "fields_last_applied", "with_last_applied"]
 
-
 # Manager of fields that existed before the first apply.
 _BEFORE = "before-first-apply"
-
-
 # This manager takes over fields from client-side apply without conflicts.
 _KUBECTL = "kubectl"
 
@@ -64,12 +61,12 @@ class _Outcome:
     """Result of an apply."""
 
     body: dict[str, Any]
-    """The merged object, without managed fields."""
+    """Merged object without managed fields."""
 
     entries: Entries
 
     conflicts: Mapping[str, FieldSet]
-    """What would be taken from others, by the keys of their entries."""
+    """Fields that others would lose, by the keys of their entries."""
 
     before: Entries
 
@@ -294,9 +291,10 @@ def _owner(entry: ManagedFieldsEntry) -> str:
     return owner if entry.operation == "Apply" else f"{owner} using {entry.api_version}"
 
 
+# ------------------------------------------------------------------ client-side apply
+
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
 # Limit for the keys and values of all annotations.
 _MOST_BYTES = 256 * 1024
 

@@ -32,16 +32,9 @@ __all__ = [
     "without_directive_items",
 ]
 
-
 _DIRECTIVE = "$patch"
-
-
 _RETAIN = "$retainKeys"
-
-
 _DELETE_PREFIX = "$deleteFromPrimitiveList"
-
-
 _ORDER_PREFIX = "$setElementOrder"
 
 
@@ -277,6 +270,9 @@ def _unexpected(value: object) -> ApiError:
 def _broken(message: str) -> ApiError:
     # A real server does not recognize these as client errors.
     return statuses.failure(500, "", message)
+
+
+# ------------------------------------------------------------------ order
 
 
 def order_items(

@@ -49,6 +49,9 @@ __all__ = [
 ]
 
 
+# ------------------------------------------------------------------ field sets of bodies
+
+
 def field_set_of(schema: Schema, body: Mapping[str, Any]) -> FieldSet:
     """Return the fields that an applier of a body owns.
 
@@ -156,6 +159,9 @@ def _list_without(schema: Schema, items: list[Any], tree: Tree) -> list[Any] | N
             found.append(_value_without(schema.items, item, node))
 
     return found or None
+
+
+# ------------------------------------------------------------------ comparisons
 
 
 @dataclass(frozen=True)
@@ -345,6 +351,9 @@ def _without_empty(change: _Change) -> _Change:
     return _Change(*(tree or None for tree in change))
 
 
+# ------------------------------------------------------------------ merging
+
+
 def merge_applied(
     schema: Schema, live: Mapping[str, Any], applied: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -445,6 +454,9 @@ def _lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
     return merged
 
 
+# ------------------------------------------------------------------ pruning
+
+
 def prune_dropped(
     schema: Schema, body: dict[str, Any], last: FieldSet, owned: FieldSet
 ) -> dict[str, Any]:
@@ -476,6 +488,9 @@ def prune_dropped(
     restored = remove_items(schema, body, everything - kept)
     gone = everything - with_named_fields(schema, field_set_of(schema, restored))
     return remove_items(schema, body, gone & last)
+
+
+# ------------------------------------------------------------------ validation
 
 
 _PLAIN_FORMATS = frozenset({"", "byte"})

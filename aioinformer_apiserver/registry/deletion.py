@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.model import resources
-from aioinformer.model.moments import kube_time
+from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.registry.strategy import (
@@ -41,22 +40,13 @@ __all__ = [
     "with_deletion_finalizers",
 ]
 
-
 _ORPHAN = "orphan"
-
-
 _FOREGROUND = "foregroundDeletion"
-
-
 # The server replaces a negative grace period by the shortest one.
 _SHORTEST_GRACE = 1
-
-
 # Kinds that orphan their dependents by default, for compatibility with servers without
 # a garbage collector.
 _ORPHANING = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
-
-
 # Kinds whose deletion is answered with the deleted object.
 _SHOWN = frozenset(
     {
@@ -72,7 +62,6 @@ _SHOWN = frozenset(
         resources.STORAGE_CLASSES,
     }
 )
-
 
 _JOBS_WARNING = (
     "child pods are preserved by default when jobs are deleted; set "
@@ -234,6 +223,9 @@ def _counted(body: dict[str, Any]) -> dict[str, Any]:
 
 def _with(body: dict[str, Any], **fields: object) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], **fields}}
+
+
+# ------------------------------------------------------------------ storage
 
 
 class Deleter:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.model import LabelSelector
 from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
-from aioinformer.model.selectors import LabelSelector
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["bind", "evict", "eviction_of"]
 
-
 _BINDING = Kind(resource=SUBRESOURCE_KINDS["binding"])
-
-
 # Resource that conflict messages name.
 _SUBRESOURCE = "pods/binding"
-
-
 _SCHEDULED = "PodScheduled"
 
 
@@ -147,19 +142,14 @@ def _scheduled(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*others, new]
 
 
+# ------------------------------------------------------------------ evictions
+
+
 _EVICTION = Kind(resource=SUBRESOURCE_KINDS["eviction"])
-
-
 # Phases of pods that no budget protects.
 _IDLE = frozenset({"Failed", "Pending", "Succeeded"})
-
-
 _ALLOWED = "DisruptionAllowed"
-
-
 _RETRY_SECONDS = 10
-
-
 _BY_SERVER = WriteOptions(part="status", manager="kube-apiserver")
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioinformer.errors import ApiError
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import DeleteOptions
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored

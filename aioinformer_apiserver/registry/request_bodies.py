@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from aioinformer.errors import ApiError
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.field_errors import Problem
@@ -47,7 +47,6 @@ __all__ = [
     "decode_patched",
     "type_meta_error",
 ]
-
 
 # Schema of a custom resource without a schema.
 _ANYTHING = Schema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
@@ -188,6 +187,9 @@ def _patch_refused(shown: str, why: str) -> ApiError:
     cause = {"reason": problem.reason, "message": problem.message, "field": "patch"}
     message = f' "" is invalid: patch: {problem.message}'
     return statuses.failure(422, "Invalid", message, {"causes": [cause]})
+
+
+# ------------------------------------------------------------------ types, names and namespaces
 
 
 # Number of bytes that errors show.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer.tables import cells
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.patches.managed_fields import (
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from aioinformer_apiserver.storage.kinds import ScalePaths
     from aioinformer_apiserver.storage.storage import Collection
 
-__all__ = ["Scales", "scale_of", "selector_text"]
+__all__ = ["SCALE", "Scales", "scale_of", "selector_text", "value_at"]
 
 SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
 
@@ -69,7 +68,7 @@ class Scales:
         kind = collection.kind
         owner = self._registry.require(collection, namespace, name).body()
         path = _paths(kind).replicas
-        if not kind.typed and cells.at(owner, *path) is None:
+        if not kind.typed and value_at(owner, path) is None:
             why = f'the spec replicas field "{_dotted(path)}" does not exist'
             causes = {"causes": [{"message": why}]}
             message = f"Internal error occurred: {why}"
@@ -197,9 +196,9 @@ def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
         owner: Object.
     """
     paths, metadata = _paths(kind), owner["metadata"]
-    replicas = cells.at(owner, *paths.replicas)
-    status: dict[str, Any] = {"replicas": cells.at(owner, *paths.current) or 0}
-    selector = cells.at(owner, *paths.selector) if paths.selector else None
+    replicas = value_at(owner, paths.replicas)
+    status: dict[str, Any] = {"replicas": value_at(owner, paths.current) or 0}
+    selector = value_at(owner, paths.selector) if paths.selector else None
     if selector:
         status["selector"] = selector_text(selector)
 
@@ -222,7 +221,36 @@ def selector_text(selector: object) -> str:
         return str(selector)
 
     known = selector.keys() & {"matchLabels", "matchExpressions"}
-    return cells.selector_text(selector if known else {"matchLabels": selector})
+    found = selector if known else {"matchLabels": selector}
+    labels = found.get("matchLabels") or {}
+    terms = [(key, f"{key}={value}") for key, value in labels.items()]
+    expressions = found.get("matchExpressions") or ()
+    terms += [(it.get("key", ""), _requirement_text(it)) for it in expressions]
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
+
+
+def value_at(body: object, path: Sequence[str]) -> Any:
+    """Return the value at a path; None if there is none."""
+    for key in path:
+        if not isinstance(body, dict):
+            return None
+
+        body = body.get(key)
+
+    return body
+
+
+def _requirement_text(requirement: Mapping[str, Any]) -> str:
+    key, values = requirement.get("key", ""), requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return f"{key} in ({','.join(sorted(values))})"
+        case "NotIn":
+            return f"{key} notin ({','.join(sorted(values))})"
+        case "DoesNotExist":
+            return f"!{key}"
+        case _:
+            return str(key)
 
 
 def _check(kind: Kind, name: str, replicas: int) -> None:

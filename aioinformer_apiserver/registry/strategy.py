@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import ApiError
-from aioinformer.model import resources
-from aioinformer.model.moments import kube_time
+from aioinformer.model import kube_time, resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, SERVICES
 from aioinformer_apiserver.crds import status
 from aioinformer_apiserver.patches.managed_fields import (
@@ -32,7 +31,7 @@ from aioinformer_apiserver.storage.encoding import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.requests.options import Part, WriteOptions
     from aioinformer_apiserver.storage.kinds import Kind
     from aioinformer_apiserver.storage.storage import Stored
@@ -51,7 +50,6 @@ __all__ = [
     "with_server_metadata",
 ]
 
-
 # Subresource that writes each part.
 SUBRESOURCES: dict[Part, str] = {
     "main": "",
@@ -59,8 +57,6 @@ SUBRESOURCES: dict[Part, str] = {
     "finalize": "finalize",
     "all": "",
 }
-
-
 # Types of services that get node ports.
 _EXPOSED = frozenset({"LoadBalancer", "NodePort"})
 
@@ -314,18 +310,17 @@ _OWNED_BY_SERVER = (
     "generation",
     "creationTimestamp",
 )
-
-
 # Metadata that only the server sets, too, but validation rejects changes of it.
 _OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
-
-
 # Metadata that the status subresource of a kind ignores. It is for old kubelets that
 # broke owners, and for controllers that broke labels.
 _SPARED_BY_STATUS: dict[Resource, str] = {
     resources.PODS: "ownerReferences",
     resources.DEPLOYMENTS: "labels",
 }
+
+
+# ------------------------------------------------------------------ metadata and status
 
 
 def with_server_metadata(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
 from aioinformer.model.resources import CUSTOM_RESOURCE_DEFINITIONS
-from aioinformer.tables import cells
 from aioinformer_apiserver.crds.validation import definition_problems
 from aioinformer_apiserver.errors import names
 from aioinformer_apiserver.errors.field_errors import Problem, refusal
 from aioinformer_apiserver.errors.go_format import go_text, go_type
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
 from aioinformer_apiserver.registry.request_bodies import type_meta_of
+from aioinformer_apiserver.registry.scale import value_at
 from aioinformer_apiserver.schema import builtin_validation
 from aioinformer_apiserver.schema.core_validation import events_v1_problems
 from aioinformer_apiserver.schema.schema_validation import schema_problems
@@ -32,16 +32,11 @@ __all__ = [
     "validate_update",
 ]
 
-
 _ANNOTATIONS_BYTES = 256 * 1024
-
-
 # Kinds whose finalizers need no domain.
 _ANY_FINALIZERS = frozenset(
     {resources.EVENTS, resources.LEASES, resources.POD_DISRUPTION_BUDGETS}
 )
-
-
 # Metadata that an update must not change.
 _IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -56,6 +51,9 @@ def _type_meta_problems(kind: Kind, body: Mapping[str, Any]) -> list[Problem]:
         for field, expected in type_meta_of(kind).items()
         if body.get(field, expected) != expected
     ]
+
+
+# ------------------------------------------------------------------ metadata
 
 
 def _metadata_creation_problems(
@@ -214,9 +212,10 @@ def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem
     ]
 
 
+# ------------------------------------------------------------------ whole objects
+
+
 _INT32_MAX = 2**31 - 1
-
-
 _FINALIZER_WARNING = (
     'metadata.finalizers: "{}": prefer a domain-qualified finalizer name to avoid '
     "accidental conflicts with other finalizer writers"
@@ -303,7 +302,7 @@ def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]
     if kind.scale is None:
         return
 
-    value = cells.at(body, *kind.scale.replicas)
+    value = value_at(body, kind.scale.replicas)
     path = "." + ".".join(kind.scale.replicas)
     if value is None:
         return

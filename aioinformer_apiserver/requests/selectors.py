@@ -10,8 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from aioinformer.model.labels import LabelOperator, LabelRequirement, integer_of
-from aioinformer.model.selectors import FieldRequirement, FieldSelector, LabelSelector
+from aioinformer.model.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    integer_of,
+)
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.names import (
     label_value_problems,

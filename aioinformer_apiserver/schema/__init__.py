@@ -1,6 +1,6 @@
-"""What a kind's objects look like, and what follows from it.
+"""Schemas of kinds, and what follows from them: decoding, defaults, validation.
 
-The law of this package: pure functions over bodies and schemas; nothing given is changed.
+The law of this package: pure functions over bodies and schemas; no argument is changed.
 """
 
 from aioinformer_apiserver.schema.openapi_schema import Schema

@@ -1,11 +1,11 @@
-"""Built-in checks: what a real server refuses of its own kinds most often.
+"""Validation of built-in kinds: the rules that a real server enforces most often.
 
-Required fields, names, choices, numbers out of range, selectors that select nothing, and
-changes of what cannot be changed. A real server checks more: the details of rarely used
-volumes, of security contexts, of schedules. What is refused here, it refuses as well, and
-in these words, except that it shows the difference after some of them.
+These are required fields, names, choices, ranges, selectors, and immutable fields. A
+real server validates more: details of rarely used volumes, security contexts,
+schedules. It rejects whatever is rejected here, in the same words, but appends a diff
+to some of them.
 
-Metadata is looked at elsewhere (`aioinformer_apiserver.registry.validation`).
+`aioinformer_apiserver.registry.validation` validates the metadata.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ from aioinformer_apiserver.schema.pod_validation import pod_problems, token_prob
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.errors.field_errors import Problem
 
 __all__ = ["create_problems", "update_problems"]
-
 
 Object = dict[str, Any]
 
 
 def create_problems(resource: Resource, body: Object) -> list[Problem]:
-    """Find what is wrong with a new object of a built-in kind.
+    """Validate a new object of a built-in kind.
 
     Args:
-        resource: What it is; of other kinds nothing is found.
-        body: With its defaults, and completed (`births.completed`).
+        resource: Resource of the object; others have no problems.
+        body: Object with its defaults, completed by `with_creation_defaults`.
     """
     found = _state_problems(resource, body)
     if resource == resources.PODS and (body.get("spec") or {}).get(
@@ -59,16 +58,16 @@ def create_problems(resource: Resource, body: Object) -> list[Problem]:
 
 
 def update_problems(resource: Resource, old: Object, new: Object) -> list[Problem]:
-    """Find what is wrong with an update of an object of a built-in kind.
+    """Validate an update of an object of a built-in kind.
 
     Args:
-        resource: What it is; of other kinds nothing is found.
-        old: As it is stored.
-        new: With its defaults; what the server alone sets is as in `old`.
+        resource: Resource of the object; others have no problems.
+        old: Stored object.
+        new: Next state with its defaults and with the server-owned fields of `old`.
 
     Returns:
-        The problems; none if only metadata or status differ, so that an object that was
-        stored without being checked can still be labelled and reported on.
+        Problems; none if only metadata or status differ. So clients can label an
+        arranged object, and write its status, even if its spec is invalid.
     """
     if _essence(old) == _essence(new):
         return []
@@ -87,7 +86,6 @@ _POD_FIELDS = (
     "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it "
     "was previously negative)"
 )
-
 
 _SET_FIELDS = (
     "replicas",
@@ -108,7 +106,7 @@ def _specs(old: Object, new: Object) -> tuple[Object, Object]:
 
 
 def _pod_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse what would make it another Pod."""
+    """Reject changes of immutable pod fields."""
     before, after = _specs(old, new)
     for field in ("containers", "initContainers"):
         if len(listed(before.get(field))) != len(listed(after.get(field))):
@@ -149,7 +147,7 @@ def _deadline_problem(before: Object, after: Object) -> Problem | None:
 
 
 def _toleration_changes(before: Object, after: Object) -> Iterator[Problem]:
-    """Accept further tolerations, and other times to tolerate."""
+    """Reject changes of tolerations, except for additions and other durations."""
     kept = {shown(_timeless(it)) for it in listed(after.get("tolerations"))}
     if any(
         shown(_timeless(it)) not in kept for it in listed(before.get("tolerations"))
@@ -172,7 +170,7 @@ def _gate_changes(before: Object, after: Object) -> Iterator[Problem]:
 
 
 def _with_allowed_changes(before: Object, after: Object) -> Object:
-    """Undo what may be changed, so that what remains may not."""
+    """Revert the changes that are allowed."""
     found = dict(after)
     for field in ("containers", "initContainers"):
         pairs = zip(listed(after.get(field)), listed(before.get(field)), strict=True)
@@ -181,7 +179,7 @@ def _with_allowed_changes(before: Object, after: Object) -> Object:
 
     undone = ["activeDeadlineSeconds", "schedulingGates", "tolerations"]
     if before.get("schedulingGates"):
-        # Nobody has looked for a node yet, so that the choice may be narrowed.
+        # The pod is not scheduled yet, so its node selection may be narrowed.
         undone += ["nodeSelector", "affinity"]
 
     if before.get("terminationGracePeriodSeconds", 0) < 0:
@@ -203,12 +201,12 @@ def _with_image(container: Object, image: str | None) -> Object:
 
 
 def _selector_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse another selector: the pods found so far would be lost."""
+    """Reject changes of the selector."""
     yield from immutable_fields(old, new, "spec.selector")
 
 
 def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse what cannot be done to the pods and volumes that are there."""
+    """Reject changes of immutable StatefulSet fields."""
     kept = [
         {k: it for k, it in s.items() if k not in _SET_FIELDS} for s in _specs(old, new)
     ]
@@ -220,7 +218,7 @@ def _stateful_set_update_problems(old: Object, new: Object) -> Iterator[Problem]
 
 
 def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse what would make it another Job."""
+    """Reject changes of immutable Job fields."""
     before, after = _specs(old, new)
     elastic = (
         after.get("completionMode") == "Indexed"
@@ -248,7 +246,7 @@ def _job_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 
 
 def _service_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse another address: whoever knows the first one would not find it."""
+    """Reject changes of the cluster IP."""
     before, after = _specs(old, new)
     if "ExternalName" in {before.get("type"), after.get("type")}:
         return
@@ -259,7 +257,7 @@ def _service_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 
 
 def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse other data in what has been declared immutable."""
+    """Reject changes of immutable data."""
     if not old.get("immutable"):
         return
 
@@ -273,14 +271,14 @@ def _data_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 
 
 def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse what would make a claim ask for another volume."""
+    """Reject changes of immutable PersistentVolumeClaim fields."""
     before, after = _specs(old, new)
     after = dict(after)
     if not before.get("volumeName"):
         after.pop("volumeName", None)
 
     if not before.get("storageClassName") and not before.get("volumeName"):
-        # A default class may have appeared since then.
+        # A default class may have been added since.
         after.pop("storageClassName", None)
 
     bound = (old.get("status") or {}).get("phase") == "Bound"
@@ -300,7 +298,7 @@ def _claim_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 
 
 def _volume_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse another place of a volume's data."""
+    """Reject changes of a volume's source."""
     before, after = _specs(old, new)
     if is_changed(
         *({k: s.get(k) for k in _sources(before, after)} for s in (before, after))
@@ -312,7 +310,7 @@ def _volume_update_problems(old: Object, new: Object) -> Iterator[Problem]:
         yield field_errors.immutable("volumeMode", after.get("volumeMode"))
 
 
-# What of a PersistentVolume's spec is not about where its data are.
+# Fields of a PersistentVolume's spec that are not its source.
 _NO_SOURCES = {
     "accessModes",
     "capacity",
@@ -331,7 +329,7 @@ def _sources(before: Object, after: Object) -> list[str]:
 
 
 def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse another priority of pods that were promised theirs."""
+    """Reject changes of the priority."""
     if old.get("value", 0) != new.get("value", 0):
         yield field_errors.forbidden("value", "may not be changed in an update.")
 
@@ -339,7 +337,7 @@ def _priority_class_update_problems(old: Object, new: Object) -> Iterator[Proble
 
 
 def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse another role."""
+    """Reject changes of the role."""
     role = new.get("roleRef") or {}
     if is_changed(old.get("roleRef"), new.get("roleRef")):
         names = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
@@ -348,7 +346,7 @@ def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 
 
 def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:
-    """Refuse another network or provider, once there is one."""
+    """Reject changes of the pod network or provider, once they are set."""
     before, after = _specs(old, new)
     for field, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
         if before.get(field) and before[field] != after.get(field):
@@ -422,7 +420,6 @@ _STATES: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
     resources.STATEFUL_SETS: workload_validation.stateful_set_problems,
     resources.STORAGE_CLASSES: storage_validation.storage_class_problems,
 }
-
 
 _CHANGES: dict[Resource, Callable[[Object, Object], Iterator[Problem]]] = {
     resources.CLUSTER_ROLE_BINDINGS: _binding_update_problems,

@@ -1,4 +1,4 @@
-"""Other checks: what a real server asks of data, events, nodes, limits and roles."""
+"""Validation of data, events, leases, namespaces, nodes, limits and RBAC."""
 
 from __future__ import annotations
 
@@ -34,26 +34,14 @@ __all__ = [
     "secret_problems",
 ]
 
-
 Object = dict[str, Any]
 
-
 _LARGEST_DATA = 1024 * 1024
-
-
-# In bytes, whatever the message says.
+# in bytes, despite the message
 _EVENT_TEXTS = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
-
-
 _HIGHEST_PRIORITY = 1_000_000_000
-
-
 _SYSTEM_PRIORITIES = {"system-cluster-critical", "system-node-critical"}
-
-
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -61,7 +49,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def config_map_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a ConfigMap."""
+    """Validate a ConfigMap."""
     texts, octets = body.get("data") or {}, body.get("binaryData") or {}
     size = 0
     for key, text in texts.items():
@@ -77,11 +65,11 @@ def config_map_problems(body: Object) -> Iterator[Problem]:
         size += len(b64decode(text))
 
     if size > _LARGEST_DATA:
-        # The real server says that it is nowhere.
+        # The real server reports no path.
         yield field_errors.too_long("[]", _LARGEST_DATA)
 
 
-# The keys that a Secret of a type must have.
+# Required keys of Secrets by type.
 _SECRET_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -91,7 +79,7 @@ _SECRET_KEYS = {
 
 
 def secret_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Secret, its text already moved to its data."""
+    """Validate a Secret whose string data is already moved to its data."""
     data, kind = body.get("data") or {}, body.get("type", "")
     for key in data:
         yield from fields.data_key(f"data[{key}]", key)
@@ -132,10 +120,10 @@ def _json_problems(key: str, data: str) -> Iterator[Problem]:
 
 
 def event_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with an Event."""
+    """Validate an Event."""
     namespace = (body.get("metadata") or {}).get("namespace", "")
     involved = (body.get("involvedObject") or {}).get("namespace", "")
-    # What is in no namespace may be told about in "default".
+    # Events about cluster-scoped objects may be in "default".
     if namespace != involved and (involved or namespace != "default"):
         why = "does not match event.namespace"
         yield field_errors.invalid("involvedObject.namespace", involved, why)
@@ -143,7 +131,7 @@ def event_problems(body: Object) -> Iterator[Problem]:
     if not body.get("eventTime"):
         return
 
-    # Only those of the newer kind are looked at more closely.
+    # Only events of the newer API are validated further.
     reporter = body.get("reportingComponent", "")
     if not reporter:
         yield field_errors.required("reportingComponent")
@@ -160,7 +148,7 @@ def event_problems(body: Object) -> Iterator[Problem]:
 
 
 def lease_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Lease."""
+    """Validate a Lease."""
     spec = body.get("spec") or {}
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -171,7 +159,7 @@ def lease_problems(body: Object) -> Iterator[Problem]:
 
 
 def namespace_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Namespace."""
+    """Validate a Namespace."""
     for it in listed((body.get("spec") or {}).get("finalizers")):
         yield from fields.qualified("spec.finalizers", it)
         if "/" not in it and it not in STANDARD_FINALIZERS:
@@ -180,11 +168,11 @@ def namespace_problems(body: Object) -> Iterator[Problem]:
 
 
 def node_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Node."""
+    """Validate a Node."""
     spec = body.get("spec") or {}
     seen: set[tuple[Any, Any]] = set()
     for index, it in enumerate(listed(spec.get("taints"))):
-        # The real server takes them for a part of the metadata.
+        # The real server reports them as metadata.
         path, key, effect = f"metadata.taints[{index}]", it.get("key"), it.get("effect")
         yield from fields.qualified(f"{path}.key", key or "")
         yield from fields.one_of(f"{path}.effect", effect or "", _EFFECTS)
@@ -205,7 +193,7 @@ def node_problems(body: Object) -> Iterator[Problem]:
 
 
 def priority_class_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a PriorityClass."""
+    """Validate a PriorityClass."""
     name = (body.get("metadata") or {}).get("name", "")
     if name.startswith("system-"):
         if name not in _SYSTEM_PRIORITIES:
@@ -226,7 +214,7 @@ def priority_class_problems(body: Object) -> Iterator[Problem]:
 
 
 def quota_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a ResourceQuota."""
+    """Validate a ResourceQuota."""
     spec = body.get("spec") or {}
     for name, amount in (spec.get("hard") or {}).items():
         path = f"spec.hard[{name}]"
@@ -253,8 +241,6 @@ def _counts(name: str) -> bool:
 
 
 _HUGE = ("hugepages-", "requests.hugepages-", "limits.hugepages-")
-
-
 _COUNTED = {
     "configmaps",
     "persistentvolumeclaims",
@@ -266,18 +252,13 @@ _COUNTED = {
     "services.loadbalancers",
     "services.nodeports",
 }
-
-
 _AMOUNTS = {"cpu", "memory", "ephemeral-storage"}
-
-
 _QUOTAS = {
     *_COUNTED,
     *_AMOUNTS,
     *(f"{part}.{it}" for part in ("requests", "limits") for it in _AMOUNTS),
     "requests.storage",
 }
-
 
 _SCOPES = {
     "BestEffort",
@@ -291,7 +272,7 @@ _SCOPES = {
 
 
 def limit_range_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a LimitRange."""
+    """Validate a LimitRange."""
     seen: set[str] = set()
     for index, it in enumerate(listed((body.get("spec") or {}).get("limits"))):
         path, kind = f"spec.limits[{index}]", it.get("type", "")
@@ -309,7 +290,8 @@ def limit_range_problems(body: Object) -> Iterator[Problem]:
         yield from _order_problems(path, it)
 
 
-# Which bound may not exceed which, where a problem is said to be, and how both are named.
+# Pairs of bounds in which the first must not exceed the second, the field of the
+# problem, and the names of both bounds.
 _ORDERS = (
     ("min", "max", "min", "min", "max"),
     ("min", "defaultRequest", "defaultRequest", "min", "default request"),
@@ -326,8 +308,8 @@ def _order_problems(path: str, item: Object) -> Iterator[Problem]:
         for name in lows.keys() & highs.keys():
             small, large = lows[name], highs[name]
             if quantity(small) > quantity(large):
-                # Of a default that is too small, the real server shows the minimum,
-                # except where the default is a request.
+                # For a default that is too small the real server shows
+                # the minimum, except if the default is a request.
                 shown = large if place == "defaultRequest" == high else small
                 why = f"{low_name} value {small} is greater than {high_name} value {large}"
                 yield field_errors.invalid(f"{path}.{place}[{name}]", shown, why)
@@ -337,7 +319,7 @@ def _order_problems(path: str, item: Object) -> Iterator[Problem]:
 
 
 def role_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Role or a ClusterRole."""
+    """Validate a Role or ClusterRole."""
     namespaced = body.get("kind") == "Role"
     for index, rule in enumerate(listed(body.get("rules"))):
         path, urls = f"rules[{index}]", listed(rule.get("nonResourceURLs"))
@@ -361,7 +343,7 @@ def role_problems(body: Object) -> Iterator[Problem]:
 
 
 def binding_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a RoleBinding or a ClusterRoleBinding."""
+    """Validate a RoleBinding or ClusterRoleBinding."""
     namespaced = body.get("kind") == "RoleBinding"
     role = body.get("roleRef") or {}
     yield from fields.one_of("roleRef.apiGroup", role.get("apiGroup"), (_RBAC,))
@@ -398,9 +380,10 @@ def _subject_problems(
         yield field_errors.not_supported(f"{path}.apiGroup", group, (expected,))
 
 
+# ------------------------------------------------------------------ events.k8s.io
+
+
 _UNSET = ("firstTimestamp", "lastTimestamp", "count")
-
-
 _IMMUTABLE = (
     "involvedObject",
     "reason",
@@ -416,17 +399,15 @@ _IMMUTABLE = (
     "reportingController",
     "reportingInstance",
 )
-
-
 _FEWEST = 2
 
 
 def events_v1_problems(new: Object, old: Object | None) -> Iterator[Problem]:
-    """Find what is wrong with an event that is written in the version of events.k8s.io.
+    """Validate an event that is written as events.k8s.io/v1.
 
     Args:
-        new: As it is to be, in the version of the core group.
-        old: As it is stored, in the same version; None if it is new.
+        new: Next state, in the version of the core group.
+        old: Stored object, in the same version; None if the event is new.
     """
     if old is not None:
         if new.get("series") != old.get("series"):

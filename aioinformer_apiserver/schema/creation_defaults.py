@@ -1,7 +1,7 @@
-"""Births: what an object is given once, when it is created.
+"""Creation defaults: values that a new object gets once. Pure.
 
-Beside its defaults, that is what a real server's registries and admission plugins add:
-tolerations and a phase to a Pod, a selector to a Job. Pure, like everything here.
+Registries and admission plugins of a real server add them: tolerations and a phase to a
+Pod, a selector to a Job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from decimal import Decimal
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.schema.openapi_schema import Schema
 
 __all__ = ["preserved_on_update", "qos_class", "with_creation_defaults"]
@@ -33,7 +33,7 @@ _TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_SECONDS = 300
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
-# The classes that every cluster has.
+# Priority classes of every cluster.
 _PRIORITIES = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
@@ -43,17 +43,17 @@ _PRIORITIES = {
 def with_creation_defaults(
     resource: Resource, schema: Schema, body: dict[str, Any], *, now: str
 ) -> dict[str, Any]:
-    """Complete a new object of a built-in kind.
+    """Add the creation defaults of a built-in kind to a new object.
 
-    The `status` that was sent gives way to the first one of its kind, except of nodes.
-    Not done: what depends on other objects, such as limit ranges, classes
-    (of priority, storage, ingress) and service accounts; addresses, for which see `with_addresses`.
+    The initial status of the kind replaces the given `status`, except for nodes. Not
+    implemented is what depends on other objects: limit ranges, service accounts, and
+    classes of priority, storage and ingress. See `with_addresses` for services.
 
     Args:
-        resource: What it is.
-        schema: Of the kind.
-        body: The object, with its defaults, name and uid; it is not changed.
-        now: As a timestamp.
+        resource: Resource of the object.
+        schema: Schema of the kind.
+        body: Object with its defaults, name and uid; not changed.
+        now: Current time as a timestamp.
     """
     found = {**body, "metadata": {**body.get("metadata", {})}}
     if _STATUS in schema.fields and resource != resources.NODES:
@@ -69,15 +69,15 @@ def with_creation_defaults(
 def preserved_on_update(
     resource: Resource, old: dict[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
-    """Keep in an update what the server has given to an object before.
+    """Restore creation defaults that an update lacks.
 
-    That is the number of a DaemonSet's template, counted in an annotation, what a
-    Namespace waits for at its end, and what admission has added to a Pod.
+    These are the template generation of a DaemonSet, the finalizers of a Namespace, and
+    what admission added to a Pod.
 
     Args:
-        resource: What it is.
-        old: As it is stored.
-        new: The update, complete; it is not changed.
+        resource: Resource of the object.
+        old: Stored object.
+        new: Complete update; not changed.
     """
     if resource == resources.NAMESPACES:
         kept = (old.get("spec") or {}).get("finalizers")
@@ -115,19 +115,19 @@ def _template(body: dict[str, Any]) -> Any:
 
 
 def first_status(schema: Schema) -> dict[str, Any]:
-    """Return the status of a new object whose kind has no more to say about it."""
+    """Return the initial status of a new object from its schema."""
     status = schema.field(_STATUS)
     return struct_decoder(status.name)({}, None, []) if status is not None else {}
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """Return how well a Pod is served when resources become scarce.
+    """Return the quality of service class of a Pod.
 
-    `"Guaranteed"` if every container is limited to what it requests of CPU and memory,
-    `"BestEffort"` if none requests or limits either, else `"Burstable"`.
+    It is `"Guaranteed"` if the limits of all containers equal their requests of CPU and
+    memory, `"BestEffort"` if no container has requests or limits, else `"Burstable"`.
 
     Args:
-        spec: Of the Pod, with its defaults.
+        spec: Spec of the Pod with its defaults.
     """
     names = ("initContainers", "containers")
     containers = [it for name in names for it in spec.get(name) or ()]
@@ -152,7 +152,7 @@ def _amounts(given: dict[str, Any], field: str) -> dict[str, Decimal]:
 
 
 def _add_tolerations(spec: dict[str, Any], taints: Iterable[str]) -> None:
-    """Let a pod stay for a while on a node that is lost."""
+    """Add the default tolerations of unreachable nodes."""
     tolerations = _tolerated(spec)
     missing = [
         key for key in taints if not any(_tolerates(it, key) for it in tolerations)
@@ -182,7 +182,7 @@ def _pod(pod: dict[str, Any], now: str) -> None:
     _add_tolerations(spec, _TAINTS)
     spec.setdefault("priority", _PRIORITIES.get(spec.get("priorityClassName", ""), 0))
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        # What has always been taken for "at once" has to be said in seconds now.
+        # A negative period means "at once"; the server now stores one second.
         spec["terminationGracePeriodSeconds"] = 1
 
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -193,14 +193,14 @@ def _pod(pod: dict[str, Any], now: str) -> None:
 
 
 def _tolerates(toleration: dict[str, Any], taint: str) -> bool:
-    """Say if a toleration is about a taint that evicts; for how long does not matter."""
+    """Return whether a toleration matches an eviction taint, for any duration."""
     return toleration.get("key", taint) in {taint, ""} and (
         toleration.get("effect", "NoExecute") in {"NoExecute", ""}
     )
 
 
 def _job(job: dict[str, Any], now: str) -> None:
-    """Let a Job find its own pods, by labels with its uid."""
+    """Add a selector by uid, and matching labels, to a Job."""
     spec = job["spec"] = dict(job.get("spec") or {})
     metadata = job["metadata"]
     if spec.get("manualSelector"):
@@ -218,7 +218,7 @@ def _job(job: dict[str, Any], now: str) -> None:
     shared = metadata.get("labels") == inner.get("labels")
     inner["labels"] = {**inner.get("labels", {}), **unique}
     if shared:
-        # A Job without labels has those of its template, with what is added there.
+        # A Job without labels gets those of its template.
         metadata["labels"] = inner["labels"]
 
     spec["template"] = {**template, "metadata": inner}

@@ -1,7 +1,7 @@
-"""Conformity: a body as its kind can hold it, and what had to be left out.
+"""Decoding: bodies in the form in which their kind stores them.
 
-What the decoder of a real server does before anything is judged: unknown fields vanish
-and are told, values of a wrong type are refused, quantities and times get their one form.
+This is what the decoder of a real server does. It drops and reports unknown fields,
+rejects values of wrong types, and canonicalizes quantities and times.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DecodedObject:
-    """A body that fits its kind."""
+    """Body that fits its kind."""
 
     body: dict[str, Any]
-    """A new one; parts that were fine as they are may be shared with the one given."""
+    """New body; may share parts with the given one."""
 
     problems: tuple[str, ...]
-    """What was left out, such as `unknown field "spec.foo"`; one sentence each."""
+    """Messages about dropped fields, such as `unknown field "spec.foo"`."""
 
 
 def decode(
     schema: Schema, body: dict[str, Any], *, custom: bool = False
 ) -> DecodedObject:
-    """Make a body fit its kind.
+    """Decode a body.
 
-    Built-in kinds lose unknown fields, nulls, and empty values of optional fields; a few
-    fields are written even if missing. Custom resources lose the fields that their schema
-    does not describe, except where it preserves them, and nulls that it does not allow;
-    values of wrong types stay, to be found by `problems_of`. The metadata of either is
-    treated as that of every kind.
+    Built-in kinds lose unknown fields, nulls, and empty values of optional fields. They
+    gain the fields that Go always writes. Custom resources lose the nulls that their
+    schema does not allow, and unknown fields unless it preserves them. Values of wrong
+    types stay; `schema_problems` reports them. The metadata of both is decoded as of
+    any kind.
 
     Args:
-        schema: Of the kind; built-in ones must come from `schema_of`.
-        body: The object; it is not changed.
-        custom: The kind is a custom one.
+        schema: Schema of the kind; for built-in kinds from `schema_of`.
+        body: Object; not changed.
+        custom: Whether the kind is a custom one.
 
     Raises:
-        ApiError: 400, if a value (of a custom resource: in its metadata) is of a type
-            that its place cannot hold.
+        ApiError: 400 if a value has a wrong type; for custom resources only in
+            metadata.
     """
     notes: list[str] = []
     try:
@@ -83,18 +83,17 @@ def decode(
 
 
 def decode_loosely(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
-    """Make a sketch of a built-in object fit its kind, as far as it can.
+    """Decode an arranged object of a built-in kind as far as possible.
 
-    It gets the fields that a server always writes, and loses nulls and empty values of
+    It gains the fields that a server always writes, and loses nulls and empty values of
     optional fields. Unknown fields stay.
 
     Args:
-        schema: Of the kind; must come from `schema_of`.
-        body: The object; it is not changed.
+        schema: Schema of the kind, from `schema_of`.
+        body: Object; not changed.
 
     Returns:
-        A new object; the given one, if a value in it is of a type that its place cannot
-        hold.
+        A new object, or the given one if a value has a wrong type.
     """
     try:
         return struct_decoder(schema.name, sketch=True)(body, None, [])
@@ -103,10 +102,10 @@ def decode_loosely(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode_metadata(given: object) -> dict[str, Any]:
-    """Make the metadata of an object fit, whatever its kind; null counts as empty.
+    """Decode the metadata of an object of any kind; null counts as empty.
 
     Raises:
-        ApiError: 400, if a value is of a type that its place cannot hold.
+        ApiError: 400 if a value has a wrong type.
     """
     try:
         return struct_decoder(METADATA)(given, (None, "metadata", "ObjectMeta"), [])
@@ -117,12 +116,12 @@ def decode_metadata(given: object) -> dict[str, Any]:
 def strict_decoding_error(
     schema: Schema, body: dict[str, Any], problems: tuple[str, ...]
 ) -> ApiError | None:
-    """Make the refusal of a request with `fieldValidation=Strict`, if there is reason.
+    """Return the error of a request with strict field validation, or None.
 
     Args:
-        schema: Of the kind.
-        body: As it was sent.
-        problems: Of `decode`, and others that the decoder would have told.
+        schema: Schema of the kind.
+        body: Body as sent.
+        problems: Problems from `decode`, and duplicate fields.
     """
     if not problems:
         return None
@@ -142,23 +141,21 @@ def _refusal(schema: Schema, body: dict[str, Any], why: str) -> ApiError:
 
 
 METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-
-
-# The fields that every object has; a schema need not describe them.
+# Fields of every object; a schema need not specify them.
 _OF_OBJECTS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def prune(schema: Schema, body: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Leave out what a schema does not describe.
+    """Drop the fields that a schema does not specify.
 
     Args:
-        schema: Of the custom resource.
-        body: The object.
-        notes: Takes the sentences about unknown fields: those of the metadata first,
-            then the others in the order of their paths, as the real server does.
+        schema: Schema of the custom resource.
+        body: Object.
+        notes: List that receives messages about unknown fields: first those of the
+            metadata, then the others by path, as on a real server.
 
     Raises:
-        DecodeError: If the metadata, here or of an embedded object, is malformed.
+        DecodeError: If metadata is malformed, also that of an embedded object.
     """
     pruner = _Pruner()
     own = dict(body)
@@ -178,7 +175,7 @@ class _Pruner:
         self.inner: list[str] = []
 
     def value(self, schema: Schema, value: Any, at: FieldPath) -> Any:
-        """Prune any value; what does not fit the schema's type is left to others."""
+        """Prune any value; ignore values of wrong types."""
         if value.__class__ is dict:
             return self.fields(schema, value, at, is_object=schema.embedded)
 
@@ -248,7 +245,7 @@ def _keeps(schema: Schema) -> bool:
 
 
 def _emptied(value: Any) -> Any:
-    """Empty an object in a list that has no schema for its items."""
+    """Empty an object in a list without a schema for its items."""
     return {} if value.__class__ is dict else value
 
 

@@ -1,8 +1,11 @@
-"""Defaults: what an object says without its author having said it.
+"""Defaults: values of fields that a client has left out.
 
-Custom resources get the `default:` of their schema. Built-in kinds get what their types
-are given wherever they occur: a probe in a Pod is completed like one in the template of
-a CronJob.
+Custom resources get the `default:` of their schema. Built-in kinds get the defaults of
+their types wherever these occur: a probe in a Pod has the same defaults as one in the
+template of a CronJob.
+
+Rules have as keys the last three parts of a definition's name. A rule changes its
+object, a shallow copy, in place. It must not change the values in it.
 """
 
 from __future__ import annotations
@@ -27,17 +30,17 @@ __all__ = ["CONSTANTS", "RULES", "Rule", "pull_policy", "with_defaults"]
 
 
 def with_defaults(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
-    """Complete an object; doing it twice is the same as doing it once.
+    """Apply the defaults of a kind to an object. Idempotent.
 
-    Left out are the requests of a Pod as a whole (`spec.resources`), which a real server
-    adds up from those of its containers.
+    The requests of a whole Pod (`spec.resources`), which a real server sums up from its
+    containers, are not implemented.
 
     Args:
-        schema: Of the kind; built-in ones must come from `schema_of`.
-        body: The object, as `conform` returns it; it is not changed.
+        schema: Schema of the kind; for built-in kinds from `schema_of`.
+        body: Object from `decode`; not changed.
 
     Returns:
-        A new object; parts to which nothing is added may be shared with the old one.
+        A new object that may share unchanged parts with the given one.
     """
     if schema.name:
         return _filled(schema.name, body)
@@ -50,7 +53,7 @@ def with_defaults(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_schema_defaults(schema: Schema, value: Any) -> Any:
-    """Complete a value; the defaults within a default count as well."""
+    """Apply the defaults of a schema, also within defaults."""
     if value.__class__ is list and schema.items is not None:
         items = schema.items
         return [_with_schema_defaults(items, it) for it in value]
@@ -81,19 +84,19 @@ def _with_schema_defaults(schema: Schema, value: Any) -> Any:
 # ---------------------------------------------------------------- built-in kinds
 
 
-class _Way(NamedTuple):
-    """A field behind which something is completed."""
+class _Reference(NamedTuple):
+    """Field that leads to a definition with defaults."""
 
     name: str
     form: type | None
-    """`list` or `dict` if the field holds many; None if it holds one."""
+    """`list` or `dict` for several values, None for one."""
 
     target: str
-    """The definition of what it holds."""
+    """Definition of the values."""
 
 
 def _filled(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    """Complete an object of a definition: itself first, then what is in it."""
+    """Apply the rules of a definition, then those of the definitions in it."""
     constants, written, fresh, rule = _rules(name)
     found = {**constants, **value}
     for field in written:
@@ -107,7 +110,7 @@ def _filled(name: str, value: dict[str, Any]) -> dict[str, Any]:
     if rule is not None:
         rule(found)
 
-    for field, form, target in _ways(name):
+    for field, form, target in _references_with_rules(name):
         it = found.get(field)
         if it is None:
             continue
@@ -126,10 +129,10 @@ class _Rules(NamedTuple):
     constants: dict[str, Any]
 
     written: tuple[str, ...]
-    """Those that are there even if missing, as null or as an empty text."""
+    """Fields that Go always writes, as null or as an empty string."""
 
     fresh: tuple[tuple[str, Callable[[], Any]], ...]
-    """What can be changed is made anew for each object."""
+    """Mutable defaults by field, made for each object."""
 
     rule: Rule | None
 
@@ -150,9 +153,10 @@ def _rules(name: str) -> _Rules:
 
 
 def _declared(name: str) -> dict[str, Any]:
-    """Return the defaults that OpenAPI tells; an empty one only says what null means.
+    """Return the OpenAPI defaults of a definition.
 
-    Of a pointer it says more: that is never null.
+    An empty default only says what null means, unless the field is a pointer, which is
+    never null.
     """
     schema, types, found = definition(name), go_fields(name), {}
     for field in schema.fields:
@@ -167,10 +171,12 @@ def _declared(name: str) -> dict[str, Any]:
 
 
 @cache
-def _ways(name: str) -> tuple[_Way, ...]:
-    """Return the fields that lead to a definition with rules, at any distance."""
+def _references_with_rules(name: str) -> tuple[_Reference, ...]:
+    """Return the fields that lead, at any depth, to a definition with rules."""
     return tuple(
-        way for way in _all_ways(name) if any(map(_acts, _reached(way.target)))
+        reference
+        for reference in _references(name)
+        if any(map(_acts, _reached(reference.target)))
     )
 
 
@@ -180,47 +186,39 @@ def _acts(name: str) -> bool:
 
 @cache
 def _reached(name: str) -> frozenset[str]:
-    """Return a definition and those that it contains, at any distance."""
+    """Return a definition and those it contains, at any depth."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
         it = waiting.pop()
         if it not in found:
             found.add(it)
-            waiting += [way.target for way in _all_ways(it)]
+            waiting += [reference.target for reference in _references(it)]
 
     return frozenset(found)
 
 
 @cache
-def _all_ways(name: str) -> tuple[_Way, ...]:
+def _references(name: str) -> tuple[_Reference, ...]:
     schema, found = definition(name), []
     for field in schema.fields:
         child = schema.field(field)
         assert child is not None
         if child.name:
-            found.append(_Way(field, None, child.name))
+            found.append(_Reference(field, None, child.name))
         elif child.items is not None and child.items.name:
-            found.append(_Way(field, list, child.items.name))
+            found.append(_Reference(field, list, child.items.name))
         elif child.values is not None and child.values.name:
-            found.append(_Way(field, dict, child.values.name))
+            found.append(_Reference(field, dict, child.values.name))
 
     return tuple(found)
 
 
 Object: TypeAlias = dict[str, Any]
-
-
 Rule: TypeAlias = Callable[[Object], None]
-
-
 _RBAC = "rbac.authorization.k8s.io"
-
-
-# As the modes of files are written in JSON: in decimal digits.
+# File modes are decimal in JSON.
 _READABLE = 0o644
-
-
 CONSTANTS: dict[str, Object] = {
     "apps.v1.DeploymentSpec": {
         "replicas": 1,
@@ -317,7 +315,7 @@ CONSTANTS: dict[str, Object] = {
 
 
 def _pod(pod: Object) -> None:
-    """Complete what only pods are completed by, not the templates of pods."""
+    """Apply the defaults of pods that pod templates do not have."""
     spec = pod["spec"] = {"enableServiceLinks": True, **pod.get("spec", {})}
     for field in ("containers", "initContainers"):
         if spec.get(field):
@@ -328,14 +326,14 @@ def _pod(pod: Object) -> None:
 
 
 def _pod_spec(spec: Object) -> None:
-    """Write the service account under its old name as well."""
+    """Copy the service account to its deprecated field."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
 def _with_requests(container: Object) -> Object:
-    """Request what is the limit, where nothing else is requested."""
+    """Default the requests to the limits."""
     resources = container.get("resources") or {}
     limits = resources.get("limits")
     if not limits:
@@ -360,7 +358,7 @@ def _container(container: Object) -> None:
 
 
 def _resources(resources: Object) -> None:
-    """Round up to what can be asked for: a thousandth."""
+    """Round quantities up to thousandths."""
     for field in ("limits", "requests"):
         given = resources.get(field)
         if given and any(it[-1:] in {"n", "u"} for it in given.values()):
@@ -507,7 +505,7 @@ def _with_target(port: Object) -> Object:
 
 
 def _secret(secret: Object) -> None:
-    """Move what was given as text to the data; nobody ever reads it as text."""
+    """Move string data to data."""
     texts = secret.pop("stringData", None)
     if texts:
         encoded = {key: b64encode(it.encode()).decode() for key, it in texts.items()}
@@ -541,7 +539,7 @@ def _pod_status(status: Object) -> None:
 
 
 def _mirror(body: Object, one: str, many: str) -> None:
-    """Write a field that became a list under both names."""
+    """Write a field and the list that replaced it."""
     if body.get(one) and not body.get(many):
         body[many] = [body[one]]
     elif body.get(many) and not body.get(one):
@@ -610,14 +608,11 @@ RULES: dict[str, Rule] = {
     "rbac.v1.RoleRef": _role_reference,
     "rbac.v1.Subject": _subject,
 }
+# ------------------------------------------------------------------ images
 
 
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-
-
 _HOST = r"(?:[a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
-
-
 _NAME = re.compile(
     rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*"
     r"(?::(?P<tag>\w[\w.-]{0,127}))?"
@@ -628,10 +623,10 @@ _NAME = re.compile(
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Return when an image is pulled unless its container says so.
+    """Return the default pull policy of an image.
 
-    `"Always"` for the tag `latest`, which is also meant by a name without tag and
-    digest; else, and for what is no name of an image, `"IfNotPresent"`.
+    It is `"Always"` for the tag `latest`, also if that is implied because there is
+    neither tag nor digest. Otherwise, and for malformed names, it is `"IfNotPresent"`.
     """
     found = _NAME.fullmatch(image)
     if not found:

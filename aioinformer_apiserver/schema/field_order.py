@@ -1,7 +1,7 @@
-"""Ordering: the keys of built-in objects in the order in which Go writes them.
+"""Field order: keys of built-in objects in the order in which Go writes them.
 
-The fields of a struct stand in the order of its declaration, the keys of a map are
-sorted. What the schema does not know keeps its place, behind the rest.
+Fields of a struct have the order of its declaration, keys of a map are sorted. Unknown
+fields keep their order and come last.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ if TYPE_CHECKING:
 
 __all__ = ["StructOrder", "order_of"]
 
-# Clients that send ever new shapes are not to fill the memory.
+# Limit of cached shapes, against clients that always send new ones.
 _SHAPES_KEPT = 200
-# Inlined in every object, in front of its own fields.
+# Inlined in every object, before its own fields.
 _TYPE = ("kind", "apiVersion")
 
 
 class StructOrder:
-    """Orders the objects of one definition.
+    """Order of the objects of one definition.
 
     Args:
-        name: The definition, such as `"io.k8s.api.core.v1.PodSpec"`.
+        name: Name of the definition, such as `"io.k8s.api.core.v1.PodSpec"`.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Objects of few shapes are ordered all the time. By the keys as they came: the
-        # keys in order, and what is to be ordered within.
+        # Cache, as most objects have one of a few shapes. Keys are the field
+        # names as given; values are the sorted names, and the orders of nested
+        # values.
         self._known: dict[tuple[str, ...], _Shape] = {}
 
     def __repr__(self) -> str:
         return f"<StructOrder {self._name}>"
 
     def __call__(self, value: Any) -> Any:
-        """Return the object with its keys in order, down to the leaves.
+        """Return the object with sorted keys, down to the leaves.
 
-        What is no object is returned as it is.
+        Other values are returned unchanged.
         """
         if value.__class__ is not dict:
             return value
@@ -77,7 +78,7 @@ class StructOrder:
 
     @cached_property
     def _inner(self) -> dict[str, Order]:
-        """The orders of those fields that hold more than plain values."""
+        """Orders of the fields that hold more than scalars."""
         schema, found = definition(self._name), {}
         for name in schema.fields:
             child = schema.field(name)

@@ -1,6 +1,6 @@
-"""Field checks: what built-in kinds ask of single values, in the words of a real server.
+"""Validation of single values of built-in kinds, in the words of a real server.
 
-All of them yield problems, so that `yield from` strings them together.
+All functions yield problems, to be combined by `yield from`.
 """
 
 from __future__ import annotations
@@ -39,28 +39,21 @@ __all__ = [
     "subdomain",
 ]
 
-
 Object = dict[str, Any]
 
 _LARGEST_PORT = 65535
-
-
 _DATA_KEY = r"[-._a-zA-Z0-9]+"
-
-
 _PERCENT = "[0-9]+%"
-
-
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list to walk through, empty if there is none."""
+    """Return a list to iterate over; empty if the value is not a list."""
     return value if isinstance(value, list) else []
 
 
 def not_found(path: str, value: object) -> Problem:
-    """What the value names is not there."""
+    """Make a problem of a reference to something that does not exist."""
     message = f"Not found: {field_errors.shown(value)}"
     return Problem(path, message, "FieldValueNotFound")
 
@@ -71,47 +64,47 @@ def _all_invalid(path: str, value: object, whys: Iterable[str]) -> Iterator[Prob
 
 
 def dns_label(path: str, value: str) -> Iterator[Problem]:
-    """Ask for a name that can be a part of one in DNS."""
+    """Validate a DNS label."""
     yield from _all_invalid(path, value, names.dns_label_problems(value))
 
 
 def subdomain(path: str, value: str) -> Iterator[Problem]:
-    """Ask for a name that can be one in DNS."""
+    """Validate a DNS subdomain."""
     yield from _all_invalid(path, value, names.subdomain_problems(value))
 
 
 def qualified(path: str, value: str) -> Iterator[Problem]:
-    """Ask for a name such as `example.com/name`."""
+    """Validate a qualified name such as `example.com/name`."""
     yield from _all_invalid(path, value, names.qualified_name_problems(value))
 
 
 def one_of(path: str, value: Any, choices: Collection[str]) -> Iterator[Problem]:
-    """Ask for one of a few values; they are told in their order."""
+    """Validate a choice; the message lists the choices in their order."""
     if value not in choices:
         yield field_errors.not_supported(path, value, choices)
 
 
 def at_least(path: str, value: Any, least: int = 0) -> Iterator[Problem]:
-    """Ask for a number of a certain size; a missing one is let through."""
+    """Validate a minimum; missing numbers are valid."""
     if value is not None and value < least:
         why = f"must be greater than or equal to {least}"
         yield field_errors.invalid(path, value, why)
 
 
 def port_number(path: str, value: Any) -> Iterator[Problem]:
-    """Ask for the number of a port."""
+    """Validate a port number."""
     if not 1 <= value <= _LARGEST_PORT:
         why = f"must be between 1 and {_LARGEST_PORT}, inclusive"
         yield field_errors.invalid(path, value, why)
 
 
 def port_name(path: str, value: str) -> Iterator[Problem]:
-    """Ask for the name of a port, as IANA allows it."""
+    """Validate a port name by the rules of IANA."""
     yield from _all_invalid(path, value, _port_name_problems(value))
 
 
 def port(path: str, value: Any) -> Iterator[Problem]:
-    """Ask for a port, by number or by name; a missing one counts as 0."""
+    """Validate a port number or name; missing ports count as 0."""
     if isinstance(value, str):
         yield from port_name(path, value)
     else:
@@ -136,7 +129,7 @@ def _port_name_problems(name: str) -> Iterator[str]:
 
 
 def address(path: str, value: str) -> Iterator[Problem]:
-    """Ask for an IP address."""
+    """Validate an IP address."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -145,7 +138,7 @@ def address(path: str, value: str) -> Iterator[Problem]:
 
 
 def network(path: str, value: str) -> Iterator[Problem]:
-    """Ask for a range of IP addresses."""
+    """Validate a CIDR."""
     try:
         if "/" not in value:
             raise ValueError(value)
@@ -161,7 +154,7 @@ def network(path: str, value: str) -> Iterator[Problem]:
 
 
 def percent_or_count(path: str, value: Any) -> Iterator[Problem]:
-    """Ask for a number that is not negative, or a percentage."""
+    """Validate a non-negative number or a percentage."""
     if not isinstance(value, str):
         yield from at_least(path, value)
     elif not re.fullmatch(_PERCENT, value, re.ASCII):
@@ -174,7 +167,7 @@ def percent_or_count(path: str, value: Any) -> Iterator[Problem]:
 
 
 def data_key(path: str, key: str) -> Iterator[Problem]:
-    """Ask for a key that can be the name of a file."""
+    """Validate a key that may become a file name."""
     if len(key) > 253:
         yield field_errors.invalid(path, key, "must be no more than 253 characters")
 
@@ -196,14 +189,14 @@ def data_key(path: str, key: str) -> Iterator[Problem]:
 
 
 def labels(path: str, value: Mapping[str, str] | None) -> Iterator[Problem]:
-    """Ask for labels that are well-formed."""
+    """Validate labels."""
     for name, text in (value or {}).items():
         yield from qualified(path, name)
         yield from _all_invalid(path, text, names.label_value_problems(text))
 
 
 def selector(path: str, value: Mapping[str, Any] | None) -> Iterator[Problem]:
-    """Ask for a label selector that means something."""
+    """Validate a label selector."""
     value = value or {}
     yield from labels(f"{path}.matchLabels", value.get("matchLabels"))
     for index, it in enumerate(listed(value.get("matchExpressions"))):
@@ -230,7 +223,7 @@ def _requirement(path: str, value: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def selected(value: Mapping[str, Any] | None, found: Mapping[str, str]) -> bool:
-    """Say whether labels are selected; a missing selector selects nothing."""
+    """Return whether a selector matches labels; a missing selector matches none."""
     return value is not None and all(_conditions(value, found))
 
 
@@ -252,7 +245,7 @@ def _conditions(value: Mapping[str, Any], found: Mapping[str, str]) -> Iterator[
 
 
 def relative_path_problems(path: str, value: str) -> Iterator[Problem]:
-    """Ask for a path that leads down from where it starts."""
+    """Validate a relative path that does not lead upwards."""
     if value.startswith("/"):
         yield field_errors.invalid(path, value, "must be a relative path")
 
@@ -261,7 +254,7 @@ def relative_path_problems(path: str, value: str) -> Iterator[Problem]:
 
 
 def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[Problem]:
-    """Refuse another value of some fields, which are paths with dots."""
+    """Reject changes of fields, given as dotted paths."""
     for path in fields:
         before, after = _at(old, path), _at(new, path)
         if is_changed(before, after):
@@ -269,7 +262,7 @@ def immutable_fields(old: Object, new: Object, *fields: str) -> Iterator[Problem
 
 
 def is_changed(old: object, new: object) -> bool:
-    """Check whether two JSON values differ, whatever the order of their keys."""
+    """Return whether two JSON values differ, ignoring the order of keys."""
     return field_errors.shown(old) != field_errors.shown(new)
 
 

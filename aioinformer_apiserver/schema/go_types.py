@@ -1,9 +1,13 @@
-"""Places: where in an object a value is, and how the server names that.
+"""Go types: decoding of built-in objects like the structs of a real server.
 
-A place is a chain from the inside out, `(parent, piece, struct)`, so that walking costs
-one tuple a level; names are made only when there is something to say. `struct` is set
-where the piece is a field of a Go struct, and empty for list items and keys of maps;
-after a dot it names another struct that was included there, and is part of the path.
+Decoding into a struct and encoding it again gives stored objects their form: it drops
+unknown fields and empty optional ones, and adds others. A decoder does the same to
+decoded JSON. It takes a value, its path, and a list for messages about unknown fields.
+
+A field path is a chain from the inside out, `(parent, piece, struct)`, so that
+descending costs one tuple per level; text is made only for messages. `struct` is set
+for fields of a Go struct, and empty for list items and map keys. After a dot it names
+an embedded struct, which is part of the path.
 """
 
 from __future__ import annotations
@@ -43,10 +47,7 @@ __all__ = [
     "with_zero_values",
 ]
 
-
 FieldPath: TypeAlias = "tuple[FieldPath, str | int, str] | None"
-
-
 _WORDS = {
     dict: "object",
     list: "array",
@@ -58,11 +59,14 @@ _WORDS = {
 
 
 class DecodeError(Exception):
-    """A value is of a type that its place cannot hold; in the words of Go's decoder."""
+    """A value has a wrong type, in the words of the decoder of Go."""
+
+
+# ------------------------------------------------------------------ paths
 
 
 def path_of(at: FieldPath) -> str:
-    """Write a place as Kubernetes does: `spec.containers[0].name`."""
+    """Format a path as Kubernetes does: `spec.containers[0].name`."""
     pieces: list[str] = []
     while at is not None:
         at, piece, _ = at
@@ -72,17 +76,17 @@ def path_of(at: FieldPath) -> str:
 
 
 def unknown_field(at: FieldPath) -> str:
-    """Say that there is no such field."""
+    """Return the message about an unknown field."""
     return f"unknown field {quoted(path_of(at))}"
 
 
 def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
-    """Make the error of a value whose JSON type is wrong.
+    """Make the error of a value of a wrong JSON type.
 
     Args:
-        value: What was found.
-        at: Where.
-        expected: The Go type of the place. A number is shown if one was expected.
+        value: Value that was found.
+        at: Path of the value.
+        expected: Go type of the field. Numbers are shown if it is a number.
     """
     word = _WORDS.get(type(value), "null")
     if word == "number" and expected.startswith(("int", "uint", "float")):
@@ -102,16 +106,13 @@ def type_mismatch(value: object, at: FieldPath, expected: str) -> DecodeError:
     return DecodeError(f"json: cannot unmarshal {word} into Go {where} type {expected}")
 
 
+# ------------------------------------------------------------------ times
+
+
 _SECONDS = "2006-01-02T15:04:05Z07:00"
-
-
 _MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
-
-
-# The elements of Go's layout that these two are made of, and what each accepts.
+# Elements of these two Go layouts, and the text that each accepts.
 _ELEMENTS = re.compile(r"2006|01|02|15|04|05|\.000000|Z07:00|.")
-
-
 _ACCEPTED = {
     "2006": r"\d{4}",
     "01": r"\d{2}",
@@ -123,7 +124,6 @@ _ACCEPTED = {
     "Z07:00": r"Z|[+-]\d{2}:\d{2}",
 }
 
-
 _RANGES = {
     "01": (1, 12, "month"),
     "15": (0, 23, "hour"),
@@ -134,14 +134,14 @@ _RANGES = {
 
 @lru_cache(maxsize=4096)
 def canonical_time(text: str, *, micro: bool = False) -> str:
-    """Write a time as the server stores it: in UTC, to the second.
+    """Format a time as the server stores it: in UTC, to the second.
 
     Args:
-        text: In the form of RFC 3339, in any zone.
-        micro: To the microsecond, as in a Lease; then it must be given so.
+        text: Time as of RFC 3339, in any zone.
+        micro: Whether it has microseconds, as in a Lease; they are then required.
 
     Raises:
-        ValueError: If it is no such time; the message is the server's.
+        ValueError: If the text is not such a time; the message is the server's.
     """
     layout = _MICROSECONDS if micro else _SECONDS
     _check(text, layout)
@@ -155,7 +155,7 @@ def canonical_time(text: str, *, micro: bool = False) -> str:
 
 
 def _check(text: str, layout: str) -> None:
-    """Walk through the layout element by element, as Go does."""
+    """Parse a time by its Go layout, element by element."""
     rest = text
     for element in _ELEMENTS.findall(layout):
         accepted = _ACCEPTED.get(element, re.escape(element))
@@ -176,7 +176,8 @@ def _check(text: str, layout: str) -> None:
 
         rest = rest[found.end() :]
         if element == "05" and layout == _SECONDS:
-            # A fraction is accepted after the seconds even where none is written.
+            # Go accepts a fraction after the seconds, even if the layout
+            # has none.
             rest = re.sub(r"^[.,]\d+", "", rest)
 
     if rest:
@@ -184,24 +185,21 @@ def _check(text: str, layout: str) -> None:
 
 
 Decoder: TypeAlias = Callable[[Any, FieldPath, list[str]], Any]
+# ------------------------------------------------------------------ scalars
 
 
 _BITS = {"int32": 31, "int64": 63}
-
-
 _INT64 = 2**63
-
-
 _INVALID_BASE64 = "illegal base64 data at input byte"
 
 
 def anything(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read a value of any form."""
+    """Decode a value of any type."""
     return value
 
 
 def of_class(expected: type, go_type: str) -> Decoder:
-    """Make a reader of one class of JSON values."""
+    """Make a decoder of one class of JSON values."""
 
     def read(value: Any, at: FieldPath, notes: list[str]) -> Any:
         if value is None:
@@ -216,7 +214,7 @@ def of_class(expected: type, go_type: str) -> Decoder:
 
 
 def integer(go_type: str, bits: str) -> Decoder:
-    """Make a reader of integers of a certain size."""
+    """Make a decoder of integers of a certain size."""
     limit = 1 << _BITS.get(bits, 63)
 
     def read(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -232,7 +230,7 @@ def integer(go_type: str, bits: str) -> Decoder:
 
 
 def number(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read a number; a whole one is written without a fraction."""
+    """Decode a number; whole numbers lose their fraction."""
     if value.__class__ not in {int, float}:
         raise type_mismatch(value, at, "float64")
 
@@ -240,29 +238,29 @@ def number(value: Any, at: FieldPath, notes: list[str]) -> Any:
 
 
 def plain_number(value: float) -> float:
-    """Return a number as Go writes it, a whole one without a fraction."""
+    """Return a number as Go writes it; whole numbers lose their fraction."""
     whole = value.__class__ is float and value.is_integer() and abs(value) < _INT64
     return int(value) if whole else value
 
 
 def time(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read a time to the second."""
+    """Decode a Time."""
     return _in_words(_text(value, at), canonical_time)
 
 
 def micro_time(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read a time to the microsecond."""
+    """Decode a MicroTime."""
     return _in_words(_text(value, at), lambda it: canonical_time(it, micro=True))
 
 
 def quantity(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read a quantity, given as text or as a number."""
+    """Decode a quantity from a string or number."""
     text = value if isinstance(value, str) else json.dumps(value)
     return "0" if value is None else _in_words(text, canonical_quantity)
 
 
 def int_or_string(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read what may be an integer or text, such as a port."""
+    """Decode an integer or string, such as a port."""
     if value.__class__ is str:
         return value
 
@@ -270,14 +268,14 @@ def int_or_string(value: Any, at: FieldPath, notes: list[str]) -> Any:
 
 
 def octets(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read base64."""
+    """Decode base64 data."""
     if value is None:
         return ""
 
     if not isinstance(value, str):
         raise type_mismatch(value, at, "[]uint8")
 
-    # Line ends may stand anywhere, other characters nowhere.
+    # Line breaks are allowed anywhere, other characters nowhere.
     text = value.replace("\n", "").replace("\r", "")
     try:
         return b64encode(b64decode(text, validate=True)).decode()
@@ -286,10 +284,10 @@ def octets(value: Any, at: FieldPath, notes: list[str]) -> Any:
 
 
 def special(name: str) -> Decoder | None:
-    """Return the reader of a definition that is not a plain struct; None of others.
+    """Return the decoder of a definition that is not a plain struct; None for others.
 
     Args:
-        name: The last part of the definition's name, such as `"Time"`.
+        name: Last part of the definition's name, such as `"Time"`.
     """
     return _SPECIAL.get(name)
 
@@ -309,7 +307,7 @@ def _in_words(text: str, canonical: Callable[[str], str]) -> str:
 
 
 def _first_bad_byte(text: str) -> int:
-    """Say where Go's decoder gives up: at a foreign character, or an incomplete end."""
+    """Return where Go's decoder fails: an invalid character or incomplete end."""
     read = 0
     for index, letter in enumerate(text):
         if letter in "\r\n":
@@ -319,7 +317,7 @@ def _first_bad_byte(text: str) -> int:
             if read % 4 == 3:
                 return index + 1
 
-            # After two letters there must be another one.
+            # After two characters there must be a second padding.
             rest = text[index + 1 :]
             if rest.startswith("="):
                 return index + 2
@@ -344,49 +342,40 @@ _SPECIAL: Mapping[str, Decoder] = {
     "RawExtension": anything,
     "Time": time,
 }
-
-
-# Plain values that need no reading: of this class, they are what is stored.
+# Classes of values that are stored as they are.
 _PLAIN = {"string": str, "boolean": bool}
-
-
-# What a value of its type is when it is missing. A list is null, not empty.
+# Zero values by type. A missing list is null, not empty.
 _ZEROS: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number": 0}
-
-
 _ZEROS_OF_DEFINITIONS = {"Quantity": "0", "IntOrString": 0}
-
-
 _NO_TIME = "1970-01-01T00:00:00Z"
-
-
 _NO_MICRO_TIME = "1970-01-01T00:00:00.000000Z"
-
-
 _TYPELESS = frozenset({"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool"})
 
 
 class _Field(NamedTuple):
     plain: type | None
-    """Values of this class need no reading."""
+    """Class of values that need no decoding."""
 
     keeps_empty: bool
-    """An empty value is not the same as a missing one."""
+    """Whether an empty value differs from a missing one."""
 
     read: Decoder
 
     owner: str
-    """Whose field it is, in errors; after a dot the struct that was included there."""
+    """Name of the struct in errors, after a dot that of an embedded struct."""
+
+
+# ------------------------------------------------------------------ structs
 
 
 class StructDecoder:
-    """A reader of objects of one definition.
+    """Decoder of the objects of one definition.
 
     Args:
-        name: The definition, such as `"io.k8s.api.core.v1.PodSpec"`.
-        sketch: Keep unknown fields, and write an empty value for a required field that
-            Go would write as null. No server accepts such an object, and typed clients
-            cannot read it.
+        name: Name of the definition, such as `"io.k8s.api.core.v1.PodSpec"`.
+        sketch: Whether to keep unknown fields, and to write empty values for required
+            fields that Go would write as null. No server accepts such an object, and
+            typed clients cannot read it.
     """
 
     def __init__(self, name: str, *, sketch: bool = False) -> None:
@@ -398,15 +387,15 @@ class StructDecoder:
         return f"<StructDecoder {self._name}>"
 
     def __call__(self, value: Any, at: FieldPath, notes: list[str]) -> dict[str, Any]:
-        """Read one object.
+        """Decode one object.
 
         Args:
-            value: What was sent; null counts as empty.
-            at: Where it stands.
-            notes: Takes the sentences about unknown fields.
+            value: Value as sent; null counts as empty.
+            at: Path of the value.
+            notes: List that receives messages about unknown fields.
 
         Raises:
-            DecodeError: If a value, here or within, is of a type that does not fit.
+            DecodeError: If this or a nested value has a wrong type.
         """
         if value is None:
             value = {}
@@ -441,7 +430,7 @@ class StructDecoder:
 
     @property
     def go_type(self) -> str:
-        """What Go calls it, such as `v1.PodSpec`."""
+        """Go type of the struct, such as `v1.PodSpec`."""
         return ".".join(self._name.split(".")[-2:])
 
     @cached_property
@@ -454,10 +443,10 @@ class StructDecoder:
             source, _, type_ = types.get(name, "/string").rpartition("/")
             fields[name] = _Field(
                 plain=_plain(child),
-                # An empty list or map is not told from a missing one.
+                # Empty lists and maps count as missing.
                 keeps_empty=(type_[0] == "*" or type_[-1] == "!")
                 and not _is_collection(child),
-                read=_reader(child, type_.strip("*!"), self._sketch),
+                read=_decoder_of(child, type_.strip("*!"), self._sketch),
                 owner=f"{self._struct}.{source}".rstrip("."),
             )
 
@@ -465,9 +454,9 @@ class StructDecoder:
 
     @cached_property
     def _always(self) -> list[tuple[str, Any]]:
-        """The fields that are written even if missing, and their zero values.
+        """Fields that Go always writes, and their zero values.
 
-        A zero value that can be changed is a function that makes a new one.
+        A mutable zero value is a function that makes a new one.
         """
         schema, found = definition(self._name), {}
         for name, type_ in go_fields(self._name).items():
@@ -486,16 +475,16 @@ class StructDecoder:
 
 @cache
 def struct_decoder(name: str, *, sketch: bool = False) -> StructDecoder:
-    """Return the shape of a definition."""
+    """Return the decoder of a definition."""
     return StructDecoder(name, sketch=sketch)
 
 
 def with_zero_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with the fields that are written even if missing, and no others.
+    """Return an object with the fields that Go always writes, without unknown ones.
 
     Args:
-        name: The definition.
-        body: The object; one that holds what it cannot hold is returned as it is.
+        name: Name of the definition.
+        body: Object; returned unchanged if a value has a wrong type.
     """
     try:
         return struct_decoder(name)(body, None, [])
@@ -503,13 +492,13 @@ def with_zero_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
         return body
 
 
-def _reader(schema: Schema, go_type: str, sketch: bool) -> Decoder:
-    """Make the reader of values of a schema.
+def _decoder_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
+    """Make the decoder of values of a schema.
 
     Args:
-        schema: Of the value.
-        go_type: What Go calls its type; shown in errors.
-        sketch: See `StructDecoder`.
+        schema: Schema of the value.
+        go_type: Go type of the value, shown in errors.
+        sketch: Same as for `StructDecoder`.
     """
     if schema.name:
         return _referred(schema.name, sketch)
@@ -544,7 +533,7 @@ def _referred(name: str, sketch: bool) -> Decoder:
 
 
 def _list_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
-    item = _reader(schema, _inner(go_type, schema), sketch)
+    item = _decoder_of(schema, _inner(go_type, schema), sketch)
     plain = _plain(schema)
 
     def read(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -560,7 +549,7 @@ def _list_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
 
 
 def _map_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
-    item = _reader(schema, _inner(go_type, schema), sketch)
+    item = _decoder_of(schema, _inner(go_type, schema), sketch)
     plain = _plain(schema)
 
     def read(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -576,9 +565,9 @@ def _map_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
 
 
 def _schema_or_other(value: Any, at: FieldPath, notes: list[str]) -> Any:
-    """Read what is a JSON schema, or else a boolean or a list of schemas.
+    """Decode a JSON schema, or else a boolean or list of schemas.
 
-    Its Go type decodes for itself, leniently: unknown fields in it are not told.
+    Its Go type has a lenient decoder: unknown fields in it are not reported.
     """
     if value.__class__ is not dict:
         return value
@@ -592,12 +581,12 @@ def _inner(go_type: str, schema: Schema) -> str:
     if go_type.startswith(("[]", "map[")):
         return go_type.partition("]")[2].removeprefix("*")
 
-    # A named type, such as v1.ResourceList, does not tell.
+    # A named type, such as v1.ResourceList, does not tell its items.
     return ".".join(schema.name.split(".")[-2:]) or schema.type
 
 
 def _plain(schema: Schema) -> type | None:
-    """Return the class of values that need no reading, if there is one."""
+    """Return the class of values that need no decoding, or None."""
     special = schema.name or schema.text.get("format") == "byte"
     return None if special else _PLAIN.get(schema.type)
 

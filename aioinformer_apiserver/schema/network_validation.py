@@ -1,4 +1,4 @@
-"""Network checks: what a real server asks of services, and of what is around them."""
+"""Validation of services, endpoints, ingresses and network policies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HEADLESS = "None"
 
 
 def service_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Service; addresses may be missing."""
+    """Validate a Service; addresses may be missing."""
     spec = body.get("spec") or {}
     kind, ports = spec.get("type", "ClusterIP"), listed(spec.get("ports"))
     headless = spec.get("clusterIP") == _HEADLESS
@@ -66,7 +66,7 @@ def _external_name_problems(spec: Object) -> Iterator[Problem]:
     if not name:
         yield field_errors.required("spec.externalName")
     else:
-        # A name may end with a dot, as DNS writes one that is complete.
+        # A DNS name may end with a dot.
         yield from fields.subdomain("spec.externalName", name.removesuffix("."))
 
 
@@ -158,7 +158,7 @@ def _family_problems(
 
 
 def _special_address_problems(path: str, value: str) -> Iterator[Problem]:
-    """Refuse addresses that every host has, or none."""
+    """Reject unspecified, loopback and link-local addresses."""
     try:
         address = ipaddress.ip_address(value)
     except ValueError:
@@ -201,7 +201,7 @@ def _traffic_problems(spec: Object, kind: str) -> Iterator[Problem]:
 
 
 def endpoints_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with Endpoints."""
+    """Validate Endpoints."""
     for index, subset in enumerate(listed(body.get("subsets"))):
         path = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
@@ -231,14 +231,14 @@ def _endpoint_address_problems(path: str, value: str) -> Iterator[Problem]:
     wrong = list(fields.address(path, value))
     yield from wrong
     if wrong:
-        # Said twice by the real server, by two of its checks.
+        # Two checks of the real server report this.
         yield field_errors.invalid(path, value, "must be a valid IP address")
 
     yield from _special_address_problems(path, value)
 
 
 def endpoint_slice_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with an EndpointSlice."""
+    """Validate an EndpointSlice."""
     kind = body.get("addressType", "")
     if not kind:
         yield field_errors.required("addressType")
@@ -267,7 +267,7 @@ def endpoint_slice_problems(body: Object) -> Iterator[Problem]:
 
 
 def ingress_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with an Ingress."""
+    """Validate an Ingress."""
     spec = body.get("spec") or {}
     for index, it in enumerate(listed(spec.get("tls"))):
         for number, host in enumerate(listed(it.get("hosts"))):
@@ -362,7 +362,7 @@ def _backend_service_problems(path: str, service: Object) -> Iterator[Problem]:
 
 
 def ingress_class_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with an IngressClass."""
+    """Validate an IngressClass."""
     spec = body.get("spec") or {}
     controller = spec.get("controller", "")
     if not controller:
@@ -382,7 +382,7 @@ def ingress_class_problems(body: Object) -> Iterator[Problem]:
 
 
 def network_policy_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a NetworkPolicy."""
+    """Validate a NetworkPolicy."""
     spec = body.get("spec") or {}
     yield from fields.selector("spec.podSelector", spec.get("podSelector"))
     for field, peers in (("ingress", "from"), ("egress", "to")):

@@ -1,7 +1,8 @@
-"""Nodes: what is known about one value of an object, read from OpenAPI when asked.
+"""OpenAPI schemas: views of a schema's text, and the schemas of built-in kinds.
 
-A schema is a view of its OpenAPI text; children are made when somebody walks there, so
-that schemas may contain themselves (a CustomResourceDefinition holds one).
+Child schemas are made on first use, because a schema may contain itself (that of
+CustomResourceDefinition does). The schemas of built-in kinds come from a file that a
+real server of version 1.36 has written, and that is read on first use.
 """
 
 from __future__ import annotations
@@ -15,24 +16,21 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
 
 __all__ = ["Schema", "definition", "definitions", "go_fields", "schema_of"]
 
-
 _REF = "$ref"
-
-
 _NOTHING: Mapping[str, Any] = {}
 
 
 class Schema:
-    """What is known about one value: its type, its children, how it is merged.
+    """Schema of one value: its type, its children, and its merge strategy.
 
     Args:
-        text: The OpenAPI schema, or a reference `{"$ref": ".../name"}` to one, also as
-            the only member of `allOf`, beside which a `default` may stand.
-        definitions: Where references lead, by the last part of their path.
+        text: OpenAPI schema, or a reference `{"$ref": ".../name"}`. The reference may
+            also be the only member of `allOf`, beside a `default`.
+        definitions: Targets of references, by the last part of their path.
     """
 
     def __init__(
@@ -47,12 +45,12 @@ class Schema:
 
     @property
     def text(self) -> Mapping[str, Any]:
-        """The OpenAPI text, its references resolved on this level; not to be changed."""
+        """OpenAPI text with references resolved on this level; must not be changed."""
         return self._text
 
     @property
     def name(self) -> str:
-        """The name of the definition that the text refers to; empty if it is inline."""
+        """Name of the referred definition; empty if the text is inline."""
         return self._name
 
     def text_of(self, field: str) -> Mapping[str, Any]:
@@ -64,17 +62,17 @@ class Schema:
 
     @cached_property
     def type(self) -> str:
-        """`"object"`, `"array"`, `"string"`, ...; empty where any value may stand."""
+        """`"object"`, `"array"`, `"string"`, ...; empty if any type is allowed."""
         return str(self._text.get("type") or "")
 
     @cached_property
     def nullable(self) -> bool:
-        """An explicit null is kept."""
+        """Whether an explicit null is kept."""
         return bool(self._text.get("nullable"))
 
     @cached_property
     def int_or_string(self) -> bool:
-        """Both an integer and a string may stand here."""
+        """Whether both integers and strings are allowed."""
         return bool(
             self._text.get("x-kubernetes-int-or-string")
             or self._text.get("format") == "int-or-string"
@@ -82,28 +80,28 @@ class Schema:
 
     @cached_property
     def embedded(self) -> bool:
-        """The value is an object of Kubernetes itself, with a kind and metadata."""
+        """Whether the value is a Kubernetes object with kind and metadata."""
         return bool(self._text.get("x-kubernetes-embedded-resource"))
 
     @cached_property
     def required(self) -> tuple[str, ...]:
-        """The properties that must be present."""
+        """Names of the required properties."""
         return tuple(self._text.get("required") or ())
 
     @cached_property
     def default(self) -> Any:
-        """What a missing value becomes; `msgspec.UNSET` if it stays missing."""
+        """Value of a missing field; `msgspec.UNSET` without a default."""
         return self._text.get("default", msgspec.UNSET)
 
     # ---------------------------------------------------------------- its children
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The names of the properties that are described."""
+        """Names of the declared properties."""
         return tuple(self.text_of("properties"))
 
     def field(self, name: str) -> Schema | None:
-        """Return the schema of a property or, in a map, of a value; None if unknown."""
+        """Return the schema of a property or map value; None if it is unknown."""
         properties = self.text_of("properties")
         if name in properties:
             return self._child(name, properties[name])
@@ -112,18 +110,18 @@ class Schema:
 
     @cached_property
     def values(self) -> Schema | None:
-        """The schema of a map's values; None if this is no map."""
+        """Schema of a map's values; None if this is not a map."""
         text = self._text.get("additionalProperties")
         return Schema(text, self._definitions) if isinstance(text, dict) else None
 
     @cached_property
     def items(self) -> Schema | None:
-        """The schema of a list's items; None if this is no list."""
+        """Schema of a list's items; None if this is not a list."""
         text = self._text.get("items")
         return Schema(text, self._definitions) if isinstance(text, dict) else None
 
     def beside(self, text: Mapping[str, Any]) -> Schema:
-        """Make a schema of a text that belongs to this one, such as one of `anyOf`."""
+        """Make a schema of a text within this one, such as one of `anyOf`."""
         return Schema(text, self._definitions)
 
     def _child(self, name: str, text: Mapping[str, Any]) -> Schema:
@@ -137,36 +135,36 @@ class Schema:
 
     @cached_property
     def list_type(self) -> Literal["atomic", "set", "map"]:
-        """How server-side apply owns a list: as a whole, by value, or by key."""
+        """List type for server-side apply: owned as a whole, by value, or by key."""
         given = self._text.get("x-kubernetes-list-type")
         return given if given in {"set", "map"} else "atomic"
 
     @cached_property
     def list_keys(self) -> tuple[str, ...]:
-        """The fields that tell the items of a `"map"` list apart."""
+        """Key fields of the items of a `"map"` list."""
         return tuple(self._text.get("x-kubernetes-list-map-keys") or ())
 
     @cached_property
     def atomic_map(self) -> bool:
-        """Server-side apply owns an object as a whole."""
+        """Whether server-side apply owns an object as a whole."""
         return self._text.get("x-kubernetes-map-type") == "atomic"
 
     @cached_property
     def patch_strategies(self) -> frozenset[str]:
-        """How a strategic merge patch treats it: `"merge"`, `"retainKeys"`, ..."""
+        """Strategies of a strategic merge patch: `"merge"`, `"retainKeys"`, ..."""
         given = str(self._text.get("x-kubernetes-patch-strategy") or "")
         return frozenset(given.split(",")) - {""}
 
     @cached_property
     def patch_key(self) -> str:
-        """By which field a strategic merge patch tells a list's items apart."""
+        """Merge key of list items in a strategic merge patch."""
         return str(self._text.get("x-kubernetes-patch-merge-key") or "")
 
 
 def _resolved(
     text: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], str]:
-    """Follow references; what stands beside one is kept. Returns the last one, too."""
+    """Return the referred text, merged with fields beside references, and its name."""
     name = ""
     while True:
         if _REF in text:
@@ -190,22 +188,25 @@ class _Tables(msgspec.Struct):
     fields: dict[str, dict[str, str]]
 
 
-def schema_of(resource: Resource) -> Schema | None:
-    """Return what is known about the objects of a built-in kind; None of other kinds.
+# ------------------------------------------------------------------ built-in kinds
 
-    The first call reads the file (about 250 KB); the answers are kept.
+
+def schema_of(resource: Resource) -> Schema | None:
+    """Return the schema of a built-in kind; None for other kinds.
+
+    The first call reads the file (about 250 KB); results are cached.
 
     Args:
-        resource: Its group, version and kind count.
+        resource: Resource; its group, version and kind count.
     """
     return _schema(f"{resource.api_version}/{resource.kind}")
 
 
 def definitions() -> Mapping[str, dict[str, Any]]:
-    """Return the OpenAPI definitions, without descriptions; not to be changed.
+    """Return the OpenAPI definitions, without descriptions; must not be changed.
 
-    They refer to each other by `{"$ref": "#/components/schemas/<name>"}`. Besides the
-    kinds themselves there are their lists, and Scale, DeleteOptions, Status, Eviction.
+    They refer to each other by `{"$ref": "#/components/schemas/<name>"}`. They include
+    all kinds and their lists, and Scale, DeleteOptions, Status and Eviction.
     """
     return _tables().definitions
 
@@ -215,23 +216,23 @@ def definition(name: str) -> Schema:
     """Return the schema of one definition.
 
     Args:
-        name: Such as `"io.k8s.api.core.v1.PodSpec"`.
+        name: Name of the definition, such as `"io.k8s.api.core.v1.PodSpec"`.
 
     Raises:
-        KeyError: If there is none of this name.
+        KeyError: If there is no such definition.
     """
     return Schema({"$ref": _REFERENCE + name}, definitions())
 
 
 def go_fields(name: str) -> Mapping[str, str]:
-    """Return the Go types of the fields of a definition; empty if it is no struct.
+    """Return the Go types of a definition's fields; empty if it is not a struct.
 
-    A leading `*` is a pointer, which keeps an empty value; a trailing `!` says that a
-    missing value is written out. Before a `/` stands the struct that the field comes
-    from, where the definition includes another.
+    A leading `*` is a pointer, which keeps an empty value. A trailing `!` means that a
+    missing value is written. Before a `/` is the name of the embedded struct that the
+    field comes from.
 
     Args:
-        name: Such as `"io.k8s.api.core.v1.PodSpec"`.
+        name: Name of the definition, such as `"io.k8s.api.core.v1.PodSpec"`.
     """
     return _tables().fields.get(name, {})
 

@@ -1,4 +1,4 @@
-"""Pod checks: what a real server asks of a Pod, or of the template of one."""
+"""Validation of pods and pod templates: affinity, containers, probes."""
 
 from __future__ import annotations
 
@@ -26,25 +26,19 @@ __all__ = [
     "token_problems",
 ]
 
-
 Object = dict[str, Any]
 
-
 _LARGEST = 2**31 - 1
-
-
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
 def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
-    """Find what is wrong with the spec of a Pod.
+    """Validate the spec of a Pod.
 
     Args:
-        path: Where it is, such as `"spec"` or `"spec.template.spec"`.
-        spec: With its defaults.
+        path: Path of the spec, such as `"spec"` or `"spec.template.spec"`.
+        spec: Spec with its defaults.
     """
     volumes = listed(spec.get("volumes"))
     yield from volume_problems(f"{path}.volumes", volumes)
@@ -76,11 +70,13 @@ def pod_problems(path: str, spec: Object) -> Iterator[Problem]:
 
 
 def token_problems(path: str, spec: Object) -> Iterator[Problem]:
-    """Refuse a token of a service account to a Pod without one; templates may have it.
+    """Reject projected service account tokens in a Pod without an account.
+
+    Templates of pods may have them.
 
     Args:
-        path: Where the spec is.
-        spec: Of the Pod.
+        path: Path of the spec.
+        spec: Spec of the Pod.
     """
     if spec.get("serviceAccountName"):
         return
@@ -95,11 +91,12 @@ def token_problems(path: str, spec: Object) -> Iterator[Problem]:
 
 
 def template_problems(path: str, template: Object) -> Iterator[Problem]:
-    """Find what is wrong with a template of pods.
+    """Validate a pod template.
 
     Args:
-        path: Where it is; labels are said to be directly in it, as the real server does.
-        template: With its defaults.
+        path: Path of the template. Problems of labels have this path, as on a real
+            server.
+        template: Template with its defaults.
     """
     metadata = template.get("metadata") or {}
     yield from fields.labels(f"{path}.labels", metadata.get("labels"))
@@ -247,17 +244,16 @@ def _toleration_problems(path: str, toleration: Object) -> Iterator[Problem]:
         yield from fields.one_of(f"{path}.effect", effect, _EFFECTS)
 
 
+# ------------------------------------------------------------------ affinity
+
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
 
 def affinity_problems(path: str, affinity: Object) -> Iterator[Problem]:
-    """Find what is wrong with the affinity of a Pod."""
+    """Validate the affinity of a Pod."""
     yield from _node_problems(
         f"{path}.nodeAffinity", affinity.get("nodeAffinity") or {}
     )
@@ -333,15 +329,12 @@ def _pod_term_problems(path: str, term: Object) -> Iterator[Problem]:
     yield from fields.qualified(f"{path}.topologyKey", term.get("topologyKey", ""))
 
 
+# ------------------------------------------------------------------ containers
+
+
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-
-
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
-
-
 _HUGE = "hugepages-"
-
-
 _SOURCES = (
     "fieldRef",
     "resourceFieldRef",
@@ -349,7 +342,6 @@ _SOURCES = (
     "secretKeyRef",
     "fileKeyRef",
 )
-
 
 _FIELD_PATHS = frozenset(
     {
@@ -364,31 +356,25 @@ _FIELD_PATHS = frozenset(
         "status.podIPs",
     }
 )
-
-
 _SUBSCRIPTED = re.compile(r"metadata\.(?:annotations|labels)\['.*'\]")
-
-
 _RESOURCES = tuple(
     f"{part}.{name}"
     for part in ("limits", "requests")
     for name in ("cpu", "ephemeral-storage", "memory")
 )
-
-
 _LARGEST_ID = 2**31 - 1
 
 
 def container_problems(
     path: str, container: Object, volumes: Collection[str], *, of_init: bool = False
 ) -> Iterator[Problem]:
-    """Find what is wrong with one container.
+    """Validate one container.
 
     Args:
-        path: Where it is.
-        container: With its defaults.
-        volumes: The names of the Pod's volumes.
-        of_init: It runs before the others.
+        path: Path of the container.
+        container: Container with its defaults.
+        volumes: Names of the Pod's volumes.
+        of_init: Whether it is an init container.
     """
     name, image = container.get("name", ""), container.get("image", "")
     if not name:
@@ -426,7 +412,7 @@ _CHOICES = {
 
 
 def _life_problems(path: str, container: Object, *, of_init: bool) -> Iterator[Problem]:
-    """Check probes and hooks; what runs and ends before the others has none."""
+    """Validate probes and hooks; plain init containers must have none."""
     brief = of_init and container.get("restartPolicy") != "Always"
     for field in ("lifecycle", *_PROBES):
         if field not in container:
@@ -576,7 +562,7 @@ def _mount_problems(
             yield field_errors.invalid(f"{where}.mountPath", target, "must be unique")
 
         seen.add(target)
-        # The real server forgets the index here.
+        # The real server omits the index here.
         if mount.get("subPath"):
             yield from relative_path_problems(f"{path}.subPath", mount["subPath"])
 
@@ -640,9 +626,10 @@ def _container_security_problems(path: str, context: Object) -> Iterator[Problem
             yield field_errors.invalid(f"{path}.{field}", value, why)
 
 
+# ------------------------------------------------------------------ probes
+
+
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-
-
 _NUMBERS = (
     "initialDelaySeconds",
     "timeoutSeconds",
@@ -655,12 +642,12 @@ _NUMBERS = (
 def probe_problems(
     path: str, probe: dict[str, Any], *, only_once: bool
 ) -> Iterator[Problem]:
-    """Find what is wrong with a probe.
+    """Validate a probe.
 
     Args:
-        path: Where it is.
-        probe: With its defaults.
-        only_once: It may not have to succeed more than once.
+        path: Path of the probe.
+        probe: Probe with its defaults.
+        only_once: Whether its success threshold must be 1.
     """
     yield from handler_problems(path, probe)
     for field in _NUMBERS:
@@ -672,11 +659,11 @@ def probe_problems(
 
 
 def handler_problems(path: str, handler: dict[str, Any]) -> Iterator[Problem]:
-    """Find what is wrong with what a probe or a hook does.
+    """Validate the handler of a probe or hook.
 
     Args:
-        path: Where it is.
-        handler: It must do exactly one thing.
+        path: Path of the handler.
+        handler: Handler, which must have exactly one action.
     """
     found = [it for it in _HANDLERS if it in handler]
     if not found:

@@ -1,7 +1,7 @@
-"""Quantities: how the server writes `"0.5"` cores, or `"1024Mi"` of memory.
+"""Quantities: canonical forms such as `"500m"` or `"1Gi"`.
 
-Whatever form somebody sends, one form is stored: the largest suffix that leaves a whole
-number, of the family that was sent. Or almost: see `_passes`.
+The canonical form has the largest suffix that leaves a whole number, in the family of
+the given suffix. For an exception see `_passes`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _EXPONENT = re.compile(r"[eE][+-]?[0-9]+")
 _POWERS = {name: 3 * n for n, name in enumerate(["n", "u", "m", "", *"kMGTPE"], -3)}
 _NAMES = {power: name for name, power in _POWERS.items()}
 _BINARY: dict[str, int] = {f"{name}i": 1024**n for n, name in enumerate("KMGTPE", 1)}
-# Finer than this is rounded away from zero: who asks for something gets something.
+# Finer values are rounded away from zero, so that no request becomes zero.
 _FINEST = Decimal("1e-9")
 _LARGEST = Decimal(2**63 - 1)
 _ONE = Decimal(1)
-# As many are surely exact in 64 bits.
+# So many digits are always exact in 64 bits.
 _EXACT_DIGITS = 18
-# Exponents of more digits are refused: a real server would calculate for minutes.
+# Longer exponents are rejected: a real server would calculate for minutes.
 _EXPONENT_DIGITS = 3
-# Enough for whatever is not refused.
+# Precision enough for all accepted quantities.
 _CONTEXT = Context(prec=2 * 10**_EXPONENT_DIGITS)
 
 
 @lru_cache(maxsize=4096)
 def canonical_quantity(text: str) -> str:
-    """Write a quantity as the server stores it.
+    """Return the form in which the server stores a quantity.
 
     Args:
-        text: Such as `"1000m"`, `"0.5Gi"` or `"1e3"`.
+        text: Quantity such as `"1000m"`, `"0.5Gi"` or `"1e3"`.
 
     Raises:
-        ValueError: If it is no quantity; the message is the server's.
+        ValueError: If the text is not a quantity; the message is the server's.
     """
     number, suffix = _parsed(text)
     if _passes(text, suffix):
@@ -60,24 +60,24 @@ def canonical_quantity(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> Decimal:
-    """Return the value of a quantity, to compare it.
+    """Return the value of a quantity, for comparison.
 
     Raises:
-        ValueError: If it is no quantity.
+        ValueError: If the text is not a quantity.
     """
     with _exactly():
         return _value(*_parsed(text))
 
 
 def is_multiple(value: Decimal, step: Decimal = _ONE) -> bool:
-    """Say whether a quantity is a whole number, or so many times another one."""
+    """Return whether a quantity is a whole number, or a multiple of another one."""
     with _exactly():
         return not value % step
 
 
 @contextmanager
 def _exactly() -> Iterator[None]:
-    """Calculate with as many digits as anybody may want, and refuse more of them."""
+    """Calculate with enough digits, and reject quantities that need more."""
     try:
         with localcontext(_CONTEXT):
             yield
@@ -93,7 +93,7 @@ def _value(number: Decimal, suffix: str) -> Decimal:
 
 
 def _power(suffix: str) -> int:
-    """Return the power of ten that a suffix stands for."""
+    """Return the power of ten of a suffix."""
     return _POWERS[suffix] if suffix in _POWERS else int(suffix[1:])
 
 
@@ -115,9 +115,9 @@ def _parsed(text: str) -> tuple[Decimal, str]:
 
 
 def _passes(text: str, suffix: str) -> bool:
-    """Say whether the real server takes a text for the one form, without looking closely.
+    """Return whether the real server takes a text for canonical without a closer look.
 
-    So that `+1` and `01` stay as they are, but `1000` does not.
+    So `+1` and `01` stay as they are, but `1000` does not.
     """
     number = text.removesuffix(suffix).lstrip("+-")
     whole, _, fraction = number.partition(".")
@@ -135,7 +135,7 @@ def _passes(text: str, suffix: str) -> bool:
 
 
 def _decimal(value: Decimal, *, exponent: bool) -> str:
-    """Write with a power of a thousand, as a letter or as an exponent."""
+    """Format with a power of a thousand, as a suffix or an exponent."""
     value = value.quantize(_FINEST, ROUND_UP)
     if not value:
         return "0"

@@ -1,8 +1,7 @@
-"""Checks: whether an object is as its schema says, and what is said if it is not.
+"""Validation of custom resources by their OpenAPI schema.
 
-This is the whole of structural OpenAPI, as a real server applies it to custom resources.
-Rules in CEL (`x-kubernetes-validations`) are not evaluated; they are ignored. Built-in
-kinds are not checked by their schemas, which describe them only roughly, but by
+All of structural OpenAPI is implemented. CEL rules (`x-kubernetes-validations`) are
+ignored. The schemas of built-in kinds are too rough to validate with; see
 `aioinformer_apiserver.schema.builtin_validation`.
 """
 
@@ -25,25 +24,24 @@ if TYPE_CHECKING:
 
 __all__ = ["schema_problems"]
 
-
-# No old value, which is not the same as null.
+# No old value; not the same as null.
 _ABSENT = object()
 
 
 def schema_problems(
     schema: Schema, body: dict[str, Any], old: dict[str, Any] | None = None
 ) -> list[Problem]:
-    """Find what is wrong with a custom resource.
+    """Validate a custom resource.
 
     Args:
-        schema: Of the kind.
-        body: The object, with its defaults.
-        old: As it is stored, if this is an update: what was wrong before, and is not
-            changed, is let through, so that a schema may become stricter.
+        schema: Schema of the kind.
+        body: Object with its defaults.
+        old: Stored object, for updates. Unchanged invalid values are accepted, so that
+            a schema may become stricter.
 
     Returns:
-        The problems in the words of a real server; those of one object are told in the
-        order of its fields, where the real one has no certain order.
+        Problems in the words of a real server. Those of one object have the order of
+        its fields; a real server has no fixed order.
     """
     found = _check(schema, body, "", _ABSENT if old is None else old).problems
     found += _embedded_problems(schema, body, "")
@@ -55,7 +53,7 @@ def schema_problems(
 
 @dataclass(slots=True)
 class _Result:
-    """What was found, and how much fitted: the best of several failures is told."""
+    """Problems, and the number of valid parts, which selects the best alternative."""
 
     problems: list[Problem] = field(default_factory=list)
     fitting: int = 0
@@ -66,7 +64,7 @@ class _Result:
 
 
 def _check(schema: Schema, value: Any, path: str, old: Any) -> _Result:
-    """Check a value and what is in it, in the order in which the real server does."""
+    """Validate a value and its children, in the order of a real server."""
     result = _Result(_type_problems(schema, value, path))
     if value is not None:
         result.add(_combinations(schema, value, path, old))
@@ -113,7 +111,7 @@ def _items(schema: Schema, value: list[Any], path: str, old: Any) -> _Result:
 
 
 def _by_key(schema: Schema, old: Any) -> dict[str, Any]:
-    """Tell the items of an old list apart; only lists of type map allow that."""
+    """Return the items of an old list by key; only keyed lists have keys."""
     if not isinstance(old, list) or schema.list_type != "map":
         return {}
 
@@ -167,7 +165,7 @@ def _combinations(schema: Schema, value: Any, path: str, old: Any) -> _Result:
 
 
 def _is_int_or_string(schema: Schema) -> bool:
-    """The alternatives then only say again what the type is."""
+    """Return whether the alternatives only repeat the type."""
     return bool(schema.text.get("x-kubernetes-int-or-string"))
 
 
@@ -218,7 +216,7 @@ def _told(path: str, why: str) -> _Result:
 
 
 def _embedded_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
-    """Check that objects within the object say what they are."""
+    """Validate the type of embedded objects."""
     if isinstance(value, list):
         items = schema.items
         return [
@@ -257,13 +255,14 @@ _WORDS: dict[type, str] = {
     str: "string",
     type(None): "null",
 }
+# ------------------------------------------------------------------ keywords
 
 
 _FORMATS_OF_VALUES = {int: "int64", float: "float64"}
 
 
 def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
-    """Check the type of a value."""
+    """Validate the type of a value."""
     word, expected = _WORDS[type(value)], _types(schema)
     if value is None:
         if not expected or schema.nullable:
@@ -275,7 +274,7 @@ def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
     fits = word in expected or (word == "integer" and "number" in expected)
     if format_ and word in {"string", "array"}:
         if not {"integer", "number"} & set(expected):
-            # Left to the check of the format, which only looks at text.
+            # The format is validated separately, for strings only.
             return []
     elif format_ and not fits:
         return [_mistyped(path, format_, _FORMATS_OF_VALUES.get(type(value), ""))]
@@ -284,7 +283,7 @@ def _type_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
 
 
 def _enum_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
-    """Check that a value is one of those listed."""
+    """Validate that a value is one of the choices."""
     choices = schema.text.get("enum")
     if not choices or any(_equal(it, value) for it in choices):
         return []
@@ -294,7 +293,7 @@ def _enum_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
 
 
 def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
-    """Check the length, pattern and format of a text."""
+    """Validate the length, pattern and format of a text."""
     rules, found = schema.text, []
     longest, shortest = rules.get("maxLength"), rules.get("minLength")
     pattern = go_pattern(rules["pattern"]) if rules.get("pattern") else None
@@ -316,7 +315,7 @@ def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
 
 
 def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
-    """Check that a number is in its range."""
+    """Validate the range of a number."""
     rules = schema.text
     found = _in_words(schema, value, "Checked", path)
     step = rules.get("multipleOf")
@@ -341,7 +340,7 @@ def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
 def _size_problems(
     schema: Schema, value: list[Any] | Mapping[str, Any], path: str
 ) -> list[Problem]:
-    """Check how many members a list or map has, and that they differ."""
+    """Validate the size and uniqueness of a list or map."""
     lists = isinstance(value, list)
     suffix, word = ("Items", "items") if lists else ("Properties", "properties")
     rules, found, count = schema.text, [], len(value)
@@ -368,7 +367,7 @@ def _types(schema: Schema) -> list[str]:
 
 
 def _format(schema: Schema) -> str:
-    """Return the format, if it is one that counts for the type."""
+    """Return the format, if it applies to the type."""
     format_ = str(schema.text.get("format") or "")
     match schema.type:
         case "integer":
@@ -388,16 +387,16 @@ def _mistyped(path: str, expected: str, found: str) -> Problem:
 
 def _equal(choice: Any, value: Any) -> bool:
     if isinstance(choice, int) and isinstance(value, float):
-        # The real server compares after making it an integer.
+        # The real server converts it to an integer first.
         value = int(value)
 
-    # In Python True is 1, but in JSON it is not.
+    # True equals 1 in Python, but not in JSON.
     same_kind = isinstance(choice, bool) == isinstance(value, bool)
     return same_kind and bool(choice == value)
 
 
 def _in_words(schema: Schema, value: float, what: str, path: str) -> list[Problem]:
-    """Check that a value (or a bound of it) can be an integer of its format."""
+    """Validate that a value or bound fits the integer format."""
     if schema.type != "integer":
         return []
 
@@ -413,7 +412,7 @@ def _in_words(schema: Schema, value: float, what: str, path: str) -> list[Proble
 
 def _multiple(value: float, step: float, path: str) -> list[Problem]:
     if isinstance(value, int):
-        # A whole number is divided by a whole number, even if that is zero.
+        # Integers are divided by integers, even by zero.
         step = int(step)
 
     if step <= 0:
@@ -436,16 +435,19 @@ def _plain(value: float) -> str:
     return shown(plain_number(value))
 
 
+# ------------------------------------------------------------------ duplicates
+
+
 _NO_OBJECT = "must be an object for an array of list-type map"
 
 
 def _duplicate_problems(schema: Schema, value: Any, path: str) -> list[Problem]:
-    """Find the items that are in a list twice, anywhere in a value.
+    """Validate that sets and keyed lists have no duplicates, at any depth.
 
     Args:
-        schema: Of the value.
-        value: The value.
-        path: Where it is; keys of maps are written in brackets.
+        schema: Schema of the value.
+        value: Value.
+        path: Path of the value, with map keys in brackets.
     """
     if isinstance(value, list):
         return _of_list(schema, value, path)
@@ -501,7 +503,7 @@ def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:
 def _twice(
     value: list[Any], identities: list[str], told: list[Any], path: str
 ) -> list[Problem]:
-    """Tell each value that occurs more than once, where it does so first."""
+    """Report each duplicate value once, at its second position."""
     seen: dict[str, int] = {}
     found = []
     for index in range(len(value)):

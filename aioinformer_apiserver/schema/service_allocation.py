@@ -1,7 +1,7 @@
-"""Addresses: what a Service is given so that it can be reached.
+"""Service allocation: cluster IPs and node ports of services. Pure.
 
-Pure: who calls remembers what is taken. The same Service is given the same address, as
-long as that is free, so that tests repeat themselves.
+The caller knows which addresses are taken. A Service always gets the same address if
+that is free, so that tests are reproducible.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["with_addresses"]
 
-# The usual range of cluster addresses, 10.96.0.0/16, without its first and last one.
+# Default range 10.96.0.0/16, without its first and last address.
 _PREFIX = "10.96"
 _ADDRESSES = 2**16 - 2
-# Where a kube-apiserver looks for node ports, unless told otherwise.
+# Default range of node ports.
 _FIRST_PORT = 30000
 _PORTS = 2768
 
@@ -33,19 +33,19 @@ def with_addresses(
     taken: Container[str] = (),
     taken_ports: Container[int] = (),
 ) -> dict[str, Any]:
-    """Give a Service its cluster address, address families and node ports.
+    """Allocate the cluster IPs, IP families and node ports of a Service.
 
-    What the Service asks for is kept, and so is what it had before. What its type does
-    not need any more is taken away, unless the update sets it anew.
+    Values that the Service requests or had before are kept. Values that its type no
+    longer needs are dropped, unless the update changes them.
 
     Args:
-        service: With its defaults; it is not changed.
-        old: As it is stored, if this is an update.
-        taken: The addresses of other Services.
-        taken_ports: Their node ports.
+        service: Service with its defaults; not changed.
+        old: Stored object, for updates.
+        taken: Cluster IPs of other Services.
+        taken_ports: Node ports of other Services.
 
     Raises:
-        ValueError: If all addresses or ports are taken.
+        ValueError: If no address or port is free.
     """
     spec = dict(service.get("spec") or {})
     if old is not None:
@@ -77,12 +77,13 @@ def _seed(service: dict[str, Any]) -> int:
 
 
 def _inherit(spec: dict[str, Any], old: dict[str, Any]) -> None:
-    """Keep what an update leaves out, and drop what the new type has no use for."""
+    """Keep values that an update omits, and drop those that the type does not need."""
     _drop(spec, old)
     if "ExternalName" not in {spec.get("type"), old.get("type")}:
         moved = spec.get("clusterIP") not in {None, "", old.get("clusterIP")}
         if moved and spec.get("clusterIPs") == old.get("clusterIPs"):
-            # Of two fields that say the same, one was changed; it is meant.
+            # Only one of these two equivalent fields was changed, so it
+            # counts.
             spec["clusterIPs"] = [spec["clusterIP"]]
 
         for field in _ADDRESS_FIELDS:
@@ -95,7 +96,7 @@ def _inherit(spec: dict[str, Any], old: dict[str, Any]) -> None:
 
 
 def _drop(spec: dict[str, Any], old: dict[str, Any]) -> None:
-    """Take away what the new type has no use for, unless it was changed as well."""
+    """Drop values that the new type does not need, unless they were changed, too."""
     useless: list[str] = []
     if spec.get("type") == "ExternalName":
         useless += (*_ADDRESS_FIELDS, "internalTrafficPolicy")
@@ -155,7 +156,7 @@ def _free_address(seed: int, taken: Container[str]) -> str:
 
 
 def _give_families(spec: dict[str, Any]) -> None:
-    # Headless and without a selector, it may stand for anything: both families.
+    # A headless service without a selector has both IP families.
     both = spec["clusterIP"] == _HEADLESS and not spec.get("selector")
     if not spec.get("ipFamilyPolicy"):
         spec["ipFamilyPolicy"] = "RequireDualStack" if both else "SingleStack"

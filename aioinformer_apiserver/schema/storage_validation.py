@@ -1,4 +1,4 @@
-"""Volume checks: what a real server asks of the volumes of a Pod."""
+"""Validation of pod volumes, persistent volumes, claims and storage classes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ __all__ = [
     "volume_problems",
 ]
 
-
 Object = dict[str, Any]
 
-
-# In the order in which the real server looks at them; the second one is too many.
+# Order of a real server; it reports the second source of a volume.
 _SOURCES = (
     "emptyDir",
     "hostPath",
@@ -59,7 +57,6 @@ _SOURCES = (
     "quobyte",
 )
 
-
 _HOST_PATHS = (
     "",
     "BlockDevice",
@@ -70,12 +67,8 @@ _HOST_PATHS = (
     "FileOrCreate",
     "Socket",
 )
-
-
 _MOST_PERMISSIVE = 0o777
-
-
-# What a source must name.
+# Required fields of volume sources.
 _REQUIRED = {
     "configMap": ("name",),
     "csi": ("driver",),
@@ -88,7 +81,7 @@ _REQUIRED = {
 
 
 def volume_problems(path: str, volumes: list[Object]) -> Iterator[Problem]:
-    """Find what is wrong with the volumes of a Pod."""
+    """Validate the volumes of a Pod."""
     seen: set[str] = set()
     for index, volume in enumerate(volumes):
         where, name = f"{path}[{index}]", volume.get("name", "")
@@ -140,7 +133,7 @@ def _source_problems(path: str, field: str, source: Object) -> Iterator[Problem]
 
 
 def _host_path_problems(path: str, source: Object) -> Iterator[Problem]:
-    """Find what is wrong with a directory of the host, except that it is missing."""
+    """Validate a host path that is not empty."""
     if ".." in source.get("path", "").split("/"):
         why = "must not contain '..'"
         yield field_errors.invalid(f"{path}.path", source["path"], why)
@@ -189,12 +182,11 @@ def _projection_problems(path: str, source: Object) -> Iterator[Problem]:
         yield from _downward_problems(f"{path}.downwardAPI", source["downwardAPI"])
 
 
+# ------------------------------------------------------------------ persistent volumes and claims
+
+
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-
-
 _VOLUME_MODES = ("Block", "Filesystem")
-
-
 _PERSISTENT_SOURCES = (
     "hostPath",
     "gcePersistentDisk",
@@ -222,7 +214,7 @@ _PERSISTENT_SOURCES = (
 
 
 def claim_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a PersistentVolumeClaim."""
+    """Validate a PersistentVolumeClaim."""
     spec = body.get("spec") or {}
     if not spec.get("accessModes"):
         why = "at least 1 access mode is required"
@@ -245,7 +237,7 @@ def claim_problems(body: Object) -> Iterator[Problem]:
 
 
 def persistent_volume_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a PersistentVolume."""
+    """Validate a PersistentVolume."""
     spec = body.get("spec") or {}
     if not spec.get("accessModes"):
         yield field_errors.required("spec.accessModes")
@@ -294,7 +286,7 @@ def _persistent_source_problems(spec: Object) -> Iterator[Problem]:
 
 
 def storage_class_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a StorageClass."""
+    """Validate a StorageClass."""
     provisioner = body.get("provisioner", "")
     if not provisioner:
         yield field_errors.required("provisioner")

@@ -1,6 +1,6 @@
-"""Formats of text that a real server checks in custom resources.
+"""String formats and patterns of custom resources.
 
-Of the formats it knows, these are not checked here: numbers of books and credit cards.
+Formats of ISBNs and credit card numbers are not implemented.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["fits_format", "go_pattern"]
 
 
 def fits_format(format_: str, text: str) -> bool:
-    """Say whether a text is of a format; any text is of a format that is unknown.
+    """Return whether a text has a format; unknown formats fit any text.
 
     Args:
-        format_: Such as `"date-time"`; dashes do not count.
-        text: The text.
+        format_: Name of the format, such as `"date-time"`; dashes are ignored.
+        text: Text to validate.
     """
     fits = _FORMATS.get(format_.replace("-", ""))
     return fits is None or fits(text)
@@ -68,24 +68,14 @@ def _date_time(text: str) -> bool:
     return found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
 
 
-# Millionths are written with the sign for micro, or with the Greek letter.
+# Go accepts the micro sign and the Greek letter.
 _MICRO = "\u00b5"
-
-
 _GO_DURATION = re.compile(
     rf"[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|[u{_MICRO}\u03bc]s|ms|s|m|h))+)", re.ASCII
 )
-
-
 _LONG_DURATION = re.compile(rf"(?:(\d+)\s*([A-Za-z{_MICRO}]+))", re.ASCII)
-
-
 _UNITS = ("ns", "us", f"{_MICRO}s", "ms", "s", "m", "h", "hr", "d", "w", "wk")
-
-
 _LONG_UNITS = ("nano", "micro", "milli", "second", "sec", "minute", "min")
-
-
 _LONGER_UNITS = ("hour", "day", "week")
 
 
@@ -93,7 +83,7 @@ def _duration(text: str) -> bool:
     if _GO_DURATION.fullmatch(text):
         return True
 
-    # As Scala writes it: "5 minutes", "2 d".
+    # durations as in Scala: "5 minutes", "2 d"
     return any(
         unit.lower() in _UNITS
         or unit.lower().startswith((*_LONG_UNITS, *_LONGER_UNITS))
@@ -115,7 +105,7 @@ _LEADING_ZEROS = re.compile(r"\b0+(?=\d)", re.ASCII)
 
 def _address(kind: type) -> Callable[[str], bool]:
     def fits(text: str) -> bool:
-        # Go has always overlooked zeros in front, which Python finds ambiguous.
+        # Go ignores leading zeros, Python rejects them.
         plain = text if ":" in text else _LEADING_ZEROS.sub("", text)
         try:
             return isinstance(ipaddress.ip_address(plain), kind)
@@ -134,8 +124,8 @@ def _network(text: str) -> bool:
     return "/" in text and text.rpartition("/")[2].isdigit()
 
 
-# Of letters (l), digits and symbols (x), dashes and dots. One part may have one dash,
-# even at its end; several parts may have many, within.
+# Letters (l), digits and symbols (x), dashes and dots. A single label may contain or
+# end with one dash; several labels may contain many.
 _HOST = re.compile(
     r"[lx](?:-?[lx]{0,62})?|(?:[lx](?:[lx-]{0,61}[lx])?\.)+l{2,63}", re.ASCII
 )
@@ -167,7 +157,7 @@ def _email(text: str) -> bool:
 
 
 def _uri(text: str) -> bool:
-    """Accept what a line of an HTTP request could name: absolute, or a path."""
+    """Return whether a text is an absolute URI or a path, as in a request line."""
     if not text or re.search(r"[\x00-\x20\x7f]", text):
         return False
 
@@ -204,6 +194,8 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "uuid5": _uuid("5", "[89ab]"),
 }
 
+# ------------------------------------------------------------------ patterns
+
 
 _CLASSES = {
     "[:alnum:]": "0-9A-Za-z",
@@ -221,8 +213,6 @@ _CLASSES = {
     "[:word:]": "0-9A-Za-z_",
     "[:xdigit:]": "0-9A-Fa-f",
 }
-
-
 _TOKENS = re.compile(r"\\.|\[:\w+:\]|\[\^?\]?|\]|\$|.", re.DOTALL)
 
 
@@ -246,7 +236,7 @@ def go_pattern(text: str) -> re.Pattern[str] | None:
         elif inside and token == "]":
             inside = False
 
-        # In Go the end is the end; in Python a newline may follow.
+        # Go's `$` matches only at the end, Python's also before a newline.
         ends = token == r"\z" or (token == "$" and not inside)
         pieces.append(r"\Z" if ends else token)
 

@@ -1,4 +1,4 @@
-"""Workload checks: what a real server asks of whatever keeps pods running."""
+"""Validation of workloads: Deployments, Jobs, and other owners of pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UPDATE_TYPES = ("RollingUpdate", "OnDelete")
 
 
 def deployment_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Deployment."""
+    """Validate a Deployment."""
     spec = body.get("spec") or {}
     yield from fields.at_least("spec.replicas", spec.get("replicas"))
     if spec.get("selector") is None:
@@ -60,7 +60,7 @@ def deployment_problems(body: Object) -> Iterator[Problem]:
 
 
 def replica_set_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a ReplicaSet."""
+    """Validate a ReplicaSet."""
     spec = body.get("spec") or {}
     yield from fields.at_least("spec.replicas", spec.get("replicas"))
     yield from fields.at_least("spec.minReadySeconds", spec.get("minReadySeconds"))
@@ -73,7 +73,7 @@ def replica_set_problems(body: Object) -> Iterator[Problem]:
 
 
 def stateful_set_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a StatefulSet."""
+    """Validate a StatefulSet."""
     spec = body.get("spec") or {}
     policy = spec.get("podManagementPolicy")
     if policy not in {"OrderedReady", "Parallel"}:
@@ -104,7 +104,7 @@ def stateful_set_problems(body: Object) -> Iterator[Problem]:
 
 
 def daemon_set_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a DaemonSet."""
+    """Validate a DaemonSet."""
     spec = body.get("spec") or {}
     if spec.get("selector") is not None:
         yield from _selector_problems(spec["selector"], "daemonset")
@@ -133,7 +133,7 @@ def daemon_set_problems(body: Object) -> Iterator[Problem]:
 
 
 def controller_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a ReplicationController."""
+    """Validate a ReplicationController."""
     spec = body.get("spec") or {}
     for field in ("minReadySeconds", "replicas"):
         yield from fields.at_least(f"spec.{field}", spec.get(field))
@@ -155,7 +155,7 @@ def controller_problems(body: Object) -> Iterator[Problem]:
 
 
 def template_object_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a PodTemplate."""
+    """Validate a PodTemplate."""
     yield from template_problems("template", body.get("template") or {})
 
 
@@ -170,7 +170,7 @@ def _selector_problems(selector: Object, kind: str) -> Iterator[Problem]:
 
 
 def _pods_problems(spec: Object) -> Iterator[Problem]:
-    """Check the template, and that the selector finds the pods made of it."""
+    """Validate the template, and that the selector matches its labels."""
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels")
     selector = spec.get("selector")
@@ -229,7 +229,7 @@ def _percent(value: Any) -> int:
 
 
 def job_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a Job, its own selector included."""
+    """Validate a Job with its selector."""
     spec = body.get("spec") or {}
     yield from _job_spec_problems("spec", spec)
     selector = spec.get("selector")
@@ -250,7 +250,7 @@ def job_problems(body: Object) -> Iterator[Problem]:
 
 
 def cron_job_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a CronJob."""
+    """Validate a CronJob."""
     spec = body.get("spec") or {}
     schedule = spec.get("schedule", "")
     if not schedule:
@@ -336,7 +336,7 @@ _JOB_NUMBERS = (
 
 
 def disruption_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a PodDisruptionBudget."""
+    """Validate a PodDisruptionBudget."""
     spec = body.get("spec") or {}
     fewest, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if fewest is not None and most is not None:
@@ -367,7 +367,7 @@ def disruption_problems(body: Object) -> Iterator[Problem]:
 
 
 def autoscaler_problems(body: Object) -> Iterator[Problem]:
-    """Find what is wrong with a HorizontalPodAutoscaler."""
+    """Validate a HorizontalPodAutoscaler."""
     spec = body.get("spec") or {}
     fewest, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     yield from fields.at_least("spec.minReplicas", fewest, 1)

@@ -57,7 +57,7 @@ def collection_of(server: APIServer, resource: Resource) -> Collection:
 # -------------------------------------------------------------------- registering
 
 
-def test_a_registered_resource_has_a_definition() -> None:
+def test_registered_resource_has_definition() -> None:
     server = APIServer(resources=[THINGS])
 
     found = definition(server)
@@ -67,7 +67,7 @@ def test_a_registered_resource_has_a_definition() -> None:
     assert server.create(THINGS, {"metadata": {"name": "a"}, "x": 1})["x"] == 1
 
 
-def test_registering_twice_changes_nothing() -> None:
+def test_repeated_registration_changes_nothing() -> None:
     server = APIServer(resources=[THINGS])
     before = definition(server)
 
@@ -76,7 +76,7 @@ def test_registering_twice_changes_nothing() -> None:
     assert definition(server) == before
 
 
-def test_another_version_of_a_resource_shows_its_objects() -> None:
+def test_registered_version_shows_objects_of_other_versions() -> None:
     server = APIServer(resources=[THINGS])
     server.create(THINGS, {"metadata": {"name": "a"}})
 
@@ -98,7 +98,7 @@ def test_another_version_of_a_resource_shows_its_objects() -> None:
         pytest.param(Resource("x", "v1", "things", "Thing"), id="no-domain"),
     ],
 )
-def test_what_cannot_be_defined_cannot_be_registered(resource: Resource) -> None:
+def test_invalid_resource_cannot_be_registered(resource: Resource) -> None:
     server = APIServer()
 
     with pytest.raises(OptionsError, match="cannot be served"):
@@ -107,7 +107,7 @@ def test_what_cannot_be_defined_cannot_be_registered(resource: Resource) -> None
     assert server.objects(CUSTOM_RESOURCE_DEFINITIONS) == []
 
 
-def test_unregistering_heeds_no_finalizer() -> None:
+def test_unregistering_ignores_finalizers() -> None:
     server = APIServer(resources=[THINGS])
     server.create(THINGS, {"metadata": {"name": "a", "finalizers": ["x.org/f"]}})
 
@@ -120,7 +120,7 @@ def test_unregistering_heeds_no_finalizer() -> None:
         server.objects(THINGS)
 
 
-def test_what_is_registered_again_starts_empty() -> None:
+def test_reregistered_resource_is_empty() -> None:
     server = APIServer(resources=[THINGS])
     server.create(THINGS, {"metadata": {"name": "a"}})
 
@@ -130,7 +130,7 @@ def test_what_is_registered_again_starts_empty() -> None:
     assert server.objects(THINGS) == []
 
 
-def test_deleting_the_definition_deletes_the_objects() -> None:
+def test_deleted_definition_deletes_objects() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     server.create(THINGS, {"metadata": {"name": "a"}})
     held = [collection_of(server, it) for it in (THINGS, NEWER)]
@@ -141,7 +141,7 @@ def test_deleting_the_definition_deletes_the_objects() -> None:
     assert server.objects(CUSTOM_RESOURCE_DEFINITIONS) == []
 
 
-def test_taking_the_finalizer_away_closes_what_was_served() -> None:
+def test_removing_definition_finalizer_stops_serving() -> None:
     server = APIServer(resources=[THINGS])
     body = {"metadata": {"name": "a", "finalizers": ["x.org/f"]}}
     server.create(THINGS, body)
@@ -157,7 +157,7 @@ def test_taking_the_finalizer_away_closes_what_was_served() -> None:
 # -------------------------------------------------------------------- collections
 
 
-def test_a_version_is_listed_and_watched_as_the_others_are() -> None:
+def test_every_version_is_listed_and_watched() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     new = collection_of(server, NEWER)
     watcher = Watcher(new, Scope(), format_of(new.kind, {}, {}), new.tail)
@@ -173,7 +173,7 @@ def test_a_version_is_listed_and_watched_as_the_others_are() -> None:
     assert collection_of(server, THINGS).tail.version == new.tail.version
 
 
-def test_a_change_of_the_definition_ends_a_feed_after_what_it_has_to_tell() -> None:
+def test_definition_change_ends_feed_after_pending_events() -> None:
     server = APIServer(resources=[THINGS])
     things = collection_of(server, THINGS)
     watcher = Watcher(things, Scope(), format_of(things.kind, {}, {}), things.tail)
@@ -190,7 +190,7 @@ def test_a_change_of_the_definition_ends_a_feed_after_what_it_has_to_tell() -> N
     assert collection_of(server, THINGS).kind.short_names == ("th",)
 
 
-def test_metadata_of_the_definition_end_no_feed() -> None:
+def test_definition_metadata_change_keeps_feed() -> None:
     server = APIServer(resources=[THINGS])
     things = collection_of(server, THINGS)
     watcher = Watcher(things, Scope(), format_of(things.kind, {}, {}), things.tail)
@@ -201,7 +201,7 @@ def test_metadata_of_the_definition_end_no_feed() -> None:
     assert not watcher.ended
 
 
-def test_a_restored_state_has_its_objects_in_all_versions() -> None:
+def test_restored_snapshot_has_objects_in_all_versions() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     server.create(THINGS, {"metadata": {"name": "a"}})
     storage = server._storage
@@ -213,7 +213,7 @@ def test_a_restored_state_has_its_objects_in_all_versions() -> None:
     assert len(server.objects(THINGS)) == len(server.objects(NEWER)) == 1
 
 
-def test_a_restored_state_serves_what_was_served_then() -> None:
+def test_restored_snapshot_serves_versions_of_its_time() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     server.create(THINGS, {"metadata": {"name": "a"}})
     storage = server._storage
@@ -230,7 +230,7 @@ def test_a_restored_state_serves_what_was_served_then() -> None:
     assert server.objects(OTHERS) == []
 
 
-def test_a_definition_can_be_changed_again_after_a_restore() -> None:
+def test_definition_can_change_after_restore() -> None:
     server = APIServer(resources=[THINGS])
     patch = {"spec": {"names": {"shortNames": ["th"]}}}
     state = server._storage.save()
@@ -244,7 +244,7 @@ def test_a_definition_can_be_changed_again_after_a_restore() -> None:
     assert collection_of(server, THINGS).kind.short_names == ("th",)
 
 
-def test_a_new_history_counts_an_object_once_for_all_versions() -> None:
+def test_new_history_counts_object_once_for_all_versions() -> None:
     server = APIServer(resources=[THINGS, NEWER])
     server.create(THINGS, {"metadata": {"name": "a"}})
 
@@ -255,7 +255,7 @@ def test_a_new_history_counts_an_object_once_for_all_versions() -> None:
     assert old["metadata"]["uid"] == "another"
 
 
-def test_a_field_becomes_selectable_for_the_objects_that_are_there() -> None:
+def test_new_selectable_field_selects_existing_objects() -> None:
     server = APIServer(resources=[THINGS])
     server.create(THINGS, {"metadata": {"name": "a"}, "spec": {"color": "red"}})
     spec = definition(server)["spec"]
@@ -270,7 +270,7 @@ def test_a_field_becomes_selectable_for_the_objects_that_are_there() -> None:
     assert stored.fields == {"spec.color": "red"}
 
 
-def test_a_definition_is_dry_run_without_effect() -> None:
+def test_dry_run_of_definition_changes_nothing() -> None:
     server = APIServer()
     registry = server._registry
     definitions = collection_of(server, CUSTOM_RESOURCE_DEFINITIONS)
@@ -287,20 +287,20 @@ def test_a_definition_is_dry_run_without_effect() -> None:
 # -------------------------------------------------------------------- states
 
 
-def test_a_settled_definition_stays_as_it_is() -> None:
+def test_stable_definition_has_no_next_status() -> None:
     body = settled(definition_of(THINGS))
 
     assert list(next_statuses(body, (), LATER)) == []
 
 
-def test_an_unestablished_definition_serves_nothing() -> None:
+def test_unestablished_definition_has_no_kinds() -> None:
     body = with_status(with_definition_defaults(definition_of(THINGS)), new=True)
 
     assert kinds_of(body) == []
     assert [it.resource for it in kinds_of(settled(body))] == [THINGS]
 
 
-def test_a_condition_keeps_the_time_of_its_status() -> None:
+def test_condition_keeps_transition_time_while_status_is_same() -> None:
     first = settled(definition_of(THINGS))
     other = definition_of(Resource("x.org", "v1", "others", "Other"))
     other["spec"]["names"]["shortNames"] = ["th"]
@@ -315,7 +315,7 @@ def test_a_condition_keeps_the_time_of_its_status() -> None:
     assert found["Established"]["status"] == "True"
 
 
-def test_several_taken_short_names_are_told_together() -> None:
+def test_conflicting_short_names_are_reported_together() -> None:
     other = definition_of(Resource("x.org", "v1", "others", "Other"))
     other["spec"]["names"]["shortNames"] = ["a", "b"]
     body = definition_of(THINGS)
@@ -328,7 +328,7 @@ def test_several_taken_short_names_are_told_together() -> None:
     assert "shortNames" not in found["status"]["acceptedNames"]
 
 
-def test_a_definition_is_marked_for_deletion_once() -> None:
+def test_definition_is_marked_for_deletion_once() -> None:
     body = settled(definition_of(THINGS))
 
     marked = marked_for_deletion(body, NOW)
@@ -338,7 +338,7 @@ def test_a_definition_is_marked_for_deletion_once() -> None:
     assert marked_for_deletion(marked, LATER) == marked
 
 
-def test_what_a_restriction_knows_must_be_described() -> None:
+def test_restriction_fields_must_be_declared() -> None:
     body = definition_of(THINGS)
     schema = {
         "type": "object",

@@ -49,7 +49,7 @@ def pod(grace: int | None = None, **metadata: Any) -> dict[str, Any]:
     return found
 
 
-def test_what_waits_for_nothing_goes_as_it_is() -> None:
+def test_object_without_finalizers_is_deleted_unchanged() -> None:
     given = body()
 
     verdict = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
@@ -58,7 +58,7 @@ def test_what_waits_for_nothing_goes_as_it_is() -> None:
     assert verdict.body["metadata"].keys() - {"finalizers"} == given["metadata"].keys()
 
 
-def test_what_waits_is_marked_once() -> None:
+def test_object_with_finalizers_is_marked_once() -> None:
     given = body(finalizers=["a/b"], generation=3)
 
     first = decide_deletion(kind(CONFIG_MAPS), given, DeleteOptions(), NOW)
@@ -90,7 +90,7 @@ def test_what_waits_is_marked_once() -> None:
         (EVENTS, ["a/b"], "Orphan", ["a/b"]),
     ],
 )
-def test_finalizers_say_what_becomes_of_dependents(
+def test_propagation_policy_decides_finalizers(
     resource: Resource, given: list[str], propagation: Any, found: list[str]
 ) -> None:
     options = DeleteOptions(propagation=propagation)
@@ -115,7 +115,7 @@ def test_finalizers_say_what_becomes_of_dependents(
         pytest.param(pod(finalizers=["a/b"]), 0, 0, False, id="held"),
     ],
 )
-def test_a_pod_is_given_time_to_end(
+def test_pod_gets_grace_period(
     given: dict[str, Any], seconds: int | None, grace: int, gone: bool
 ) -> None:
     options = DeleteOptions(grace_seconds=seconds)
@@ -130,7 +130,7 @@ def test_a_pod_is_given_time_to_end(
 
 
 @pytest.mark.parametrize("seconds", [None, 30, 99])
-def test_a_pod_that_ends_is_not_given_more_time(seconds: int | None) -> None:
+def test_terminating_pod_does_not_get_longer_grace_period(seconds: int | None) -> None:
     given = pod(grace=30)
 
     verdict = decide_deletion(
@@ -142,7 +142,7 @@ def test_a_pod_that_ends_is_not_given_more_time(seconds: int | None) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "gone"), [(10, False), (0, True), (-3, True)])
-def test_less_time_counts_from_when_the_pod_was_deleted(
+def test_shorter_grace_period_starts_at_first_deletion(
     seconds: int, gone: bool
 ) -> None:
     options = DeleteOptions(grace_seconds=seconds)
@@ -167,18 +167,18 @@ def test_less_time_counts_from_when_the_pod_was_deleted(
         ({"finalizers": []}, False),
     ],
 )
-def test_an_object_is_released_by_its_last_finalizer(
+def test_object_is_ready_to_go_without_finalizers_and_grace_period(
     metadata: dict[str, Any], released: bool
 ) -> None:
     assert is_ready_to_go(metadata) == released
 
 
-def test_some_kinds_show_what_is_gone() -> None:
+def test_some_kinds_return_deleted_object() -> None:
     assert returns_deleted_object(kind(SERVICES))
     assert not returns_deleted_object(kind(CONFIG_MAPS))
 
 
-def test_only_who_does_not_say_what_becomes_of_pods_is_warned() -> None:
+def test_job_deletion_without_propagation_policy_warns() -> None:
     warned: list[str] = []
     silent = DeleteOptions(warn=warned.append)
     told = DeleteOptions(propagation="Background", warn=warned.append)

@@ -202,7 +202,7 @@ def test_arranged_object_keeps_unknown_fields(cluster: Cluster) -> None:
     assert made["spec"]["dnsPolicy"] == "ClusterFirst"
 
 
-def test_arranged_sketch_keeps_its_empty_lists_when_a_client_writes_it(
+def test_arranged_object_keeps_empty_lists_after_client_update(
     cluster: Cluster,
 ) -> None:
     cluster.create(DEPLOYMENTS, named("a"))
@@ -215,7 +215,7 @@ def test_arranged_sketch_keeps_its_empty_lists_when_a_client_writes_it(
     assert written["metadata"]["generation"] == 1
 
 
-def test_arranged_daemon_set_keeps_its_template_when_it_is_put_back(
+def test_arranged_daemon_set_keeps_template_after_client_update(
     cluster: Cluster,
 ) -> None:
     cluster.create(DAEMON_SETS, named("a"))
@@ -239,7 +239,7 @@ def test_arranged_object_lacks_only_additions_of_admission(
     assert shown(arranged, left_out) == shown(asked, left_out)
 
 
-def test_what_is_arranged_has_metadata_like_everything(cluster: Cluster) -> None:
+def test_arranged_object_must_have_valid_metadata(cluster: Cluster) -> None:
     with pytest.raises(Invalid, match="RFC 1123"):
         cluster.create(PODS, named("A"))
 
@@ -260,7 +260,7 @@ def test_what_is_arranged_has_metadata_like_everything(cluster: Cluster) -> None
     assert cluster.names(PODS) == []
 
 
-def test_what_is_arranged_may_be_written_over_http(cluster: Cluster) -> None:
+def test_arranged_object_can_be_updated_over_http(cluster: Cluster) -> None:
     made = cluster.create(PODS, a_pod("a", unknown=1)).stored
 
     same = cluster.patch(PODS, "a", {}, ASKED).stored
@@ -274,7 +274,7 @@ def test_what_is_arranged_may_be_written_over_http(cluster: Cluster) -> None:
     assert "tolerations" not in body["spec"]
 
 
-def test_what_holds_nonsense_can_still_be_deleted(cluster: Cluster) -> None:
+def test_arranged_invalid_object_can_be_deleted(cluster: Cluster) -> None:
     cluster.create(DEPLOYMENTS, named("a", spec="nonsense"))
 
     with pytest.raises(Invalid, match="cannot unmarshal string"):
@@ -284,7 +284,7 @@ def test_what_holds_nonsense_can_still_be_deleted(cluster: Cluster) -> None:
     assert cluster.names(DEPLOYMENTS) == []
 
 
-def test_an_arranged_patch_writes_the_status_too(cluster: Cluster) -> None:
+def test_arranged_patch_writes_status(cluster: Cluster) -> None:
     cluster.create(PODS, a_pod("a"))
 
     new = cluster.patch(PODS, "a", {"status": {"phase": "Running"}}).stored
@@ -293,7 +293,7 @@ def test_an_arranged_patch_writes_the_status_too(cluster: Cluster) -> None:
     assert new.fields["status.phase"] == "Running"
 
 
-def test_an_arranged_patch_that_changes_nothing_keeps_the_version(
+def test_arranged_patch_without_changes_keeps_version(
     cluster: Cluster,
 ) -> None:
     made = cluster.create(PODS, a_pod("a")).stored
@@ -301,7 +301,7 @@ def test_an_arranged_patch_that_changes_nothing_keeps_the_version(
     assert cluster.patch(PODS, "a", {"metadata": {"labels": {}}}).stored is made
 
 
-def test_an_arranged_pod_goes_without_a_mark(cluster: Cluster) -> None:
+def test_arranged_deletion_of_pod_removes_it_at_once(cluster: Cluster) -> None:
     version = cluster.create(PODS, a_pod("a", nodeName="n")).stored.version
 
     deleted = cluster.delete(PODS, "a", DeleteOptions(at_once=True, grace_seconds=0))
@@ -313,7 +313,7 @@ def test_an_arranged_pod_goes_without_a_mark(cluster: Cluster) -> None:
 # -------------------------------------------------------------------- names
 
 
-def test_a_generated_name_is_free(
+def test_generated_name_is_unused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter(["b", "c"])
@@ -329,14 +329,14 @@ def test_a_generated_name_is_free(
     assert made.created
 
 
-def test_a_taken_name_is_refused(cluster: Cluster) -> None:
+def test_create_of_existing_name_is_rejected(cluster: Cluster) -> None:
     cluster.create(CONFIG_MAPS, named("a"))
 
     with pytest.raises(AlreadyExists):
         cluster.create(CONFIG_MAPS, named("a"))
 
 
-def test_an_update_of_what_is_missing_creates_a_lease(cluster: Cluster) -> None:
+def test_update_of_missing_lease_creates_it(cluster: Cluster) -> None:
     leases = cluster.storage.collection(LEASES)
 
     made = cluster.registry.update(leases, "default", "a", named("a"), ASKED)
@@ -348,7 +348,7 @@ def test_an_update_of_what_is_missing_creates_a_lease(cluster: Cluster) -> None:
 # -------------------------------------------------------------------- namespaces
 
 
-def test_missing_namespaces_are_created_where_that_is_asked_for() -> None:
+def test_auto_namespaces_create_missing_namespace() -> None:
     cluster = Cluster(auto_namespaces=True)
 
     cluster.create(CONFIG_MAPS, named("a"), ASKED, namespace="shop")
@@ -359,7 +359,7 @@ def test_missing_namespaces_are_created_where_that_is_asked_for() -> None:
     assert "market" not in cluster.names(NAMESPACES)
 
 
-def test_a_deleted_namespace_takes_its_content_along(cluster: Cluster) -> None:
+def test_deleted_namespace_deletes_content(cluster: Cluster) -> None:
     cluster.create(NAMESPACES, named("shop"))
     cluster.create(CONFIG_MAPS, named("a"), namespace="shop")
     cluster.create(PODS, a_pod("a", nodeName="n"), ASKED, namespace="shop")
@@ -374,7 +374,7 @@ def test_a_deleted_namespace_takes_its_content_along(cluster: Cluster) -> None:
     assert "shop" not in cluster.names(NAMESPACES)
 
 
-def test_a_namespace_waits_for_the_finalizers_of_its_content(cluster: Cluster) -> None:
+def test_deleted_namespace_waits_for_finalizers_of_content(cluster: Cluster) -> None:
     cluster.create(NAMESPACES, named("shop"), ASKED)
     held = named("held", metadata={"finalizers": ["example.com/wait"]})
     cluster.create(CONFIG_MAPS, held, namespace="shop")
@@ -391,7 +391,7 @@ def test_a_namespace_waits_for_the_finalizers_of_its_content(cluster: Cluster) -
     assert "shop" not in cluster.names(NAMESPACES)
 
 
-def test_a_namespace_waits_for_its_own_finalizers(cluster: Cluster) -> None:
+def test_deleted_namespace_waits_for_metadata_finalizers(cluster: Cluster) -> None:
     shop = named("shop", metadata={"finalizers": ["example.com/wait"]})
     cluster.create(NAMESPACES, shop, ASKED)
     cluster.delete(NAMESPACES, "shop")
@@ -402,7 +402,7 @@ def test_a_namespace_waits_for_its_own_finalizers(cluster: Cluster) -> None:
     assert "shop" not in cluster.names(NAMESPACES)
 
 
-def test_a_namespace_is_finalized_by_whoever_empties_it(cluster: Cluster) -> None:
+def test_namespace_is_removed_with_last_object(cluster: Cluster) -> None:
     cluster.create(NAMESPACES, named("shop"), ASKED)
     held = named("held", metadata={"finalizers": ["example.com/wait"]})
     cluster.create(CONFIG_MAPS, held, namespace="shop")
@@ -417,7 +417,7 @@ def test_a_namespace_is_finalized_by_whoever_empties_it(cluster: Cluster) -> Non
     assert "shop" not in cluster.names(NAMESPACES)
 
 
-def test_a_namespace_waits_for_the_finalizers_of_others(cluster: Cluster) -> None:
+def test_deleted_namespace_waits_for_other_spec_finalizers(cluster: Cluster) -> None:
     shop = named("shop", spec={"finalizers": ["kubernetes", "example.com/x"]})
     cluster.create(NAMESPACES, shop, ASKED)
     cluster.delete(NAMESPACES, "shop")
@@ -431,7 +431,7 @@ def test_a_namespace_waits_for_the_finalizers_of_others(cluster: Cluster) -> Non
     assert "shop" not in cluster.names(NAMESPACES)
 
 
-def test_a_dry_deletion_of_a_namespace_deletes_nothing(cluster: Cluster) -> None:
+def test_dry_run_deletion_of_namespace_deletes_nothing(cluster: Cluster) -> None:
     cluster.create(NAMESPACES, named("shop"))
     version = cluster.storage.version
 
@@ -444,7 +444,7 @@ def test_a_dry_deletion_of_a_namespace_deletes_nothing(cluster: Cluster) -> None
 # -------------------------------------------------------------------- deletion
 
 
-def test_a_pod_on_a_node_is_ended_by_its_kubelet(cluster: Cluster) -> None:
+def test_scheduled_pod_is_marked_and_removed_on_deletion(cluster: Cluster) -> None:
     version = cluster.create(PODS, a_pod("a", nodeName="n"), ASKED).stored.version
 
     deleted = cluster.delete(PODS, "a")
@@ -454,7 +454,7 @@ def test_a_pod_on_a_node_is_ended_by_its_kubelet(cluster: Cluster) -> None:
     assert cluster.changes(PODS, version) == ["MODIFIED", "MODIFIED", "DELETED"]
 
 
-def test_a_pod_with_a_finalizer_is_ended_and_waits(cluster: Cluster) -> None:
+def test_scheduled_pod_with_finalizer_is_marked_and_stays(cluster: Cluster) -> None:
     body = a_pod("a", nodeName="n")
     body["metadata"]["finalizers"] = ["example.com/x"]
     version = cluster.create(PODS, body, ASKED).stored.version
@@ -466,7 +466,7 @@ def test_a_pod_with_a_finalizer_is_ended_and_waits(cluster: Cluster) -> None:
     assert found.body()["metadata"]["deletionGracePeriodSeconds"] == 0
 
 
-def test_a_collection_is_deleted_as_far_as_it_is_there(cluster: Cluster) -> None:
+def test_delete_collection_skips_missing_objects(cluster: Cluster) -> None:
     maps = cluster.storage.collection(CONFIG_MAPS)
     first, second = (
         cluster.create(CONFIG_MAPS, named(name)).stored for name in ("a", "b")
@@ -479,7 +479,7 @@ def test_a_collection_is_deleted_as_far_as_it_is_there(cluster: Cluster) -> None
     assert cluster.names(CONFIG_MAPS) == []
 
 
-def test_only_the_object_that_is_meant_is_deleted(cluster: Cluster) -> None:
+def test_delete_checks_preconditions(cluster: Cluster) -> None:
     cluster.create(NODES, named("n"))
 
     with pytest.raises(Conflict, match="UID in the precondition"):
@@ -494,7 +494,7 @@ def test_only_the_object_that_is_meant_is_deleted(cluster: Cluster) -> None:
 # -------------------------------------------------------------------- services
 
 
-def test_no_two_services_share_an_address_or_a_port(cluster: Cluster) -> None:
+def test_services_have_distinct_addresses_and_ports(cluster: Cluster) -> None:
     ports = [{"name": f"p{port}", "port": port} for port in range(80, 84)]
     spec = {"type": "NodePort", "ports": ports}
 
@@ -509,7 +509,7 @@ def test_no_two_services_share_an_address_or_a_port(cluster: Cluster) -> None:
     assert len(set(given)) == len(given) == 120
 
 
-def test_a_service_keeps_its_address(cluster: Cluster) -> None:
+def test_service_keeps_its_address(cluster: Cluster) -> None:
     spec = {"ports": [{"port": 80}]}
     made = cluster.create(SERVICES, named("s", spec=spec), ASKED).stored.body()
     services = cluster.storage.collection(SERVICES)

@@ -30,11 +30,11 @@ from aioinformer_apiserver.storage.kinds import Kind, ScalePaths
         ),
     ],
 )
-def test_a_selector_is_written_as_text(selector: object, text: str) -> None:
+def test_selector_is_formatted_as_text(selector: object, text: str) -> None:
     assert selector_text(selector) == text
 
 
-def test_a_scale_shows_what_there_is() -> None:
+def test_scale_shows_available_fields() -> None:
     paths = ScalePaths(
         replicas=("spec", "a", "b"), current=("status", "c"), selector=()
     )

@@ -34,7 +34,7 @@ ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         {"metrics": ["no metric", {"type": "Pods", "pods": {"metric": 1}}]},
     ],
 )
-def test_what_is_arranged_is_shown_in_both_versions(spec: object) -> None:
+def test_arranged_object_is_shown_in_both_versions(spec: object) -> None:
     server = APIServer()
 
     body = named("web") if spec is None else named("web", spec=spec)
@@ -45,7 +45,7 @@ def test_what_is_arranged_is_shown_in_both_versions(spec: object) -> None:
 
 
 @pytest.mark.parametrize("new_history", [True, False])
-async def test_versions_stay_together_when_a_server_comes_back(
+async def test_versions_stay_in_sync_after_restart(
     new_history: bool,
 ) -> None:
     async with a_server() as server:
@@ -66,7 +66,7 @@ async def token_of(http: aiohttp.ClientSession, **spec: object) -> dict[str, str
     return {"Authorization": f"Bearer {answer['status']['token']}"}
 
 
-async def test_a_server_without_users_knows_accounts_by_their_tokens() -> None:
+async def test_server_without_users_accepts_service_account_tokens() -> None:
     async with a_server() as server, a_session(server) as http:
         server.create(SERVICE_ACCOUNTS, named("robot"))
         headers = await token_of(http)
@@ -78,7 +78,7 @@ async def test_a_server_without_users_knows_accounts_by_their_tokens() -> None:
 
 
 @pytest.mark.parametrize("again", [True, False])
-async def test_a_token_ends_with_its_account(again: bool) -> None:
+async def test_token_expires_with_its_account(again: bool) -> None:
     async with a_server(token="admin") as server, a_session(server) as http:
         server.create(SERVICE_ACCOUNTS, named("robot"))
         http.headers["Authorization"] = "Bearer admin"
@@ -92,7 +92,7 @@ async def test_a_token_ends_with_its_account(again: bool) -> None:
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "..", "ä.ö.ü", "x"])
-async def test_what_is_no_token_is_refused(token: str) -> None:
+async def test_malformed_service_account_token_is_rejected(token: str) -> None:
     async with a_server(token="admin") as server, a_session(server) as http:
         headers = {"Authorization": f"Bearer {token}"}
         async with http.post(ME, json={}, headers=headers) as answer:

@@ -251,10 +251,10 @@ def test_index_raises_what_the_function_raises() -> None:
 def test_reading_an_unknown_index_names_those_there_are(
     indexer: Indexer[Thing], read: Callable[[Indexer[Thing]], object]
 ) -> None:
-    with pytest.raises(OptionsError, match=r"'node' \(there are: tag, version\)"):
+    with pytest.raises(OptionsError, match=r"'node' \(indexes: tag, version\)"):
         read(indexer)
 
-    with pytest.raises(OptionsError, match="there are: none"):
+    with pytest.raises(OptionsError, match="indexes: none"):
         read(Indexer[Thing]())
 
 

@@ -84,7 +84,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_an_informer_cancelled_in_any_turn_loses_and_leaves_nothing(
+async def test_informer_cancelled_at_any_await_leaves_nothing_and_loses_no_event(
     moment: float, slices: str
 ) -> None:
     before = asyncio.all_tasks()
@@ -114,7 +114,7 @@ async def test_an_informer_cancelled_in_any_turn_loses_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_second_cancellation_needs_no_time(moment: float) -> None:
+async def test_second_cancellation_ends_informer_at_once(moment: float) -> None:
     loop = asyncio.get_running_loop()
     before = asyncio.all_tasks()
     for turns in range(1, TURNS, 2):
@@ -130,7 +130,7 @@ async def test_a_second_cancellation_needs_no_time(moment: float) -> None:
         assert rig.source.open == 0
 
 
-async def test_the_moments_and_turns_above_cover_the_script() -> None:
+async def test_cancellation_points_cover_the_whole_run() -> None:
     rig = Rig()
     seen = []
     async with running(rig.pods.run()):
@@ -176,7 +176,7 @@ WAITERS: dict[str, Callable[[Rig, Registration], Coroutine[Any, Any, None]]] = {
 
 
 @pytest.mark.parametrize("waiter", WAITERS.values(), ids=WAITERS)
-async def test_a_waiter_cancelled_in_any_turn_harms_nobody(
+async def test_cancelled_waiter_does_not_affect_informer_or_other_waiters(
     waiter: Callable[[Rig, Registration], Coroutine[Any, Any, None]],
 ) -> None:
     for turns in range(0, TURNS, 3):
@@ -194,7 +194,7 @@ async def test_a_waiter_cancelled_in_any_turn_harms_nobody(
             assert rig.pods.has_synced
 
 
-async def test_a_removal_cancelled_in_any_turn_is_a_removal() -> None:
+async def test_cancelled_aclose_still_removes_the_handler() -> None:
     for turns in range(12):
         rig = Rig()
         slow = Slow(2)
@@ -212,7 +212,7 @@ async def test_a_removal_cancelled_in_any_turn_is_a_removal() -> None:
 # ---------------------------------------------------------------- a factory
 
 
-async def test_a_start_cancelled_in_any_turn_is_undone() -> None:
+async def test_cancelled_start_is_undone() -> None:
     before = asyncio.all_tasks()
     finished = undone = 0
     for turns in range(12):
@@ -237,7 +237,7 @@ async def test_a_start_cancelled_in_any_turn_is_undone() -> None:
     assert undone > 0
 
 
-async def test_a_shutdown_cancelled_in_any_turn_is_finished_first() -> None:
+async def test_cancelled_shutdown_finishes_first() -> None:
     before = asyncio.all_tasks()
     for turns in range(1, 20):
         client = FakeClient()
@@ -254,7 +254,7 @@ async def test_a_shutdown_cancelled_in_any_turn_is_finished_first() -> None:
         await factory.shutdown()
 
 
-async def test_left_in_any_turn_behind_its_start_tells_who_waits() -> None:
+async def test_factory_left_at_any_await_of_its_start_wakes_its_waiters() -> None:
     for turns in range(20):
         factory = SharedInformerFactory(FakeClient())
         pods = factory.informer("v1", "pods")

@@ -44,7 +44,7 @@ async def uses(factory: SharedInformerFactory, until: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_block_cancelled_in_any_turn_leaves_nothing(
+async def test_use_block_cancelled_at_any_await_leaves_nothing(
     factory: SharedInformerFactory, times: int
 ) -> None:
     before = asyncio.all_tasks()
@@ -57,7 +57,7 @@ async def test_a_block_cancelled_in_any_turn_leaves_nothing(
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_a_block_cancelled_while_it_is_left_leaves_nothing(
+async def test_use_block_cancelled_on_exit_leaves_nothing(
     factory: SharedInformerFactory, times: int
 ) -> None:
     before = asyncio.all_tasks()
@@ -76,9 +76,7 @@ async def test_a_block_cancelled_while_it_is_left_leaves_nothing(
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_leaving_lasts_until_its_handlers_have_ended(
-    api: API, times: int
-) -> None:
+async def test_use_block_exit_waits_for_its_handlers(api: API, times: int) -> None:
     loop = asyncio.get_running_loop()
     async with SharedInformerFactory(Client.from_url(api.url)) as factory:
         slow = Slow(2)
@@ -106,7 +104,7 @@ async def test_leaving_lasts_until_its_handlers_have_ended(
         assert not factory.informers
 
 
-async def test_a_block_that_is_cancelled_harms_no_other(
+async def test_cancelled_use_block_does_not_affect_another(
     factory: SharedInformerFactory,
 ) -> None:
     async with factory.use("v1", "pods") as pods:
@@ -117,7 +115,7 @@ async def test_a_block_that_is_cancelled_harms_no_other(
         assert pods.status.phase == "listing"
 
 
-async def test_a_factory_that_ends_while_a_block_is_left_leaves_nothing() -> None:
+async def test_factory_that_ends_during_exit_of_use_block_leaves_nothing() -> None:
     before = asyncio.all_tasks()
     for turns in range(TURNS):
         factory = SharedInformerFactory(FakeClient())
@@ -144,7 +142,7 @@ WAITERS: dict[str, Callable[[SharedInformerFactory], Coroutine[Any, Any, Any]]] 
 
 
 @pytest.mark.parametrize("waiter", WAITERS.values(), ids=WAITERS)
-async def test_a_waiter_cancelled_in_any_turn_harms_nobody(
+async def test_cancelled_waiter_does_not_affect_factory_or_other_waiters(
     factory: SharedInformerFactory,
     waiter: Callable[[SharedInformerFactory], Coroutine[Any, Any, Any]],
 ) -> None:
@@ -182,7 +180,7 @@ async def with_aiohttp(factory: SharedInformerFactory) -> None:
 
 
 @pytest.mark.parametrize("host", [entered, synced, with_aiohttp])
-async def test_a_host_cancelled_in_any_turn_leaves_nothing(
+async def test_host_cancelled_at_any_await_leaves_nothing(
     host: Callable[[SharedInformerFactory], Coroutine[Any, Any, None]],
 ) -> None:
     before = asyncio.all_tasks()
@@ -203,7 +201,7 @@ async def test_a_host_cancelled_in_any_turn_leaves_nothing(
 # ---------------------------------------------------------------- two at a time
 
 
-async def test_stopped_in_any_turn_of_its_start_leaves_nothing() -> None:
+async def test_factory_stopped_at_any_await_of_its_start_leaves_nothing() -> None:
     before = asyncio.all_tasks()
     refused = 0
     for turns in range(TURNS):
@@ -227,7 +225,7 @@ async def test_stopped_in_any_turn_of_its_start_leaves_nothing() -> None:
     assert 0 < refused < TURNS
 
 
-async def test_of_two_shutdowns_one_may_be_cancelled_in_any_turn() -> None:
+async def test_one_of_two_concurrent_shutdowns_may_be_cancelled() -> None:
     before = asyncio.all_tasks()
     for turns in range(TURNS):
         client = FakeClient()

@@ -105,7 +105,7 @@ def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("moment", [0.0, 0.15, 1.0, 1.05])
 @pytest.mark.usefixtures("slices")
-async def test_a_processor_ended_in_any_turn_leaves_nothing(moment: float) -> None:
+async def test_processor_stopped_at_any_await_leaves_nothing(moment: float) -> None:
     before = asyncio.all_tasks()
     for turns in range(0, TURNS, 2):
         rig = Rig()
@@ -133,7 +133,7 @@ async def test_a_processor_ended_in_any_turn_leaves_nothing(moment: float) -> No
 
 
 @pytest.mark.usefixtures("slices")
-async def test_handlers_removed_in_any_turn_are_told_no_more() -> None:
+async def test_removed_handler_gets_no_further_event() -> None:
     for turns in range(0, TURNS, 2):
         rig = Rig()
         task = asyncio.create_task(rig.stage.run())
@@ -169,7 +169,7 @@ def told_in_the_end(told: list[Notification]) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_who_waits_and_is_cancelled_in_any_turn_harms_nobody() -> None:
+async def test_cancelled_waiter_does_not_affect_handlers_or_other_waiters() -> None:
     for turns in range(0, TURNS, 3):
         rig = Rig()
         life = asyncio.create_task(rig.stage.run())

@@ -53,7 +53,7 @@ MOMENTS = [0.0, 1.0, 1.2, 3.7]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_one_of_several_namespaces_loses_and_leaves_nothing(
+async def test_informer_of_several_namespaces_cancelled_at_any_await_leaves_nothing(
     moment: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow_machine(monkeypatch)
@@ -72,7 +72,7 @@ async def test_one_of_several_namespaces_loses_and_leaves_nothing(
             rig.pods.lister.list()
 
 
-async def test_the_moments_above_cover_the_script(
+async def test_cancellation_points_cover_the_whole_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slow_machine(monkeypatch)
@@ -117,7 +117,7 @@ WAITERS: dict[str, Callable[[SharedInformer], Coroutine[Any, Any, None]]] = {
 
 @pytest.mark.parametrize("moment", [0.0, 0.9999, 1.1999])
 @pytest.mark.parametrize("waiter", WAITERS.values(), ids=WAITERS)
-async def test_who_waits_harms_nobody_and_leaves_nothing(
+async def test_cancelled_waiter_leaves_nothing_and_does_not_affect_others(
     waiter: Callable[[SharedInformer], Coroutine[Any, Any, None]], moment: float
 ) -> None:
     for turns in range(0, TURNS, 3):

@@ -40,7 +40,7 @@ def managing(client: Client, lease: MemoryLease) -> Manager:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_run_cancelled_in_any_turn_leaves_nothing(times: int) -> None:
+async def test_manager_cancelled_at_any_await_leaves_nothing(times: int) -> None:
     before = asyncio.all_tasks()
     for turns in range(TURNS):
         client, lease = FakeClient(), MemoryLease()
@@ -52,7 +52,7 @@ async def test_run_cancelled_in_any_turn_leaves_nothing(times: int) -> None:
         assert not manager.running
 
 
-async def test_shut_down_in_any_turn_of_its_start_leaves_nothing() -> None:
+async def test_manager_shut_down_at_any_await_of_its_start_leaves_nothing() -> None:
     before = asyncio.all_tasks()
     given_up = 0
     for turns in range(TURNS):
@@ -72,7 +72,7 @@ async def test_shut_down_in_any_turn_of_its_start_leaves_nothing() -> None:
     assert 0 < given_up < TURNS
 
 
-def test_it_may_be_made_where_no_loop_runs() -> None:
+def test_manager_can_be_created_without_a_running_loop() -> None:
     client = FakeClient()
     manager = managing(client, MemoryLease())
     manager.add(manager.shutdown, leader_only=False)
@@ -82,7 +82,7 @@ def test_it_may_be_made_where_no_loop_runs() -> None:
 
 
 @pytest.mark.parametrize("gap", range(12))
-async def test_a_second_cancellation_stops_at_once_whenever_it_comes(gap: int) -> None:
+async def test_second_cancellation_stops_manager_at_once(gap: int) -> None:
     """It is never lost: not in the turns in which the first one travels."""
     loop = asyncio.get_running_loop()
     async with served() as api:

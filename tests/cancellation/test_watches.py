@@ -128,7 +128,7 @@ async def read_for(watch: Watch, seconds: float, number: int, got: list[Any]) ->
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_retry_watch_whose_reader_is_cancelled_loses_nothing(
+async def test_retry_watch_loses_no_event_when_its_reader_is_cancelled(
     moment: float,
 ) -> None:
     before = asyncio.all_tasks()
@@ -146,7 +146,7 @@ async def test_a_retry_watch_whose_reader_is_cancelled_loses_nothing(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_retry_watch_that_is_left_behind_a_cancellation_leaves_nothing(
+async def test_retry_watch_left_after_a_cancellation_leaves_nothing(
     moment: float,
 ) -> None:
     before = asyncio.all_tasks()
@@ -166,7 +166,7 @@ async def test_a_retry_watch_that_is_left_behind_a_cancellation_leaves_nothing(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_block_of_a_retry_watch_that_is_cancelled_leaves_nothing(
+async def test_cancelled_block_of_retry_watch_leaves_nothing(
     moment: float,
 ) -> None:
     before = asyncio.all_tasks()
@@ -186,7 +186,7 @@ async def test_a_block_of_a_retry_watch_that_is_cancelled_leaves_nothing(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_retry_watch_stopped_in_any_turn_ends_at_once(moment: float) -> None:
+async def test_retry_watch_stopped_at_any_await_ends_at_once(moment: float) -> None:
     loop = asyncio.get_running_loop()
     for number in range(TURNS):
         source = scripted()
@@ -204,7 +204,7 @@ async def test_a_retry_watch_stopped_in_any_turn_ends_at_once(moment: float) -> 
         assert source.open == 0
 
 
-async def test_the_moments_above_cover_the_script() -> None:
+async def test_cancellation_points_cover_the_whole_run() -> None:
     source = scripted()
     seen = []
     got: list[WatchEvent] = []
@@ -222,7 +222,7 @@ async def test_the_moments_above_cover_the_script() -> None:
 
 
 @pytest.mark.parametrize("moment", [0.0, 1.2, 3.6, 5.6])
-async def test_an_informer_watch_whose_reader_is_cancelled_loses_nothing(
+async def test_informer_watch_loses_no_event_when_its_reader_is_cancelled(
     moment: float,
 ) -> None:
     before = asyncio.all_tasks()
@@ -240,7 +240,7 @@ async def test_an_informer_watch_whose_reader_is_cancelled_loses_nothing(
 
 @pytest.mark.parametrize("moment", [0.0, 1.2, 3.6, 5.6])
 @pytest.mark.parametrize("times", [1, 5])
-async def test_a_block_of_an_informer_watch_that_is_cancelled_leaves_nothing(
+async def test_cancelled_block_of_informer_watch_leaves_nothing(
     moment: float, times: int
 ) -> None:
     before = asyncio.all_tasks()
@@ -264,7 +264,7 @@ async def test_a_block_of_an_informer_watch_that_is_cancelled_leaves_nothing(
 
 
 @pytest.mark.parametrize("moment", [0.0, 1.2, 3.6])
-async def test_an_informer_watch_stopped_in_any_turn_ends_at_once(
+async def test_informer_watch_stopped_at_any_await_ends_at_once(
     moment: float,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -306,7 +306,7 @@ async def slow(_: object) -> bool:
 
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 @pytest.mark.parametrize("moment", [0.0, 1.5, 5.6])
-async def test_a_wait_cancelled_in_any_turn_leaves_nothing(
+async def test_until_cancelled_at_any_await_leaves_nothing(
     wait: Callable[[FakeSource], Coroutine[Any, Any, Any]], moment: float
 ) -> None:
     before = asyncio.all_tasks()

@@ -12,7 +12,7 @@ import pytest
 from aioinformer.cli.checkup import judging
 from aioinformer.cli.checkup.findings import Finding, Mark, has_failed, summary
 from aioinformer.client import ClientConfig, Credentials
-from aioinformer.client.discovery_names import ServedResource
+from aioinformer.client.rest_mapper import ServedResource
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:

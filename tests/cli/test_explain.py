@@ -8,7 +8,7 @@ import pytest
 
 from aioinformer.cli.explain import CommandError, explain, unreadable
 from aioinformer.client.environment import load_from_environment
-from aioinformer.client.failures import api_error
+from aioinformer.client.error_mapping import api_error
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import (
     ApiError,

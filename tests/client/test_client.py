@@ -395,7 +395,7 @@ async def test_what_is_no_object_is_not_shown(server: CannedServer) -> None:
     server.text("s3cr3t", 200, "text/plain")
 
     async with Client.from_url(server.url) as client:
-        with pytest.raises(DecodeError, match=r"GET /api/v1.*no object") as caught:
+        with pytest.raises(DecodeError, match=r"GET /api/v1.*not an object") as caught:
             await client.get(SECRETS, "a", namespace="x")
 
     assert "s3cr3t" not in str(caught.value)

@@ -129,7 +129,7 @@ async def test_whoever_closes_it_too_waits_as_long(server: CannedServer) -> None
     client = Client.from_url(server.url)
     await client.start()
     await client.get(PODS, "a", namespace="x")
-    opened = list(client._live()._sockets)
+    opened = list(client._endpoint.transport()._sockets)
 
     first = asyncio.create_task(client.close())
     await asyncio.sleep(0)

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from aioinformer.client import Client, ClientConfig, Credentials, TLSOptions
-from aioinformer.client.environment import load_from_environment
-from aioinformer.client.in_cluster import load_in_cluster
+from aioinformer.client.environment import load_from_environment, load_in_cluster
 from aioinformer.client.kubeconfig import load_kubeconfig
 from aioinformer.errors import OptionsError
 
@@ -179,7 +178,7 @@ async def test_reads_the_current_context(tmp_path: Path) -> None:
     assert config.namespace == "shop"
     assert config.tls == TLSOptions(server_name="api.test")
     assert config.proxy == "http://proxy.example:3128"
-    assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
+    assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 def test_decodes_embedded_data_rather_than_reading_the_file(tmp_path: Path) -> None:
@@ -228,7 +227,7 @@ async def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) ->
     assert config.tls.ca == tmp_path / "ca.crt"
     assert config.tls.certificate == tmp_path / "home/me.crt"
     assert config.tls.key == Path(absolute)
-    assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
+    assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 async def test_paths_stay_the_same_after_a_change_of_folder(
@@ -249,7 +248,7 @@ async def test_paths_stay_the_same_after_a_change_of_folder(
 
     for each in (config, url.config):
         assert each.tls.ca == tmp_path / "here/ca.crt"
-        assert (await each.credentials.proof()).authorization == f"Bearer {TOKEN}"
+        assert (await each.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 def test_the_first_file_to_define_a_name_wins(
@@ -393,7 +392,7 @@ async def test_reads_the_service_account(
     assert config.server == "https://10.0.0.1:443"
     assert config.namespace == "shop"
     assert config.tls.ca == folder / "ca.crt"
-    assert (await config.credentials.proof()).authorization == f"Bearer {TOKEN}"
+    assert (await config.credentials.auth_info()).authorization == f"Bearer {TOKEN}"
 
 
 def test_puts_an_ipv6_address_in_brackets(

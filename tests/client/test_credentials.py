@@ -8,13 +8,16 @@ import logging
 import math
 import shutil
 import ssl
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 from canned import Certificates, make_certificates
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aioinformer.client import Credentials, TLSOptions
-from aioinformer.client.proof import Proof
+from aioinformer.client.auth.credentials import RETRY_SECONDS, AuthInfo
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 async def header(credentials: Credentials) -> str:
-    return (await credentials.proof()).authorization
+    return (await credentials.auth_info()).authorization
 
 
 def written(path: Path, content: str) -> Path:
@@ -44,12 +47,12 @@ def written(path: Path, content: str) -> Path:
 async def test_anonymous_credentials_have_no_header() -> None:
     credentials = Credentials()
 
-    assert await credentials.proof() == Proof()
-    assert not await credentials.invalidate(Proof())
+    assert await credentials.auth_info() == AuthInfo()
+    assert not await credentials.invalidate(AuthInfo())
 
 
 async def test_basic_credentials_are_encoded() -> None:
-    proof = await Credentials(username="me", password="pw").proof()
+    proof = await Credentials(username="me", password="pw").auth_info()
 
     assert proof.authorization == "Basic " + base64.b64encode(b"me:pw").decode()
 
@@ -101,7 +104,7 @@ async def test_keeps_the_last_token_while_the_file_is_broken(
 ) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    await credentials.proof()
+    await credentials.auth_info()
 
     file.unlink()
     if broken is not None:
@@ -124,13 +127,13 @@ async def test_a_first_read_without_a_token_is_an_error(
         written(file, content)
 
     with pytest.raises(OptionsError, match=f"cannot read a token from {file}"):
-        await Credentials(token_file=file).proof()
+        await Credentials(token_file=file).auth_info()
 
 
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    refused = await credentials.proof()
+    refused = await credentials.auth_info()
     written(file, "second")
 
     assert await credentials.invalidate(refused)
@@ -140,13 +143,13 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
 async def test_asking_again_is_useless_if_the_file_is_the_same(tmp_path: Path) -> None:
     credentials = Credentials(token_file=written(tmp_path / "token", "first"))
 
-    assert not await credentials.invalidate(await credentials.proof())
+    assert not await credentials.invalidate(await credentials.auth_info())
 
 
 async def test_many_refusals_cause_one_read(tmp_path: Path) -> None:
     file = written(tmp_path / "token", "first")
     credentials = Credentials(token_file=file)
-    refused = await credentials.proof()
+    refused = await credentials.auth_info()
     written(file, "second")
     first = asyncio.create_task(credentials.invalidate(refused))
     others = [asyncio.create_task(credentials.invalidate(refused)) for _ in range(9)]
@@ -168,14 +171,14 @@ class Mint:
         self.failure = ""
         self._fresh, self._valid = fresh, valid
 
-    async def proof(self) -> Proof:
+    async def auth_info(self) -> AuthInfo:
         await asyncio.sleep(1)
         if self.failure:
             self.given += 1
             raise OptionsError(self.failure)
 
         self.given += 1
-        return Proof(
+        return AuthInfo(
             authorization=f"{self.given}",
             fresh_seconds=self._fresh,
             valid_seconds=self._valid,
@@ -196,7 +199,7 @@ async def many(credentials: Credentials) -> set[str]:
 
 async def test_a_source_is_asked_once_for_many_and_before_it_expires() -> None:
     mint = Mint(fresh=80, valid=100)
-    credentials = Credentials(source=mint.proof)
+    credentials = Credentials(source=mint.auth_info)
 
     seen = [await many(credentials)]
     await asyncio.sleep(79)
@@ -211,14 +214,17 @@ async def test_what_is_valid_stays_in_use_while_the_source_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mint = Mint(fresh=80, valid=100)
-    credentials = Credentials(source=mint.proof)
-    await credentials.proof()
+    credentials = Credentials(source=mint.auth_info)
+    await credentials.auth_info()
     mint.failure = "no network"
 
     await asyncio.sleep(81)
     seen = [await many(credentials), await many(credentials)]
     assert mint.given == 2  # the next try is 10 s later
-    assert caplog.text.count("keeping the last credentials: no network") == 1
+    assert (
+        caplog.text.count("credential renewal failed, using the old ones: no network")
+        == 1
+    )
 
     await asyncio.sleep(20)
     seen.append(await many(credentials))
@@ -231,8 +237,8 @@ async def test_what_is_valid_stays_in_use_while_the_source_fails(
 
 async def test_many_refusals_ask_the_source_once() -> None:
     mint = Mint()
-    credentials = Credentials(source=mint.proof)
-    refused = await credentials.proof()
+    credentials = Credentials(source=mint.auth_info)
+    refused = await credentials.auth_info()
 
     asked = (credentials.invalidate(refused) for _ in range(10))
     assert set(await asyncio.gather(*asked)) == {True}
@@ -243,8 +249,8 @@ async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mint = Mint()
-    credentials = Credentials(source=mint.proof)
-    refused = await credentials.proof()
+    credentials = Credentials(source=mint.auth_info)
+    refused = await credentials.auth_info()
     mint.failure = "no network"
 
     asked = (credentials.invalidate(refused) for _ in range(10))
@@ -255,8 +261,8 @@ async def test_a_refusal_that_cannot_be_helped_is_told_in_the_log(
 
 async def test_a_cancelled_renewal_is_done_by_who_waits_for_it() -> None:
     mint = Mint()
-    credentials = Credentials(source=mint.proof)
-    first = asyncio.create_task(credentials.proof())
+    credentials = Credentials(source=mint.auth_info)
+    first = asyncio.create_task(credentials.auth_info())
     second = asyncio.create_task(header(credentials))
     await asyncio.sleep(0.5)
     first.cancel()
@@ -335,3 +341,108 @@ def test_never_asks_for_a_passphrase(certificates: Certificates) -> None:
 def test_a_certificate_needs_its_key(certificates: Certificates) -> None:
     with pytest.raises(OptionsError, match="go together"):
         TLSOptions(certificate=certificates.client)
+
+
+# How long what the source gives is fresh, and valid.
+FRESH, VALID = 80.0, 100.0
+
+
+# A pause in seconds, or what is done.
+STEPS = st.one_of(
+    st.sampled_from([1.0, 9.0, 11.0, 79.0, 81.0, 101.0]),
+    st.sampled_from(["ask", "refuse", "refuse an old one", "break", "mend"]),
+)
+
+
+@dataclass
+class World:
+    """A source, and what is known of what it did."""
+
+    broken: bool = False
+    failed: bool = False
+    asked_at: list[float] = field(default_factory=list)
+    given_at: list[float] = field(default_factory=list)
+
+    async def auth_info(self) -> AuthInfo:
+        now = asyncio.get_running_loop().time()
+        self.asked_at.append(now)
+        self.failed = self.broken
+        if self.broken:
+            raise OptionsError("broken")
+
+        self.given_at.append(now)
+        return AuthInfo(
+            authorization=str(len(self.given_at)),
+            fresh_seconds=FRESH,
+            valid_seconds=VALID,
+        )
+
+    def age(self) -> float:
+        """Of the newest that was given, in seconds."""
+        now = asyncio.get_running_loop().time()
+        return now - self.given_at[-1] if self.given_at else float("inf")
+
+    async def ask(self, credentials: Credentials) -> AuthInfo | None:
+        age, asked, failed = self.age(), len(self.asked_at), self.failed
+        tried = self.asked_at[-1] if self.asked_at else -float("inf")
+        now = asyncio.get_running_loop().time()
+        try:
+            proof = await credentials.auth_info()
+        except OptionsError:
+            assert self.broken
+            assert age >= VALID
+            return None
+
+        renewed = len(self.asked_at) - asked
+        assert proof.authorization == str(len(self.given_at)), "not the newest"
+        assert self.age() < VALID, "used when it was not valid any more"
+        assert renewed <= 1
+        if age < FRESH and not failed:
+            assert not renewed, "renewed before it was time"
+
+        if age >= FRESH and now - tried >= RETRY_SECONDS:
+            assert renewed, "not renewed when it was time"
+
+        return proof
+
+    async def refuse(self, credentials: Credentials, refused: Refused) -> None:
+        newest, asked = str(len(self.given_at)), len(self.asked_at)
+        better = await credentials.invalidate(refused.proof)
+        renewed = len(self.asked_at) - asked
+        assert renewed == (refused.asked == asked), "looked for, or not, in vain"
+        newer = refused.proof.authorization != newest
+        assert better == (newer or (renewed and not self.broken))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A proof, and how often the source had been asked when it was given."""
+
+    proof: AuthInfo
+    asked: int
+
+
+@settings(max_examples=300)
+@given(st.lists(STEPS, max_size=30))
+async def test_the_newest_valid_proof_is_used_whatever_happens(
+    steps: list[float | str],
+) -> None:
+    world = World()
+    credentials = Credentials(source=world.auth_info)
+    seen: list[Refused] = []
+    for step in steps:
+        match step:
+            case "ask":
+                proof = await world.ask(credentials)
+                given = len(world.asked_at)
+                seen += [Refused(proof, given)] if proof is not None else []
+            case "refuse" if seen:
+                await world.refuse(credentials, seen[-1])
+            case "refuse an old one" if seen:
+                await world.refuse(credentials, seen[0])
+            case "break" | "mend":
+                world.broken = step == "break"
+            case float():
+                await asyncio.sleep(step)
+            case _:
+                pass  # nothing was given yet that could be refused

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from discovery_helpers import OldServer, aggregated, define_widgets, listed, named
 
+from aioinformer.client.discovery import REQUESTS_AT_ONCE, Questions
 from aioinformer.client.discovery_documents import AGGREGATED, STALE
-from aioinformer.client.discovery_requests import REQUESTS_AT_ONCE, Questions
 from aioinformer.errors import DecodeError, Forbidden, ServerError, TransportError
 from aioinformer.testing import APIServer
 

@@ -147,7 +147,7 @@ async def test_says_that_it_was_left(server: CannedServer) -> None:
 
 async def test_cannot_be_entered_twice(server: CannedServer) -> None:
     async with Client.from_url(server.url) as client:
-        with pytest.raises(OptionsError, match="entered already"):
+        with pytest.raises(OptionsError, match="already entered"):
             await client.start()
 
         assert client.entered
@@ -158,7 +158,7 @@ async def test_cannot_be_entered_by_two_at_once(server: CannedServer) -> None:
     first = asyncio.create_task(client.start())
     second = asyncio.create_task(client.start())
 
-    with pytest.raises(OptionsError, match="entered already"):
+    with pytest.raises(OptionsError, match="already entered"):
         await second
 
     await first

@@ -25,7 +25,7 @@ from credential_helpers import (
 )
 
 from aioinformer.client import Credentials
-from aioinformer.client.exec_plugin import ExecPlugin
+from aioinformer.client.auth.exec_plugin import ExecPlugin
 from aioinformer.errors import OptionsError
 
 pytestmark = pytest.mark.realtime
@@ -50,13 +50,13 @@ def told(tmp_path: Path, **more: Any) -> Any:
         f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/info',
         printing({"token": TOKEN}, more.get("api_version", V1)),
     )
-    asyncio.run(plugin(command, **more).proof())
+    asyncio.run(plugin(command, **more).auth_info())
     return json.loads((tmp_path / "info").read_text())
 
 
 async def failure(each: ExecPlugin) -> str:
     with pytest.raises(OptionsError) as caught:
-        await each.proof()
+        await each.auth_info()
 
     assert caught.value.__cause__ is None
     return str(caught.value)
@@ -69,7 +69,7 @@ async def failure(each: ExecPlugin) -> str:
 async def test_takes_the_token_that_it_prints(tmp_path: Path, version: str) -> None:
     command = script(tmp_path / "plugin", printing({"token": TOKEN}, version))
 
-    proof = await plugin(command, api_version=version).proof()
+    proof = await plugin(command, api_version=version).auth_info()
 
     assert proof.authorization == f"Bearer {TOKEN}"
     assert proof.certificate is None
@@ -102,7 +102,9 @@ async def test_gives_it_arguments_and_variables(tmp_path: Path) -> None:
         printing({"token": TOKEN}),
     )
 
-    await plugin(command, arguments=("a b", "c"), environment={"MINE": "x y"}).proof()
+    await plugin(
+        command, arguments=("a b", "c"), environment={"MINE": "x y"}
+    ).auth_info()
 
     assert (tmp_path / "seen").read_text() == f"a b|c|x y|{HOME}|"
 
@@ -111,7 +113,7 @@ async def test_renews_before_it_expires(tmp_path: Path) -> None:
     async def fresh(seconds: float) -> tuple[float, float]:
         status = {"token": TOKEN, "expirationTimestamp": in_seconds(seconds)}
         command = script(tmp_path / "plugin", printing(status))
-        proof = await plugin(command).proof()
+        proof = await plugin(command).auth_info()
         return proof.fresh_seconds, proof.valid_seconds
 
     long, short, over = await fresh(3600), await fresh(100), await fresh(-5)
@@ -130,7 +132,7 @@ async def test_a_certificate_ends_when_it_says(tmp_path: Path) -> None:
         "clientKeyData": key.read_text(),
     }
 
-    proof = await plugin(script(tmp_path / "plugin", printing(status))).proof()
+    proof = await plugin(script(tmp_path / "plugin", printing(status))).auth_info()
 
     assert proof.certificate == certificate.read_bytes()
     assert proof.key == key.read_bytes()
@@ -146,7 +148,7 @@ async def test_never_blocks_the_loop(tmp_path: Path) -> None:
         f"while [ ! -e {ready} ]; do sleep 0.01; done",
         printing({"token": TOKEN}),
     )
-    running = asyncio.create_task(plugin(command).proof())
+    running = asyncio.create_task(plugin(command).auth_info())
     for _ in range(100):
         await asyncio.sleep(0.001)
 
@@ -163,7 +165,7 @@ async def test_takes_no_input_from_the_user(tmp_path: Path) -> None:
         tmp_path / "plugin", f"cat > {tmp_path}/typed", printing({"token": TOKEN})
     )
 
-    await plugin(command).proof()  # would wait for ever
+    await plugin(command).auth_info()  # would wait for ever
 
     assert not (tmp_path / "typed").read_text()
 
@@ -175,7 +177,7 @@ async def test_one_that_must_ask_needs_a_terminal(
     command = script(tmp_path / "plugin", printing({"token": TOKEN}))
 
     said = await failure(plugin(command, interactive_mode="Always"))
-    proof = await plugin(command, interactive_mode="IfAvailable").proof()
+    proof = await plugin(command, interactive_mode="IfAvailable").auth_info()
 
     assert "interactiveMode: Always" in said
     assert "no terminal" in said
@@ -193,9 +195,9 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
     )
     program = (
         "import asyncio\n"
-        "from aioinformer.client.exec_plugin import ExecPlugin\n"
+        "from aioinformer.client.auth.exec_plugin import ExecPlugin\n"
         f"each = ExecPlugin(command={str(command)!r}, interactive_mode={mode!r})\n"
-        "print(asyncio.run(each.proof()).authorization == "
+        "print(asyncio.run(each.auth_info()).authorization == "
         f"'Bearer {TOKEN}')"
     )
     ours, theirs = pty.openpty()
@@ -231,7 +233,9 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         pytest.param([printing({})], "neither a token nor a certificate", id="neither"),
         pytest.param([printing({"token": 7})], "token that is no text", id="number"),
         pytest.param(
-            [printing({"token": f"{TOKEN} x"})], "characters that no token", id="blank"
+            [printing({"token": f"{TOKEN} x"})],
+            "characters that a token cannot",
+            id="blank",
         ),
         pytest.param(
             [printing({"clientKeyData": "x"})], "only one of", id="half-a-certificate"
@@ -248,7 +252,7 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         ),
         pytest.param(
             ["echo please log in >&2", "exit 3"],
-            "failed with code 3 (the logger aioinformer.client.exec_plugin shows",
+            "failed with code 3 (the logger aioinformer.client.auth.exec_plugin shows",
             id="fails",
         ),
         pytest.param(["kill -9 $$"], "failed with code -9", id="dies"),
@@ -326,7 +330,7 @@ async def test_cancelling_kills_it(tmp_path: Path) -> None:
         f"mv {started}.new {started}",
         "exec sleep 1000",
     )
-    running = asyncio.create_task(plugin(command).proof())
+    running = asyncio.create_task(plugin(command).auth_info())
     while not started.exists():
         await asyncio.sleep(0.01)
 
@@ -346,7 +350,7 @@ async def test_does_not_wait_for_what_it_leaves_behind(tmp_path: Path) -> None:
         printing({"token": TOKEN}),
     )
 
-    proof = await plugin(command).proof()
+    proof = await plugin(command).auth_info()
 
     os.kill(int((tmp_path / "child").read_text()), 9)
     assert proof.authorization == f"Bearer {TOKEN}"
@@ -379,7 +383,7 @@ async def test_plugin_stderr_is_in_no_error_and_redacted_at_debug(
     told = record.getMessage()
     assert record.levelno == logging.DEBUG
     assert said.endswith(
-        "failed with code 1 (the logger aioinformer.client.exec_plugin shows its "
+        "failed with code 1 (the logger aioinformer.client.auth.exec_plugin shows its "
         "stderr at DEBUG)"
     )
     for secret in ("pass", "w0rd", "abc", "xyz", "\x1b", "\x9b", "\u202e", "title"):
@@ -426,7 +430,7 @@ def test_refuses_what_no_plugin_can_have(wrong: dict[str, str], words: str) -> N
 
 def test_shows_its_command_alone() -> None:
     each = plugin("aws", arguments=(TOKEN,), environment={"KEY": TOKEN})
-    shown = f"{each!r} {each} {Credentials(source=each.proof)!r}"
+    shown = f"{each!r} {each} {Credentials(source=each.auth_info)!r}"
 
     assert TOKEN not in shown
     assert "aws" in shown
@@ -438,7 +442,7 @@ def test_runs_in_a_thread_of_any_loop(tmp_path: Path) -> None:
     found: list[str] = []
 
     def elsewhere() -> None:
-        found.append(asyncio.run(plugin(command).proof()).authorization)
+        found.append(asyncio.run(plugin(command).auth_info()).authorization)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()

@@ -114,7 +114,7 @@ async def test_a_plugin_that_fails_later_is_like_a_network_that_fails(
         script(command, "echo no network >&2", "exit 1")
         await asyncio.sleep(970)
         await asked(client)
-        while "keeping the last credentials" not in caplog.text:
+        while "credential renewal failed, using the old ones" not in caplog.text:
             await asyncio.sleep(1)  # it fails in the background
 
         await asyncio.sleep(60)
@@ -217,7 +217,7 @@ def test_is_read_from_a_kubeconfig(tmp_path: Path) -> None:
     )
 
     credentials = load_kubeconfig(file).credentials
-    asyncio.run(credentials.proof())
+    asyncio.run(credentials.auth_info())
 
     assert "./bin/plugin" not in repr(credentials)
     assert str(tmp_path / "bin/plugin") in repr(credentials)
@@ -252,8 +252,8 @@ async def test_a_plugin_beside_a_kubeconfig_is_found_after_a_change_of_folder(
 
     monkeypatch.chdir(tmp_path)
 
-    assert (await relative.proof()).authorization == f"Bearer {TOKEN}"
-    assert (await listed.proof()).authorization == "Bearer wrong"
+    assert (await relative.auth_info()).authorization == f"Bearer {TOKEN}"
+    assert (await listed.auth_info()).authorization == "Bearer wrong"
 
 
 def test_a_plugin_is_told_an_extension_with_odd_values(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_plugin_is_told_an_extension_with_odd_values(tmp_path: Path) -> None:
     )
     file.write_text(file.read_text().replace("DATE", "2024-01-31"))
 
-    asyncio.run(load_kubeconfig(file).credentials.proof())
+    asyncio.run(load_kubeconfig(file).credentials.auth_info())
 
     told = json.loads((tmp_path / "info").read_text())
     assert told["spec"]["cluster"]["config"] == {"1": "2024-01-31"}

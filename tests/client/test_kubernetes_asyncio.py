@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -15,10 +18,9 @@ from kubernetes_asyncio_helpers import LIBRARIES, listing, read
 
 from aioinformer import SharedInformer
 from aioinformer.client import ListWatch
-from aioinformer.errors import (
-    Unauthorized,
-)
-from aioinformer.model.resources import PODS
+from aioinformer.errors import OptionsError, SelectorSyntaxError, Unauthorized
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, NODES, PODS
 from aioinformer.testing import APIServer, faults
 from aioinformer.watch import ListOptions, WatchOptions
 
@@ -215,3 +217,204 @@ async def test_asks_for_the_token_before_each_request(library: Any) -> None:
             server.url, library, token="old", refresh_api_key_hook=refresh
         ) as source:
             assert await read(source) == []
+
+
+FOOS = Resource("example.com", "v1", "foos")
+
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+SHOP: dict[str, Any] = {"namespace": "shop"}
+
+
+FOO = {"group": "example.com", "version": "v1"}
+
+
+@pytest.fixture(params=["kubernetes_asyncio", "kubernetes.aio"])
+async def k(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """The client module of a library, with `api` as its connection to nowhere."""
+    module = import_module(f"{request.param}.client")
+    async with module.ApiClient(module.Configuration(host=NOWHERE)) as api:
+        yield functools.partial(_group, module, api)
+
+
+def _group(module: Any, api: Any, name: str) -> Any:
+    return getattr(module, name)(api)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "kwargs", "resource", "shown"),
+    [
+        pytest.param(
+            "CoreV1Api",
+            "list_namespaced_pod",
+            {**SHOP, "label_selector": "app=web", "field_selector": "a!=b"},
+            PODS,
+            "/api/v1/namespaces/shop/pods 'app=web' 'a!=b'",
+            id="namespaced",
+        ),
+        pytest.param(
+            "CoreV1Api",
+            "list_pod_for_all_namespaces",
+            {},
+            PODS,
+            "/api/v1/pods",
+            id="all-namespaces",
+        ),
+        pytest.param(
+            "CoreV1Api", "list_node", {}, NODES, "/api/v1/nodes", id="cluster-scoped"
+        ),
+        pytest.param(
+            "CoreV1Api",
+            "list_namespace",
+            {},
+            NAMESPACES,
+            "/api/v1/namespaces",
+            id="namespaces-themselves",
+        ),
+        pytest.param(
+            "AppsV1Api",
+            "list_namespaced_deployment",
+            SHOP,
+            DEPLOYMENTS,
+            "/apis/apps/v1/namespaces/shop/deployments",
+            id="another-group",
+        ),
+        pytest.param(
+            "CustomObjectsApi",
+            "list_namespaced_custom_object",
+            {**FOO, **SHOP, "plural": "foos"},
+            FOOS,
+            "/apis/example.com/v1/namespaces/shop/foos",
+            id="custom",
+        ),
+        pytest.param(
+            "CustomObjectsApi",
+            "list_cluster_custom_object",
+            {**FOO, "plural": "foos"},
+            FOOS,
+            "/apis/example.com/v1/foos",
+            id="custom-in-the-cluster",
+        ),
+        pytest.param(
+            "CustomObjectsApi",
+            "list_custom_object_for_all_namespaces",
+            {**FOO, "resource_plural": "foos"},
+            FOOS,
+            "/apis/example.com/v1/foos",
+            id="custom-all-namespaces",
+        ),
+    ],
+)
+async def test_finds_the_resource_and_the_path(
+    k: Any,
+    group: str,
+    name: str,
+    kwargs: dict[str, Any],
+    resource: Resource,
+    shown: str,
+) -> None:
+    source = ListWatch.from_kubernetes_asyncio(getattr(k(group), name), **kwargs)
+
+    assert source.resource == resource
+    assert repr(source) == f"<ListWatch {shown}>"
+
+
+async def test_takes_a_partial_function(k: Any) -> None:
+    listed = functools.partial(k("CoreV1Api").list_namespaced_pod, "shop")
+
+    source = ListWatch.from_kubernetes_asyncio(listed, label_selector="app")
+
+    assert repr(source) == "<ListWatch /api/v1/namespaces/shop/pods 'app'>"
+
+
+async def test_takes_the_resource_from_who_knows_better(k: Any) -> None:
+    foos = Resource("example.com", "v1", "foos", "Foo", namespaced=False)
+    listed = k("CustomObjectsApi").list_cluster_custom_object
+
+    source = ListWatch.from_kubernetes_asyncio(
+        listed, resource=foos, **FOO, plural="foos"
+    )
+
+    assert source.resource is foos
+
+
+async def test_a_name_that_would_change_the_path_does_not() -> None:
+    module = import_module("kubernetes_asyncio.client")
+    async with module.ApiClient(module.Configuration(host=NOWHERE)) as api:
+        listed = module.CoreV1Api(api).list_namespaced_pod
+        with pytest.raises(OptionsError, match="cannot name anything"):
+            ListWatch.from_kubernetes_asyncio(listed, namespace="../kube-system")
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "message"),
+    [
+        ("list_namespaced_pod", {}, "cannot be called"),
+        ("list_namespaced_pod", {**SHOP, "bogus": 1}, "cannot be called"),
+        ("list_namespaced_pod", {**SHOP, "limit": 5}, "limit cannot be given"),
+        ("list_namespaced_pod", {**SHOP, "watch": True}, "watch cannot be given"),
+        ("list_namespaced_pod", {**SHOP, "pretty": "true"}, "pretty cannot be"),
+        (
+            "list_namespaced_pod",
+            {**SHOP, "resource_version": "5", "_continue": "x"},
+            "continue, resourceVersion cannot be given",
+        ),
+        ("list_namespaced_pod", {**SHOP, "_request_timeout": 5}, "_request_timeout"),
+        ("read_namespaced_pod", {**SHOP, "name": "a"}, "is no list function"),
+        ("read_namespace", {"name": "a"}, "is no list function"),
+        ("delete_collection_namespaced_pod", SHOP, "is no list function"),
+    ],
+)
+async def test_refuses_what_cannot_be_listed(
+    k: Any, name: str, kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(OptionsError, match=message):
+        ListWatch.from_kubernetes_asyncio(getattr(k("CoreV1Api"), name), **kwargs)
+
+
+async def test_refuses_selectors_that_cannot_be_parsed(k: Any) -> None:
+    listed = k("CoreV1Api").list_pod_for_all_namespaces
+
+    with pytest.raises(SelectorSyntaxError):
+        ListWatch.from_kubernetes_asyncio(listed, label_selector="a in b")
+
+
+@pytest.mark.parametrize("function", [print, len, lambda: None])
+def test_refuses_what_is_no_generated_function(function: Any) -> None:
+    with pytest.raises(OptionsError, match=r"core_v1\.list_namespaced_pod"):
+        ListWatch.from_kubernetes_asyncio(function)
+
+
+def test_refuses_a_client_that_blocks() -> None:
+    module = import_module("kubernetes.client")
+    listed = module.CoreV1Api(module.ApiClient()).list_node
+
+    with pytest.raises(OptionsError, match="a client that blocks"):
+        ListWatch.from_kubernetes_asyncio(listed)
+
+
+async def test_knows_every_list_function_of_the_library() -> None:
+    """Each leads to a resource with a kind, namespaced if and only if it should be."""
+    module = import_module("kubernetes_asyncio.client")
+    found: dict[Resource, set[str]] = {}
+    groups: list[Any] = [it for name, it in vars(module).items() if name[-3:] == "Api"]
+    async with module.ApiClient(module.Configuration(host=NOWHERE)) as api:
+        for group in groups:
+            for name, _ in inspect.getmembers(group, inspect.isfunction):
+                if not re.fullmatch(
+                    r"list_(?!.*custom_object)\w+(?<!_with_http_info)", name
+                ):
+                    continue
+
+                kwargs = SHOP if name.startswith("list_namespaced_") else {}
+                listed = getattr(group(api), name)
+                source = ListWatch.from_kubernetes_asyncio(listed, **kwargs)
+                found.setdefault(source.resource, set()).add(name)
+
+    assert len(found) > 60
+    for resource, names in found.items():
+        assert resource.kind.lower() in resource.plural.replace("ies", "y"), resource
+        every = any(name.endswith("_for_all_namespaces") for name in names)
+        assert resource.namespaced is every, resource

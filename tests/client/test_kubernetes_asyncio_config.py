@@ -11,7 +11,7 @@ from credential_helpers import Authority, door
 from kubernetes_asyncio_helpers import LIBRARIES
 
 from aioinformer.client import Client
-from aioinformer.client.kubernetes_asyncio_config import load_kubernetes_asyncio
+from aioinformer.client.kubernetes_asyncio import load_kubernetes_asyncio
 from aioinformer.errors import OptionsError, TransportError, Unauthorized
 from aioinformer.model.resources import PODS
 
@@ -141,7 +141,7 @@ async def test_a_hook_that_fails_shows_no_secret(
 
     assert "refresh_api_key_hook" in str(caught.value)
     assert "RuntimeError" in str(caught.value)
-    assert "keeping the last credentials" in caplog.text
+    assert "credential renewal failed, using the old ones" in caplog.text
     assert TOKEN not in f"{caught.value!r} {caplog.text} {client!r} {client.config!r}"
 
 

@@ -15,7 +15,7 @@ from credential_helpers import V1, Authority, Door, door, kubeconfig, printing, 
 
 from aioinformer import SharedInformer
 from aioinformer.client import Client, ClientConfig, Credentials, ListWatch, TLSOptions
-from aioinformer.client.proof import Proof
+from aioinformer.client.auth.credentials import AuthInfo
 from aioinformer.errors import OptionsError, TransportError, Unauthorized
 from aioinformer.model.resources import PODS
 
@@ -45,7 +45,7 @@ class Mint:
         self.failure: BaseException | None = None
         self.same = False
 
-    async def proof(self) -> Proof:
+    async def auth_info(self) -> AuthInfo:
         self.began += 1
         await asyncio.sleep(self.seconds)
         self.ended += 1
@@ -53,12 +53,12 @@ class Mint:
             raise self.failure
 
         number = 1 if self.same else self.began
-        return Proof(
+        return AuthInfo(
             authorization=f"Bearer {number}", fresh_seconds=80, valid_seconds=100
         )
 
     def client(self, seen: Door) -> Client:
-        credentials = Credentials(source=self.proof)
+        credentials = Credentials(source=self.auth_info)
         return Client(ClientConfig(server=seen.url, credentials=credentials))
 
 
@@ -138,7 +138,12 @@ async def test_a_failed_renewal_is_tried_again_after_ten_seconds(
         await asyncio.sleep(1)
         await asked(client)
         assert mint.began == 2
-        assert caplog.text.count("keeping the last credentials: no network") == 1
+        assert (
+            caplog.text.count(
+                "credential renewal failed, using the old ones: no network"
+            )
+            == 1
+        )
 
         mint.failure = None
         await asyncio.sleep(10)
@@ -169,7 +174,10 @@ async def test_any_failure_of_a_source_is_a_failed_renewal(
         await asyncio.sleep(81)
         await asked(client)
         await asyncio.sleep(1)
-        assert "keeping the last credentials: cannot get credentials" in caplog.text
+        assert (
+            "credential renewal failed, using the old ones: cannot get credentials"
+            in caplog.text
+        )
 
         await asyncio.sleep(30)
         with pytest.raises(TransportError, match="cannot get credentials") as caught:
@@ -186,8 +194,8 @@ async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
     mint.same = True
     seen.accepts = {"another"}
     async with mint.client(seen) as client:
-        late = client._live()._access
-        ticket = await late.ticket()
+        late = client._endpoint.transport()._authenticator
+        ticket = await late.current()
         with pytest.raises(Unauthorized):
             await asked(client)
 
@@ -195,7 +203,7 @@ async def test_a_refused_proof_is_renewed_once_for_requests_that_overlap(
         assert mint.began == 2
 
         mint.failure = OptionsError("no network")
-        ticket = await late.ticket()
+        ticket = await late.current()
         assert not await late.renew(ticket)
         assert not await late.renew(ticket)
         assert mint.began == 3
@@ -221,7 +229,9 @@ async def test_closing_a_client_ends_its_renewal(seen: Door, mint: Mint) -> None
 async def test_closing_one_client_leaves_the_renewal_to_the_other(
     seen: Door, mint: Mint
 ) -> None:
-    config = ClientConfig(server=seen.url, credentials=Credentials(source=mint.proof))
+    config = ClientConfig(
+        server=seen.url, credentials=Credentials(source=mint.auth_info)
+    )
     first, second = Client(config), Client(config)
     async with second:
         await first.start()
@@ -291,7 +301,7 @@ async def test_a_client_starts_while_no_thread_can(
         refusing = True
         await asyncio.sleep(61)
         await asked(client)
-        assert "keeping the last credentials" in caplog.text
+        assert "credential renewal failed, using the old ones" in caplog.text
 
     assert seen.seen == ["first", "first"]
 

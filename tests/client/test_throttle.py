@@ -406,4 +406,4 @@ def test_every_way_to_make_a_client_takes_a_rate(way: str, tmp_path: Path) -> No
     else:
         client = getattr(Client, way)(**options)
 
-    assert repr(client._throttle) == "<Throttle qps=7 burst=9 0 wait>"
+    assert repr(client._endpoint._throttle) == "<Throttle qps=7 burst=9 0 wait>"

@@ -177,7 +177,7 @@ async def test_probes_silent_connections(server: CannedServer) -> None:
 
     async with Client.from_url(server.url) as client:
         await client.get(PODS, "a", namespace="x")
-        (opened,) = client._live()._sockets
+        (opened,) = client._endpoint.transport()._sockets
         tcp = socket.IPPROTO_TCP
 
         assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -313,7 +313,7 @@ async def test_closing_by_tls_leaves_nothing_open(certificates: Certificates) ->
         before = loop.time()
         client = Client.from_url(server.url, ca_file=certificates.ca)
         await client.start()
-        sockets = client._live()._sockets
+        sockets = client._endpoint.transport()._sockets
         async with client.stream("GET", "/short") as response:
             await response.read()
 
@@ -343,7 +343,7 @@ async def test_closing_waits_for_good_byes_by_tls(certificates: Certificates) ->
         client = Client.from_url(server.url, ca_file=certificates.ca)
         await client.start()
         await client.get(PODS, "a", namespace="x")
-        opened = list(client._live()._sockets)
+        opened = list(client._endpoint.transport()._sockets)
 
         await client.close()
 
@@ -375,7 +375,7 @@ async def test_many_requests_renew_the_token_once(
     assert len(server.seen) == 10
 
 
-@pytest.mark.parametrize("where", ["ticket", "renew"])
+@pytest.mark.parametrize("where", ["current", "renew"])
 async def test_whatever_reading_credentials_raises_is_a_transport_error(
     server: CannedServer,
     where: str,
@@ -387,7 +387,7 @@ async def test_whatever_reading_credentials_raises_is_a_transport_error(
 
     server.json({"kind": "Status", "code": 401, "reason": "Unauthorized"}, 401)
     async with Client.from_url(server.url, token="old") as client:
-        monkeypatch.setattr(client._live()._access, where, fail)
+        monkeypatch.setattr(client._endpoint.transport()._authenticator, where, fail)
         with pytest.raises(TransportError, match="cannot be asked: KeyError") as caught:
             await client.get(PODS, "a", namespace="x")
 

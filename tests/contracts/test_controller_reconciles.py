@@ -74,7 +74,7 @@ class Mischief(Notes):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two_at_once(
+async def test_G10_each_change_is_reconciled_and_no_key_twice_at_once(
     seed: int,
 ) -> None:
     rng = random.Random(seed)
@@ -105,7 +105,7 @@ async def test_G10_each_change_is_followed_by_a_reconcile_that_sees_it_never_two
         assert len(notes.names) > 50
 
 
-async def test_G10_a_change_during_the_work_is_worked_on_again() -> None:
+async def test_G10_change_during_a_reconcile_is_reconciled_again() -> None:
     async def slowly(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(5)
 
@@ -226,12 +226,12 @@ async def is_cancelled() -> None:
     ("act", "text"),
     [
         (raises, "ValueError: boom"),
-        (hangs, "TimeoutError: not done within 5 s"),
-        (is_cancelled, "CancelledError: it has cancelled itself"),
-        (nonsense, "TypeError: a reconcile answers a Result or None, not a str"),
+        (hangs, "TimeoutError: timed out after 5 s"),
+        (is_cancelled, "CancelledError: reconcile cancelled itself"),
+        (nonsense, "TypeError: a reconcile must return a Result or None, not str"),
     ],
 )
-async def test_a_bad_reconcile_is_told_and_the_others_go_on(
+async def test_failing_reconcile_is_reported_and_others_continue(
     act: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def reconcile(request: ReconcileRequest, ctx: Context) -> Any:
@@ -245,7 +245,7 @@ async def test_a_bad_reconcile_is_told_and_the_others_go_on(
     assert sorted(notes.names) == ["bad", "bad", "good"]
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"controller pods: default/bad failed (attempt 1, to be retried): {text}"
+        f"controller pods: reconcile failed (key=default/bad attempt=1, will be retried): {text}"
     )
     assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
     assert sink.counts["controller_runtime_reconcile_total", ("pods", "success")] == 2
@@ -254,7 +254,7 @@ async def test_a_bad_reconcile_is_told_and_the_others_go_on(
 # ---------------------------------------------------------------- reading one's writes
 
 
-async def test_1000_reconciles_that_create_and_look_create_nothing_twice() -> None:
+async def test_reconcile_reads_its_own_writes() -> None:
     count, made, looked = 1000, 0, 0
     async with APIServer() as server, server.client() as client:
         for number in range(count):

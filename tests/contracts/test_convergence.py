@@ -151,7 +151,7 @@ def script_faults(server: APIServer, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_ends_as_the_servers_state_whatever_breaks(seed: int) -> None:
+async def test_store_and_handlers_converge_through_random_faults(seed: int) -> None:
     rng = random.Random(seed)
     async with APIServer(auto_namespaces=True) as server:
         names = []

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioinformer import Client, EventRecorder, Invalid, SharedInformerFactory
-from aioinformer.controller.event_book import Happening, Reference, Series
+from aioinformer.controller.event_correlator import (
+    EventKey,
+    EventSeries,
+    ObjectReference,
+)
 from aioinformer.controller.event_recorder import EVENTS
 from aioinformer.model.resources import CONFIG_MAPS, NODES
 from aioinformer.model.resources import EVENTS as CORE_EVENTS
@@ -49,7 +53,7 @@ def pod_in(namespace: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
-async def test_an_event_names_the_kind_of_an_object_of_which_only_metadata_is_cached(
+async def test_event_names_kind_of_metadata_only_object(
     target: ServerUnderTest,
 ) -> None:
     async with recording(target) as (client, recorder):
@@ -70,7 +74,7 @@ async def test_an_event_names_the_kind_of_an_object_of_which_only_metadata_is_ca
         assert event.at("regarding.uid") == cached.uid
 
 
-async def test_an_event_and_its_series_are_taken(target: ServerUnderTest) -> None:
+async def test_event_and_its_series_are_accepted(target: ServerUnderTest) -> None:
     about = pod_in(target.namespace)
     async with recording(target) as (client, recorder):
         recorder.event(
@@ -96,7 +100,7 @@ async def test_an_event_and_its_series_are_taken(target: ServerUnderTest) -> Non
         assert event.at("note") == "é" * 510 + "..."
 
 
-async def test_it_is_there_for_those_who_read_the_older_version(
+async def test_event_is_readable_in_the_core_v1_api(
     target: ServerUnderTest,
 ) -> None:
     """As `kubectl describe` does."""
@@ -124,11 +128,13 @@ async def test_it_is_there_for_those_who_read_the_older_version(
         ("note", 1024, "message"),
     ],
 )
-async def test_texts_are_as_long_as_the_server_takes_in_bytes(
+async def test_texts_are_truncated_to_the_limits_of_the_server_in_bytes(
     target: ServerUnderTest, field: str, most: int, called: str
 ) -> None:
-    regarding = Reference.to(pod_in(target.namespace))
-    series = Series(Happening(regarding, "Normal", "A", "B"), "", datetime.now(UTC), 0)
+    regarding = ObjectReference.to(pod_in(target.namespace))
+    series = EventSeries(
+        EventKey(regarding, "Normal", "A", "B"), "", datetime.now(UTC), 0
+    )
     body = series.body("mounter", "m-0")
     async with recording(target) as (client, _):
         with pytest.raises(Invalid, match=f"{called}: .* at most {most} characters"):
@@ -143,7 +149,7 @@ async def test_texts_are_as_long_as_the_server_takes_in_bytes(
         )
 
 
-async def test_of_what_is_in_no_namespace_it_is_in_default(
+async def test_event_of_cluster_scoped_object_is_in_default_namespace(
     target: ServerUnderTest,
 ) -> None:
     name = f"node-of-{target.namespace}"
@@ -159,7 +165,9 @@ async def test_of_what_is_in_no_namespace_it_is_in_default(
     assert [it.at("reason") for it in found] == ["Cordoned"]
 
 
-async def test_what_is_gone_is_created_again(target: ServerUnderTest) -> None:
+async def test_event_deleted_on_the_server_is_created_again(
+    target: ServerUnderTest,
+) -> None:
     about = pod_in(target.namespace)
     async with recording(target) as (client, recorder):
         recorder.event(about, "Normal", "Mounted", "")

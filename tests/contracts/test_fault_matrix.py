@@ -22,7 +22,7 @@ WRITES = 40
 
 
 @pytest.mark.parametrize("row", parameters())
-async def test_recovers_from_any_fault_anywhere(row: Row) -> None:
+async def test_informer_recovers_from_any_fault_at_any_request(row: Row) -> None:
     async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
         ledger = Ledger(server, random.Random(repr(row)))
         ledger.plan(*row.writes)
@@ -69,7 +69,7 @@ def _next_attempt(run: Run, row: Row) -> str:
     return after[0].kind if after else ""
 
 
-def test_no_fault_is_left_out() -> None:
+def test_matrix_covers_all_faults() -> None:
     every = {
         kind
         for name in faults.__all__

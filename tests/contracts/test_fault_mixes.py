@@ -59,7 +59,7 @@ async def survive(run: Run, chaos: Chaos) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(5))
-async def test_ends_as_the_server_whatever_happens(seed: int, way: str) -> None:
+async def test_informer_converges_under_random_faults(seed: int, way: str) -> None:
     chaos = Honest(seed=seed, rate=0.6, limit=STRIKES)
     async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
         ledger = Ledger(server, random.Random(seed))
@@ -75,7 +75,9 @@ async def test_ends_as_the_server_whatever_happens(seed: int, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(3))
-async def test_ends_as_the_server_once_it_lies_no_more(seed: int, way: str) -> None:
+async def test_informer_converges_once_the_server_stops_lying(
+    seed: int, way: str
+) -> None:
     chaos = Chaos(seed=seed, rate=0.6, limit=STRIKES, lies=True)
     async with APIServer(bookmark_seconds=2, fresh_seconds=0.5) as server:
         ledger = Ledger(server, random.Random(seed))

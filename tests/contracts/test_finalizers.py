@@ -61,7 +61,7 @@ async def recorded(
         yield client, maps, records
 
 
-async def test_a_deleted_object_waits_for_its_controller_and_for_others(
+async def test_deletion_waits_for_all_finalizers(
     target: ServerUnderTest,
 ) -> None:
     place: Any = {"namespace": target.namespace}
@@ -86,7 +86,7 @@ async def test_a_deleted_object_waits_for_its_controller_and_for_others(
         assert (records.unheld, records.removed) == ([], ["web"])
 
 
-async def test_objects_that_others_change_all_the_time_are_held_and_let_go(
+async def test_finalizer_is_added_and_removed_despite_concurrent_writes(
     target: ServerUnderTest,
 ) -> None:
     place: Any = {"namespace": target.namespace}
@@ -115,7 +115,7 @@ async def test_objects_that_others_change_all_the_time_are_held_and_let_go(
         assert (records.names, records.unheld) == (set(), [])
 
 
-async def test_conditions_are_taken_as_they_are_set(target: ServerUnderTest) -> None:
+async def test_conditions_are_accepted_by_the_server(target: ServerUnderTest) -> None:
     container = {"name": "c", "image": "i"}
     body = {"metadata": {"name": "web"}, "spec": {"containers": [container]}}
     async with target.client() as client:

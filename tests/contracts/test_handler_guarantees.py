@@ -79,7 +79,7 @@ async def churn(server: APIServer, steps: int, seed: int) -> None:
 # ---------------------------------------------------------------- G4
 
 
-async def test_G4_one_of_100_that_waits_and_one_that_raises_delay_nobody(
+async def test_G4_slow_and_failing_handlers_do_not_delay_others(
     looptime: float,
 ) -> None:
     """One waits 10 s for each event, one raises each time; 98 are not delayed."""
@@ -129,7 +129,7 @@ async def test_G4_one_of_100_that_waits_and_one_that_raises_delay_nobody(
         assert len(waited) == 20
 
 
-async def test_G4_handlers_come_and_go_by_the_hundred_while_much_happens() -> None:
+async def test_G4_hundreds_of_handlers_are_added_and_removed_under_load() -> None:
     failures: list[HandlerError] = []
     async with (
         APIServer() as server,
@@ -170,7 +170,7 @@ async def test_G4_handlers_come_and_go_by_the_hundred_while_much_happens() -> No
 
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 3.0])
 @pytest.mark.parametrize("coalesce", [False, True], ids=["each", "coalesced"])
-async def test_G1_the_last_state_follows_the_last_change_for_all_kinds_of_handlers(
+async def test_G1_every_kind_of_handler_gets_the_last_state(
     seconds: float, coalesce: bool
 ) -> None:
     def is_web(obj: KubeObject) -> bool:
@@ -217,7 +217,7 @@ async def churn_some_more(server: APIServer) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_G1_states_that_waited_may_be_skipped_but_never_an_end() -> None:
+async def test_G1_coalescing_handler_may_skip_updates_but_no_deletion() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         told: list[str] = []
 
@@ -242,7 +242,7 @@ async def test_G1_states_that_waited_may_be_skipped_but_never_an_end() -> None:
         assert told == ["added first", "added second", "deleted first"]
 
 
-async def test_G5_a_late_handler_with_a_filter_misses_nothing() -> None:
+async def test_G5_late_filtered_handler_misses_nothing() -> None:
     async with APIServer() as server:
         for number in range(50):
             server.create(
@@ -265,7 +265,7 @@ async def test_G5_a_late_handler_with_a_filter_misses_nothing() -> None:
             assert set(told[25:]) == {"added pod-0", "deleted pod-1", "added pod-2"}
 
 
-async def test_G6_what_went_while_disconnected_passes_a_filter_too() -> None:
+async def test_G6_deletion_while_disconnected_passes_the_filter() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web", app="web"))
         server.create(PODS, plain("db", app="db"))
@@ -288,7 +288,7 @@ async def test_G6_what_went_while_disconnected_passes_a_filter_too() -> None:
 # ---------------------------------------------------------------- G12
 
 
-async def test_G12_a_filter_that_fails_counts_as_passing_and_is_reported() -> None:
+async def test_G12_failing_filter_accepts_and_is_reported() -> None:
     failures: list[HandlerError] = []
     async with (
         APIServer() as server,
@@ -316,7 +316,7 @@ async def test_G12_a_filter_that_fails_counts_as_passing_and_is_reported() -> No
 # ---------------------------------------------------------------- resyncs
 
 
-async def test_a_resync_reminds_only_who_asked_and_a_relist_nobody() -> None:
+async def test_resync_reaches_only_handlers_that_asked_for_it() -> None:
     async with APIServer() as server:
         for name in ("one", "two"):
             server.create(PODS, plain(name))

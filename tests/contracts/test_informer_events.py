@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 from informers import Event, cut_running_watch, plain, pods_of, settled, tell
 
 
-async def test_G1_states_of_one_object_arrive_in_order_each_once() -> None:
+async def test_G1_states_of_one_object_arrive_in_order_and_once() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         states: list[str] = []
         informer.add_event_handler(
@@ -45,7 +45,7 @@ async def test_G1_states_of_one_object_arrive_in_order_each_once() -> None:
         assert states == reported
 
 
-async def test_G1_the_last_state_follows_the_last_change_after_a_cut() -> None:
+async def test_G1_last_state_arrives_after_a_cut_watch() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         async with pods_of(server) as (_, informer):
@@ -64,7 +64,7 @@ async def test_G1_the_last_state_follows_the_last_change_after_a_cut() -> None:
             assert states[-1] == server.resource_version
 
 
-async def test_G1_a_list_that_is_newer_than_its_version_leads_nowhere_back() -> None:
+async def test_G1_list_newer_than_its_version_causes_no_older_state() -> None:
     """The watch from that version tells once more how it came to what was listed."""
     async with APIServer() as server:
         for name in ("web", "web-again"):
@@ -87,7 +87,7 @@ async def test_G1_a_list_that_is_newer_than_its_version_leads_nowhere_back() -> 
     assert repeated >= 7
 
 
-async def test_G2_one_handler_sees_all_objects_whatever_their_order() -> None:
+async def test_G2_handler_sees_all_objects_in_any_order() -> None:
     async with APIServer() as server:
         names = {f"pod-{number}" for number in range(100)}
         for name in names:
@@ -101,7 +101,7 @@ async def test_G2_one_handler_sees_all_objects_whatever_their_order() -> None:
             assert sorted(seen) == sorted(names)
 
 
-async def test_G3_the_store_is_never_behind_what_a_handler_is_told() -> None:
+async def test_G3_store_is_never_older_than_the_event() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         behind: list[str] = []
 
@@ -171,7 +171,7 @@ async def test_G3_readers_see_a_relist_whole_or_not_at_all() -> None:
             assert sizes == {3000, 2000}
 
 
-async def test_G4_one_handler_is_never_called_concurrently_with_itself() -> None:
+async def test_G4_handler_is_never_called_concurrently_with_itself() -> None:
     async with APIServer() as server:
         for number in range(20):
             server.create(PODS, plain(f"pod-{number}"))
@@ -192,7 +192,7 @@ async def test_G4_one_handler_is_never_called_concurrently_with_itself() -> None
             assert most == 1
 
 
-async def test_G4_a_handler_that_waits_delays_neither_others_nor_the_store() -> None:
+async def test_G4_slow_handler_delays_neither_others_nor_the_store() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         prompt: list[str] = []
 
@@ -210,7 +210,7 @@ async def test_G4_a_handler_that_waits_delays_neither_others_nor_the_store() -> 
         assert stuck.age > 0
 
 
-async def test_G4_a_call_that_blocks_the_loop_is_logged_with_its_handler(
+async def test_G4_call_that_blocks_the_loop_is_logged_with_its_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
@@ -229,7 +229,7 @@ async def test_G4_a_call_that_blocks_the_loop_is_logged_with_its_handler(
     assert "kept the event loop from turning" in messages[0]
 
 
-async def test_G5_a_late_handler_gets_a_snapshot_then_every_change() -> None:
+async def test_G5_late_handler_gets_a_snapshot_then_every_change() -> None:
     async with APIServer() as server:
         for number in range(100):
             server.create(PODS, plain(f"pod-{number}"))
@@ -252,7 +252,7 @@ async def test_G5_a_late_handler_gets_a_snapshot_then_every_change() -> None:
 
 @pytest.mark.parametrize("role", ["index", "transform"])
 @pytest.mark.parametrize("moment", ["watch", "first-list", "relist"])
-async def test_G5_a_handler_added_by_on_error_is_told_each_object_once(
+async def test_G5_handler_added_by_on_error_gets_each_object_once(
     role: str, moment: str
 ) -> None:
     """The handler is added while the failing function's object is applied."""
@@ -295,7 +295,7 @@ async def test_G5_a_handler_added_by_on_error_is_told_each_object_once(
     assert sorted(it.split()[-1] for it in told[1:]) == ["db", "web"]
 
 
-async def test_G6_what_went_while_disconnected_is_told_with_its_last_state() -> None:
+async def test_G6_deletion_while_disconnected_carries_the_last_known_state() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("stays"))
         server.create(PODS, plain("goes", app="web"))
@@ -326,7 +326,7 @@ async def test_G6_what_went_while_disconnected_is_told_with_its_last_state() -> 
             assert goes.obj.labels["app"] == "web"
 
 
-async def test_G6_deleted_means_no_longer_selected() -> None:
+async def test_G6_object_that_leaves_the_selection_is_deleted() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web", app="web"))
         factory = SharedInformerFactory(server.client())

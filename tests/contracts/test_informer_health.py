@@ -82,7 +82,7 @@ async def reached(
     return informer.status
 
 
-async def test_a_list_whose_further_pages_always_expire_is_read_whole() -> None:
+async def test_list_whose_continue_tokens_always_expire_is_read_without_pages() -> None:
     options = ReflectorOptions(page_size=1)
     async with watched(options=options) as (server, pods):
         await pods.wait_synced(timeout=30)
@@ -99,7 +99,7 @@ async def test_a_list_whose_further_pages_always_expire_is_read_whole() -> None:
 # ---------------------------------------------------------------- refusals
 
 
-async def test_a_forbidden_watch_leaves_the_cache_readable_and_marked() -> None:
+async def test_forbidden_watch_keeps_cache_readable_and_sets_status() -> None:
     refused = Refuse(verb="watch", status=403, times=1000)
     async with watched() as (server, pods):
         await pods.wait_synced(timeout=30)
@@ -125,7 +125,7 @@ async def test_a_forbidden_watch_leaves_the_cache_readable_and_marked() -> None:
             pods.lister.list(max_staleness=(status.age or 0) / 2)
 
 
-async def test_a_forbidden_list_leaves_the_cache_readable_and_marked() -> None:
+async def test_forbidden_list_keeps_cache_readable_and_sets_status() -> None:
     async with watched() as (server, pods):
         await pods.wait_synced(timeout=30)
         server.faults.add(
@@ -167,7 +167,7 @@ async def test_a_forbidden_list_leaves_the_cache_readable_and_marked() -> None:
         ),
     ],
 )
-async def test_waiting_says_what_the_server_refuses(
+async def test_wait_synced_names_the_refusal_of_the_server(
     fault: Refuse, status: int, words: str
 ) -> None:
     async with watched(fault) as (_, pods):
@@ -183,7 +183,7 @@ async def test_waiting_says_what_the_server_refuses(
     assert (now.not_served, now.synced) == (status == 404, False)
 
 
-async def test_waiting_says_that_streams_were_given_up() -> None:
+async def test_wait_synced_names_fallback_from_streaming_lists() -> None:
     faults = [
         NoBookmarks(initial_events_end=True),
         Refuse(verb="list", status=503, times=9),
@@ -200,7 +200,7 @@ async def test_waiting_says_that_streams_were_given_up() -> None:
     assert "lists are asked for in pages, as the server did not stream them" in text
 
 
-async def test_streams_are_transformed_once() -> None:
+async def test_streaming_list_is_transformed_once() -> None:
     calls: list[str] = []
 
     def note(obj: Any) -> Any:
@@ -238,9 +238,7 @@ async def test_streams_are_transformed_once() -> None:
         pytest.param([Garble()], {"restarts": 1}, id="garbled-event"),
     ],
 )
-async def test_what_goes_wrong_is_counted(
-    faults: list[Any], counted: dict[str, int]
-) -> None:
+async def test_failures_are_counted(faults: list[Any], counted: dict[str, int]) -> None:
     async with watched(*faults) as (server, pods):
         await pods.wait_synced(timeout=100)
         server.create(PODS, plain("c"))
@@ -258,7 +256,7 @@ async def test_what_goes_wrong_is_counted(
     assert status.failures == 0
 
 
-async def test_a_restored_backup_is_a_history_reset() -> None:
+async def test_restored_backup_counts_as_history_reset() -> None:
     async with watched() as (server, pods):
         await pods.wait_synced(timeout=30)
         told: list[Exception] = []
@@ -286,7 +284,7 @@ async def test_a_restored_backup_is_a_history_reset() -> None:
     ],
     ids=["refused", "cut", "garbled"],
 )
-async def test_the_last_error_is_that_of_the_server(
+async def test_last_error_is_the_error_of_the_server(
     fault: Any, kind: type[Exception], code: int
 ) -> None:
     async with watched(fault) as (_, pods):
@@ -312,7 +310,7 @@ async def test_bookmarks_keep_an_idle_cache_fresh() -> None:
     assert 30 < oldest < 70
 
 
-async def test_without_bookmarks_an_idle_cache_ages_until_its_watch_ends() -> None:
+async def test_idle_cache_without_bookmarks_ages_until_its_watch_ends() -> None:
     options = ReflectorOptions(watch_seconds=100)
     faults = NoBookmarks(times=9)
     async with watched(faults, options=options) as (_, pods):
@@ -328,7 +326,7 @@ async def test_without_bookmarks_an_idle_cache_ages_until_its_watch_ends() -> No
     assert 100 <= oldest <= 201
 
 
-async def test_a_cache_ages_while_its_server_is_away() -> None:
+async def test_cache_ages_while_the_server_is_unreachable() -> None:
     async with watched() as (server, pods):
         await pods.wait_synced(timeout=30)
         await server.stop()
@@ -352,7 +350,7 @@ async def test_a_cache_ages_while_its_server_is_away() -> None:
 # ---------------------------------------------------------------- not served
 
 
-async def test_a_resource_that_is_served_no_more_becomes_absent() -> None:
+async def test_resource_that_is_no_longer_served_becomes_absent() -> None:
     events: list[Any] = []
     async with watched(resource=WIDGETS) as (server, widgets):
         widgets.add_event_handler(on_event=events.append)
@@ -389,7 +387,7 @@ async def test_a_resource_that_is_served_no_more_becomes_absent() -> None:
 # ---------------------------------------------------------------- the factory
 
 
-async def test_a_factory_passes_transform_and_streaming_on() -> None:
+async def test_factory_passes_on_transform_and_streaming_list() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("a"))
         factory = SharedInformerFactory(server.client())

@@ -54,7 +54,9 @@ from informers import cut_running_watch, plain, pods_of, settled
         ),
     ],
 )
-async def test_G7_every_end_of_a_watch_leads_to_another(trouble: list[Any]) -> None:
+async def test_G7_informer_watches_again_after_any_end_of_a_watch(
+    trouble: list[Any],
+) -> None:
     async with APIServer() as server:
         for number in range(20):
             server.create(PODS, plain(f"pod-{number}"))
@@ -77,7 +79,7 @@ async def test_G7_every_end_of_a_watch_leads_to_another(trouble: list[Any]) -> N
             }
 
 
-async def test_G8_reads_and_waiters_refuse_before_the_list_and_after_the_end() -> None:
+async def test_G8_reads_and_waits_raise_before_sync_and_after_the_end() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         factory = SharedInformerFactory(server.client())
@@ -102,7 +104,7 @@ async def test_G8_reads_and_waiters_refuse_before_the_list_and_after_the_end() -
         assert informer.store.get_by_key("default/web") is not None
 
 
-async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on() -> None:
+async def test_G8_informer_that_dies_of_a_bug_reports_it_and_others_continue() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         client = server.client()
@@ -130,7 +132,7 @@ async def test_G8_an_informer_dead_of_a_bug_says_so_and_others_go_on() -> None:
             await factory.shutdown()
 
 
-async def test_G8_an_informer_whose_task_is_cancelled_is_dead_while_its_handlers_drain() -> (
+async def test_G8_informer_with_a_cancelled_task_is_dead_while_its_handlers_drain() -> (
     None
 ):
     loop = asyncio.get_running_loop()
@@ -167,7 +169,7 @@ async def test_G8_an_informer_whose_task_is_cancelled_is_dead_while_its_handlers
         "handler pods/greet",
     ],
 )
-async def test_G8_an_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
+async def test_G8_informer_dies_when_one_of_its_tasks_is_cancelled(
     part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with APIServer() as server:
@@ -201,7 +203,7 @@ async def test_G8_an_informer_dies_when_one_of_its_tasks_is_cancelled_alone(
     ("status", "kind"),
     [(400, Invalid), (401, Unauthorized), (403, Forbidden), (404, NotFound)],
 )
-async def test_G8_a_refused_first_list_is_told_at_once_and_tried_again(
+async def test_G8_refused_first_list_fails_waits_and_is_retried(
     status: int, kind: type[Exception]
 ) -> None:
     async with APIServer() as server:
@@ -223,7 +225,7 @@ async def test_G8_a_refused_first_list_is_told_at_once_and_tried_again(
             assert informer.status.last_error is None
 
 
-async def test_G9_nothing_is_left_when_left_in_another_task() -> None:
+async def test_G9_factory_exited_in_another_task_leaves_nothing() -> None:
     async with APIServer() as server:
         before = asyncio.all_tasks()
         factory = SharedInformerFactory(server.client())
@@ -240,7 +242,7 @@ async def test_G9_nothing_is_left_when_left_in_another_task() -> None:
         assert [timer for timer in ours if not timer.cancelled()] == []
 
 
-async def test_G12_a_failing_handler_is_reported_once_and_stops_nothing(
+async def test_G12_failing_handler_is_reported_once_and_stops_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failures: list[HandlerError] = []
@@ -274,7 +276,7 @@ def watch_names(informer: SharedInformer) -> list[str]:
     return names
 
 
-async def test_G12_an_index_function_that_fails_leaves_the_object_stored() -> None:
+async def test_G12_object_is_stored_when_an_index_function_fails() -> None:
     def by_team(obj: KubeObject) -> list[str]:
         return [obj.labels["team"]]
 
@@ -292,7 +294,7 @@ async def test_G12_an_index_function_that_fails_leaves_the_object_stored() -> No
             assert [failure.where for failure in failures] == ["index function"]
 
 
-async def test_G12_what_a_transform_fails_for_is_stored_as_it_came() -> None:
+async def test_G12_object_is_stored_untransformed_when_the_transform_fails() -> None:
     def strip(obj: KubeObject) -> KubeObject | None:
         return None if obj.labels["team"] == "unwanted" else obj
 
@@ -318,7 +320,7 @@ async def test_G12_what_a_transform_fails_for_is_stored_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("raises", [ValueError, asyncio.CancelledError])
-async def test_G12_what_is_told_of_errors_may_fail_itself(
+async def test_G12_failing_on_error_callback_stops_nothing(
     raises: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     """`on_error` and a watch error handler: logged, and dropped."""
@@ -340,9 +342,7 @@ async def test_G12_what_is_told_of_errors_may_fail_itself(
     assert {"on_error failed", "the watch error handler failed"} <= told
 
 
-async def test_G12_a_base_exception_in_code_of_the_user_is_a_failure_like_any_other() -> (
-    None
-):
+async def test_G12_base_exception_in_user_code_is_reported_like_any_other() -> None:
     """`pytest.fail()` in a handler raises one: it is reported and ends nothing."""
 
     def fails(*_: object) -> NoReturn:
@@ -399,7 +399,7 @@ def broken_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("broken_log")
-async def test_G12_a_log_handler_that_raises_ends_nothing(
+async def test_G12_raising_log_handler_stops_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fails(_: object) -> NoReturn:
@@ -423,7 +423,7 @@ async def test_G12_a_log_handler_that_raises_ends_nothing(
 
 
 @pytest.mark.usefixtures("broken_log")
-async def test_G8_a_death_is_told_though_a_log_handler_raises() -> None:
+async def test_G8_death_is_reported_although_a_log_handler_raises() -> None:
     async with APIServer() as server:
         factory = SharedInformerFactory(server.client())
         pods = factory.informer("v1", "pods")
@@ -441,7 +441,7 @@ async def test_G8_a_death_is_told_though_a_log_handler_raises() -> None:
             await factory.shutdown()
 
 
-async def test_G12_what_a_predicate_raises_is_raised_to_who_waits() -> None:
+async def test_G12_wait_until_raises_the_error_of_its_predicate() -> None:
     def is_ready(obj: KubeObject | None) -> bool:
         assert obj is not None
         return bool(obj.labels["ready"])
@@ -473,7 +473,7 @@ async def test_custom_resources_are_listed_and_watched_like_built_in_ones() -> N
             assert {o.kind for o in informer.lister.list()} == {"Widget"}
 
 
-async def test_a_server_whose_history_went_backwards_is_believed() -> None:
+async def test_server_whose_versions_went_backwards_is_trusted() -> None:
     """As after a restore from a backup: silence where there should be news."""
     async with APIServer() as first:
         port = int(first.url.rpartition(":")[2])

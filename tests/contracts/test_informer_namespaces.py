@@ -79,7 +79,7 @@ async def caught_up(server: APIServer, informer: SharedInformer) -> None:
     await settle()
 
 
-async def test_G1_to_G6_hold_through_churn_and_cuts_of_some_of_them() -> None:
+async def test_G1_to_G6_hold_when_watches_of_some_namespaces_are_cut() -> None:
     rng = random.Random(7)
     async with served() as (server, informer):
         view = View()
@@ -135,7 +135,7 @@ async def test_G1_to_G6_hold_through_churn_and_cuts_of_some_of_them() -> None:
         assert "other/a" not in informer.store
 
 
-async def test_G8_what_is_refused_in_one_is_told_and_tried_again() -> None:
+async def test_G8_refusal_in_one_namespace_is_reported_and_retried() -> None:
     refused = Refuse(status=403, namespace="web", times=8)
     async with served(refused) as (server, informer):
         with pytest.raises(NotSynced, match=r"web: .*403") as caught:
@@ -165,7 +165,7 @@ async def test_G8_what_is_refused_in_one_is_told_and_tried_again() -> None:
         assert informer.status.last_error is None
 
 
-async def test_G9_nothing_is_left_of_several_namespaces() -> None:
+async def test_G9_informer_of_several_namespaces_leaves_nothing() -> None:
     before = asyncio.all_tasks()
     async with served() as (server, informer):
         await informer.wait_synced(timeout=30)

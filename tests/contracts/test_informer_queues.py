@@ -43,7 +43,7 @@ async def pods_on(
             yield pods
 
 
-async def test_G1_states_of_one_object_arrive_in_order_each_once(
+async def test_G1_states_of_one_object_arrive_in_order_and_once(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server, pods_on(server, queue) as pods:
@@ -66,7 +66,7 @@ async def test_G1_states_of_one_object_arrive_in_order_each_once(
         assert states == reported
 
 
-async def test_G3_the_store_is_never_behind_what_a_handler_is_told(
+async def test_G3_store_is_never_older_than_the_event(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server, pods_on(server, queue) as pods:
@@ -98,7 +98,7 @@ async def test_G3_the_store_is_never_behind_what_a_handler_is_told(
         assert told == 47
 
 
-async def test_G5_a_late_handler_gets_a_snapshot_then_every_change(
+async def test_G5_late_handler_gets_a_snapshot_then_every_change(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server:
@@ -116,7 +116,7 @@ async def test_G5_a_late_handler_gets_a_snapshot_then_every_change(
             assert told[10:] == ["added after"]
 
 
-async def test_G6_what_went_while_disconnected_is_told_with_its_last_state(
+async def test_G6_deletion_while_disconnected_carries_the_last_known_state(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server:
@@ -145,7 +145,7 @@ async def test_G6_what_went_while_disconnected_is_told_with_its_last_state(
             assert told[-1] == "added comes-again"
 
 
-async def test_G7_the_copy_follows_the_server_through_cuts_and_relists(
+async def test_G7_store_follows_the_server_through_cuts_and_relists(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server:
@@ -178,7 +178,7 @@ async def test_G7_the_copy_follows_the_server_through_cuts_and_relists(
             assert pods.store.resource_version == server.resource_version
 
 
-async def test_a_resync_in_the_queue_tells_handlers_nothing() -> None:
+async def test_resync_of_the_queue_causes_no_event() -> None:
     """Theirs come by timers of their own."""
     queue = OrderedFIFO["KubeObject"](key_func=attrgetter("key"))
     async with APIServer() as server:

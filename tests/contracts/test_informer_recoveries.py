@@ -47,7 +47,7 @@ TEN_MINUTES = 300
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_outlives_a_token_that_is_refused_for_long(way: dict[str, Any]) -> None:
+async def test_informer_survives_a_token_refused_for_long(way: dict[str, Any]) -> None:
     async with APIServer(token=TOKEN) as server:
         ledger = Ledger(server, random.Random(1))
         async with running_pods(server, ledger, watch_seconds=60, **way) as run:
@@ -68,7 +68,7 @@ async def test_outlives_a_token_that_is_refused_for_long(way: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_outlives_rights_that_are_taken_and_given_back(
+async def test_informer_survives_revoked_permissions(
     way: dict[str, Any],
 ) -> None:
     async with APIServer(token="admin", users={TOKEN: "alice"}) as server:
@@ -92,7 +92,7 @@ async def test_outlives_rights_that_are_taken_and_given_back(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_needs_rights_only_from_when_it_gets_them(way: dict[str, Any]) -> None:
+async def test_informer_syncs_once_permissions_are_granted(way: dict[str, Any]) -> None:
     async with APIServer(token="admin", users={TOKEN: "alice"}) as server:
         ledger = Ledger(server, random.Random(1))
         async with running_pods(server, ledger, token=TOKEN, **way) as run:
@@ -107,7 +107,7 @@ async def test_needs_rights_only_from_when_it_gets_them(way: dict[str, Any]) -> 
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_a_token_that_is_rotated_is_read_again_at_once(tmp_path: Path) -> None:
+async def test_rotated_token_is_read_again_at_once(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN)
     async with APIServer(token=TOKEN) as server:
@@ -133,7 +133,9 @@ async def test_a_token_that_is_rotated_is_read_again_at_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_believes_a_server_that_lost_everything(way: dict[str, Any]) -> None:
+async def test_informer_trusts_a_server_that_lost_everything(
+    way: dict[str, Any],
+) -> None:
     async with APIServer() as server:
         empty = server.snapshot()
         ledger = Ledger(server, random.Random(1), pods=50)
@@ -151,7 +153,7 @@ async def test_believes_a_server_that_lost_everything(way: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_believes_a_server_that_was_restored_from_a_backup(
+async def test_informer_trusts_a_server_restored_from_a_backup(
     way: dict[str, Any],
 ) -> None:
     async with APIServer() as server:
@@ -174,7 +176,7 @@ async def test_believes_a_server_that_was_restored_from_a_backup(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_believes_another_server_with_the_same_objects(
+async def test_informer_trusts_another_server_with_the_same_objects(
     way: dict[str, Any],
 ) -> None:
     async with APIServer() as server:
@@ -194,7 +196,7 @@ async def test_believes_another_server_with_the_same_objects(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_a_definition_that_goes_takes_its_objects_and_brings_them_again(
+async def test_deleted_crd_removes_its_objects_until_it_returns(
     way: dict[str, Any],
 ) -> None:
     async with APIServer(resources=[WIDGETS]) as server, server.client() as client:
@@ -231,7 +233,7 @@ async def test_a_definition_that_goes_takes_its_objects_and_brings_them_again(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_a_definition_that_is_replaced_at_once_is_followed(
+async def test_informer_follows_a_crd_that_is_replaced_at_once(
     way: dict[str, Any],
 ) -> None:
     async with APIServer(resources=[WIDGETS]) as server, server.client() as client:
@@ -247,7 +249,7 @@ async def test_a_definition_that_is_replaced_at_once_is_followed(
             assert_same(server, WIDGETS, widgets, view)
 
 
-async def test_a_definition_that_comes_later_is_waited_for() -> None:
+async def test_informer_waits_for_a_crd_created_later() -> None:
     async with (
         APIServer() as server,
         server.client() as client,

@@ -35,7 +35,7 @@ async def told_of(informer: SharedInformer, **options: Any) -> None:
         await asyncio.wait({life})
 
 
-async def test_G4_calls_are_made_elsewhere_and_one_at_a_time() -> None:
+async def test_G4_thread_handler_is_called_in_a_thread_and_one_at_a_time() -> None:
     threads: list[int] = []
     together = 0
     most = 0
@@ -55,7 +55,7 @@ async def test_G4_calls_are_made_elsewhere_and_one_at_a_time() -> None:
     assert most == 1
 
 
-async def test_they_come_in_order_with_the_caller_s_context() -> None:
+async def test_thread_handler_gets_events_in_order_with_context_variables() -> None:
     told: list[tuple[str, str]] = []
     WHO.set("somebody")
 
@@ -68,7 +68,7 @@ async def test_they_come_in_order_with_the_caller_s_context() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("late")])
-async def test_G12_what_they_raise_is_reported_and_the_next_is_told(
+async def test_G12_failing_thread_handler_is_reported_and_gets_the_next_event(
     error: Exception,
 ) -> None:
     failures: list[HandlerError] = []
@@ -86,7 +86,7 @@ async def test_G12_what_they_raise_is_reported_and_the_next_is_told(
     assert [failure.__cause__ for failure in failures] == [error]
 
 
-async def test_the_thread_ends_with_the_informer() -> None:
+async def test_handler_thread_ends_with_the_informer() -> None:
     seen: list[threading.Thread] = []
 
     await told_of(
@@ -98,7 +98,7 @@ async def test_the_thread_ends_with_the_informer() -> None:
     assert not seen[0].is_alive()
 
 
-def test_an_async_handler_needs_no_thread() -> None:
+def test_async_handler_with_thread_option_is_refused() -> None:
     async def handle(obj: KubeObject) -> None:
         raise AssertionError(obj)
 
@@ -106,7 +106,7 @@ def test_an_async_handler_needs_no_thread() -> None:
         SharedInformer(a_source()).add_event_handler(on_add=handle, thread=True)
 
 
-async def test_what_turns_out_to_be_async_is_reported() -> None:
+async def test_thread_handler_that_returns_a_coroutine_is_reported() -> None:
     async def later(obj: KubeObject) -> None:
         raise AssertionError(obj)
 

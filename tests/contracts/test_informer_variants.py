@@ -41,7 +41,7 @@ async def caught_up(server: APIServer, informer: SharedInformer) -> None:
 
 
 @pytest.mark.parametrize("streaming_list", [False, True], ids=["pages", "stream"])
-async def test_nothing_but_metadata_is_asked_for_listed_and_watched(
+async def test_metadata_only_informer_requests_only_metadata(
     *, streaming_list: bool
 ) -> None:
     async with APIServer() as server:
@@ -74,7 +74,7 @@ async def test_nothing_but_metadata_is_asked_for_listed_and_watched(
             assert [obj.name for obj in pods.lister.list("app=db")] == ["pod-0"]
 
 
-async def test_metadata_survives_a_relist() -> None:
+async def test_metadata_only_informer_survives_a_relist() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("a"))
         factory = SharedInformerFactory(server.client())
@@ -91,7 +91,7 @@ async def test_metadata_survives_a_relist() -> None:
         assert told == ["initial a", "added b", "added c"]
 
 
-async def test_metadata_and_whole_objects_are_two_informers() -> None:
+async def test_metadata_only_and_full_objects_are_two_informers() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         factory = SharedInformerFactory(server.client())
@@ -107,7 +107,7 @@ async def test_metadata_and_whole_objects_are_two_informers() -> None:
     assert one["metadata"] == other["metadata"]
 
 
-async def test_a_metadata_factory_asks_for_nothing_else() -> None:
+async def test_metadata_factory_requests_only_metadata() -> None:
     async with APIServer(resources=[WIDGETS]) as server:
         server.create(WIDGETS, {"metadata": {"name": "one"}, "spec": {"size": 1}})
         factory = MetadataInformerFactory(server.client())
@@ -128,7 +128,7 @@ async def test_a_metadata_factory_asks_for_nothing_else() -> None:
 # ---------------------------------------------------------------- any resource
 
 
-async def test_a_dynamic_factory_follows_what_has_only_names() -> None:
+async def test_dynamic_factory_follows_a_resource_given_by_name() -> None:
     async with APIServer(resources=[WIDGETS]) as server:
         server.create(WIDGETS, {"metadata": {"name": "one"}, "spec": {"size": 1}})
         server.create(NODES, {"metadata": {"name": "node-1"}})
@@ -155,7 +155,7 @@ async def test_a_dynamic_factory_follows_what_has_only_names() -> None:
         assert [it for it in told if "two" in it] == ["added two", "deleted two"]
 
 
-async def test_a_dynamic_factory_learns_from_objects_where_they_are() -> None:
+async def test_dynamic_factory_learns_scope_from_objects() -> None:
     zones = Resource("example.com", "v1", "zones", "Zone", namespaced=False)
     async with APIServer(resources=[zones]) as server:
         server.create(zones, {"metadata": {"name": "north"}})
@@ -191,7 +191,7 @@ FILTERS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "kind", [SharedInformerFactory, DynamicInformerFactory, MetadataInformerFactory]
 )
 @pytest.mark.parametrize("of", ["the-factory", "the-informer"])
-async def test_a_factory_may_restrict_all_its_informers(
+async def test_factory_options_restrict_all_its_informers(
     kind: type[SharedInformerFactory], options: dict[str, Any], keys: list[str], of: str
 ) -> None:
     async with APIServer() as server:
@@ -234,7 +234,7 @@ async def reaches(informer: SharedInformer, condition: Callable[[], bool]) -> No
 
 
 @pytest.mark.parametrize("metadata_only", [False, True], ids=["whole", "metadata"])
-async def test_a_definition_that_is_removed_and_comes_back_is_followed(
+async def test_informer_follows_a_crd_that_is_removed_and_returns(
     caplog: pytest.LogCaptureFixture, *, metadata_only: bool
 ) -> None:
     gadgets = Resource.of("example.org/v1", "gadgets", "Gadget")
@@ -291,7 +291,7 @@ def told_gone(told: list[str]) -> list[str]:
     return sorted(gone)
 
 
-async def test_what_is_defined_only_later_is_followed_from_then_on() -> None:
+async def test_informer_follows_a_resource_once_its_crd_exists() -> None:
     async with APIServer() as server:
         factory = DynamicInformerFactory(server.client())
         widgets = factory.informer("example.com/v1", "widgets")
@@ -311,9 +311,7 @@ async def test_what_is_defined_only_later_is_followed_from_then_on() -> None:
 # ---------------------------------------------------------------- resync
 
 
-async def test_resync_periods_are_those_of_factory_resource_informer_or_handler() -> (
-    None
-):
+async def test_resync_period_comes_from_handler_informer_resource_or_factory() -> None:
     resyncs: dict[str, list[float]] = {}
     async with APIServer() as server:
         server.create(PODS, plain("web"))
@@ -363,7 +361,7 @@ async def test_resync_periods_are_those_of_factory_resource_informer_or_handler(
 # ---------------------------------------------------------------- several namespaces
 
 
-async def test_several_namespaces_are_one_informer_and_one_store() -> None:
+async def test_several_namespaces_share_one_informer_and_store() -> None:
     async with APIServer(auto_namespaces=True) as server:
         for namespace in ("shop", "test", "other"):
             server.create(PODS, plain_in(namespace, "web"))
@@ -384,7 +382,7 @@ async def test_several_namespaces_are_one_informer_and_one_store() -> None:
             assert sorted(pods.status.namespaces) == ["shop", "test"]
 
 
-async def test_one_namespace_in_a_list_is_that_namespace() -> None:
+async def test_list_of_one_namespace_equals_that_namespace() -> None:
     async with APIServer() as server:
         factory = SharedInformerFactory(server.client(), namespace=["default"])
         pods = factory.informer("v1", "pods", namespace="default")

@@ -71,7 +71,7 @@ def refused(informer: SharedInformer) -> list[str]:
 
 
 @pytest.mark.parametrize("wait", WAITERS.values(), ids=WAITERS)
-async def test_G8_a_waiter_is_told_that_the_informer_was_stopped(
+async def test_G8_waiter_raises_informer_stopped(
     wait: Callable[[SharedInformer], Coroutine[Any, Any, None]],
 ) -> None:
     async with APIServer() as server:
@@ -91,7 +91,7 @@ async def test_G8_a_waiter_is_told_that_the_informer_was_stopped(
 
 
 @pytest.mark.parametrize("wait", WAITERS.values(), ids=WAITERS)
-async def test_G8_a_waiter_is_told_what_the_informer_died_of(
+async def test_G8_waiter_raises_with_the_cause_of_death(
     wait: Callable[[SharedInformer], Coroutine[Any, Any, None]],
 ) -> None:
     async with APIServer() as server:
@@ -117,7 +117,7 @@ async def test_G8_a_waiter_is_told_what_the_informer_died_of(
             await factory.shutdown()
 
 
-async def test_G8_what_a_waiter_sees_is_what_the_server_holds() -> None:
+async def test_G8_waiter_sees_what_the_server_holds() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         for number in range(20):
             name = f"web-{number}"
@@ -132,7 +132,7 @@ async def test_G8_what_a_waiter_sees_is_what_the_server_holds() -> None:
         assert informer.lister.list() == []
 
 
-async def test_G9_who_waits_leaves_nothing_in_the_informer() -> None:
+async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
     async with APIServer() as server, pods_of(server) as (_, informer):
         before = asyncio.all_tasks()
         waiters = [asyncio.create_task(wait(informer)) for wait in WAITERS.values()]
@@ -153,7 +153,7 @@ async def test_G9_who_waits_leaves_nothing_in_the_informer() -> None:
         assert asyncio.all_tasks() == before
 
 
-async def test_G9_nothing_is_left_of_an_informer_that_many_have_used() -> None:
+async def test_G9_informer_with_many_waiters_leaves_nothing() -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         before = asyncio.all_tasks()
@@ -175,7 +175,7 @@ async def test_G9_nothing_is_left_of_an_informer_that_many_have_used() -> None:
         assert [timer for timer in ours if not timer.cancelled()] == []
 
 
-async def test_G5_what_comes_and_goes_while_it_runs_has_all_of_it() -> None:
+async def test_G5_handlers_and_iterators_added_late_see_everything() -> None:
     """Handlers, indexes and readers of events, added and removed amid changes."""
     async with APIServer() as server, pods_of(server) as (_, informer):
         seen: dict[int, list[str]] = {}

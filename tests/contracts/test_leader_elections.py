@@ -11,7 +11,7 @@ import pytest
 
 from aioinformer import Client, LeaderElector, LeadershipLost
 from aioinformer.controller import LeaseLock, ReconcileClient
-from aioinformer.controller.writes import Writes
+from aioinformer.controller.pending_writes import PendingWrites
 from aioinformer.model.resources import CONFIG_MAPS, LEASES
 from aioinformer.testing import APIServer, faults
 
@@ -51,7 +51,7 @@ async def cluster() -> AsyncIterator[tuple[APIServer, Client]]:
         yield server, client
 
 
-async def test_takes_over_what_an_elector_of_client_go_has_left() -> None:
+async def test_elector_takes_over_expired_lease_of_client_go() -> None:
     async with cluster() as (server, client):
         server.create(LEASES, THEIRS)
         start, told = now(), list[str]()
@@ -113,12 +113,12 @@ async def test_three_replicas_take_turns_and_no_two_lead_at_once() -> None:
         pytest.param(faults.Cut(head=False, verb="update", times=None), id="cut"),
     ],
 )
-async def test_G11_renewals_that_fail_end_the_work_and_fence_its_writes(
+async def test_G11_failed_renewals_end_the_work_and_fence_its_writes(
     fault: faults.Fault,
 ) -> None:
     async with cluster() as (server, client):
         one = elector(client, "a")
-        fenced = ReconcileClient(client, Writes([]), one)
+        fenced = ReconcileClient(client, PendingWrites([]), one)
         written = 0
 
         async def work() -> None:
@@ -153,7 +153,7 @@ async def test_G11_renewals_that_fail_end_the_work_and_fence_its_writes(
         pytest.param(9, False, id="9s"),
     ],
 )
-async def test_a_replica_leads_if_its_renewals_fit_into_the_deadline(
+async def test_replica_leads_if_its_renewals_fit_into_the_deadline(
     seconds: float, leads: bool
 ) -> None:
     async with cluster() as (server, client):
@@ -185,7 +185,7 @@ async def test_a_replica_leads_if_its_renewals_fit_into_the_deadline(
 
 @pytest.mark.parametrize("seconds", [0.5, 2.6, 4.9, 9])
 @pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
-async def test_holder_of_the_lease_leads_or_another_replica_takes_it_after_its_end(
+async def test_holder_leads_or_another_replica_takes_the_expired_lease(
     seconds: float, answers: bool
 ) -> None:
     async with cluster() as (server, client):
@@ -226,7 +226,7 @@ async def test_holder_of_the_lease_leads_or_another_replica_takes_it_after_its_e
                 task.cancel()
 
 
-async def test_renewals_do_not_wait_for_requests_that_the_rate_limit_delays() -> None:
+async def test_renewals_do_not_wait_for_rate_limited_requests() -> None:
     async with (
         APIServer() as server,
         Client.from_url(server.url, token=server.token, qps=1, burst=1) as client,
@@ -244,7 +244,7 @@ async def test_renewals_do_not_wait_for_requests_that_the_rate_limit_delays() ->
                 read.cancel()
 
 
-async def test_a_replica_waits_out_a_server_that_restarts() -> None:
+async def test_replica_waits_for_a_restarting_server() -> None:
     async with cluster() as (server, client):
         one = elector(client, "a")
         async with one.leading():

@@ -74,7 +74,7 @@ class Rig:
 
 
 @pytest.mark.parametrize("owned", [True, False], ids=["its-own", "somebody-elses"])
-async def test_G8_an_informer_that_dies_ends_the_whole_with_its_own_error(
+async def test_G8_manager_ends_with_the_error_of_a_dead_informer(
     server: APIServer, owned: bool
 ) -> None:
     client, alarm = server.client(), asyncio.Event()
@@ -98,7 +98,7 @@ async def test_G8_an_informer_that_dies_ends_the_whole_with_its_own_error(
     rig.check_ended()
 
 
-async def test_G8_an_informer_that_dies_unsynced_ends_the_whole(
+async def test_G8_manager_ends_when_an_informer_dies_unsynced(
     server: APIServer,
 ) -> None:
     client = server.client()
@@ -112,7 +112,7 @@ async def test_G8_an_informer_that_dies_unsynced_ends_the_whole(
     assert rig.lease.writes == []
 
 
-async def test_G8_a_controller_that_dies_ends_the_whole_with_its_own_error(
+async def test_G8_manager_ends_with_the_error_of_a_dead_controller(
     server: APIServer,
 ) -> None:
     rig = Rig(server.client())
@@ -123,7 +123,7 @@ async def test_G8_a_controller_that_dies_ends_the_whole_with_its_own_error(
     rig.check_ended()
 
 
-async def test_G8_lost_leadership_ends_the_whole(server: APIServer) -> None:
+async def test_G8_manager_ends_when_leadership_is_lost(server: APIServer) -> None:
     rig = Rig(server.client())
     asyncio.get_running_loop().call_later(30, setattr, rig.lock, "fault", hang)
     with pytest.raises(LeadershipLost):
@@ -133,7 +133,7 @@ async def test_G8_lost_leadership_ends_the_whole(server: APIServer) -> None:
 
 
 @pytest.mark.parametrize("leader_only", [True, False])
-async def test_G8_a_part_that_raises_ends_the_whole_with_its_own_error(
+async def test_G8_manager_ends_with_the_error_of_a_failed_part(
     server: APIServer, leader_only: bool
 ) -> None:
     rig, error = Rig(server.client()), ValueError("boom")
@@ -157,7 +157,7 @@ ENDS = ["cancelled", "cancelled-twice", "shut-down", "failed"]
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_G9_nothing_is_left_behind_its_run(server: APIServer, end: str) -> None:
+async def test_G9_manager_leaves_nothing_after_run(server: APIServer, end: str) -> None:
     before = asyncio.all_tasks()
     client, slow = server.client(), Slow(3.0)
     lock = LeaseLock(client, "copier", namespace="default")
@@ -193,7 +193,7 @@ async def test_G9_nothing_is_left_behind_its_run(server: APIServer, end: str) ->
 # ---------------------------------------------------------------- G11
 
 
-async def test_G11_a_hung_renewal_stops_the_work_at_the_deadline(
+async def test_G11_hung_renewal_stops_the_work_at_the_deadline(
     server: APIServer,
 ) -> None:
     refused: list[float] = []
@@ -231,7 +231,7 @@ async def test_G11_a_hung_renewal_stops_the_work_at_the_deadline(
     assert server.get(CONFIG_MAPS, "a", namespace="default").get("data") is None
 
 
-async def test_G11_leadership_lost_while_it_drains_ends_the_drain(
+async def test_G11_leadership_lost_during_the_drain_ends_it(
     server: APIServer,
 ) -> None:
     lease, slow = MemoryLease(), Slow()
@@ -291,7 +291,7 @@ async def test_G11_another_replica_begins_after_the_work_has_ended(
 # ---------------------------------------------------------------- and the informers
 
 
-async def test_G8_informers_that_their_owner_stops_end_the_whole(
+async def test_G8_manager_ends_when_the_owner_of_its_informers_stops_them(
     server: APIServer,
 ) -> None:
     async with server.client() as client:
@@ -306,7 +306,7 @@ async def test_G8_informers_that_their_owner_stops_end_the_whole(
             await task
 
 
-async def test_G8_an_informer_that_dies_in_the_end_is_told_of(
+async def test_G8_manager_reports_an_informer_that_dies_during_shutdown(
     server: APIServer,
 ) -> None:
     class Dying(SharedInformerFactory):

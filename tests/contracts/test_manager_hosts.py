@@ -67,7 +67,7 @@ async def server():
     assert asyncio.all_tasks() - before <= {{asyncio.current_task()}}
 
 @pytest.mark.parametrize("number", range(2))
-async def test_it_works_meanwhile(server, number):
+async def test_manager_works_during_the_test(server, number):
     assert asyncio.current_task() not in entered_in
     def seen():
         found = server.get(CONFIG_MAPS, "a", namespace="default")
@@ -76,7 +76,7 @@ async def test_it_works_meanwhile(server, number):
 """
 
 
-def test_fixtures_of_both_scopes_may_hold_a_manager(tmp_path: Path) -> None:
+def test_fixture_of_either_scope_can_host_a_manager(tmp_path: Path) -> None:
     scopes = ("function", "session")
     files = {f"test_{scope}.py": FILE.format(scope=scope) for scope in scopes}
 
@@ -101,7 +101,7 @@ def by_cleanup(manager: Manager) -> Any:
 
 
 @pytest.mark.parametrize("host", [fastapi, by_cleanup])
-async def test_a_web_app_may_hold_it(server: APIServer, host: Any) -> None:
+async def test_web_app_can_host_a_manager(server: APIServer, host: Any) -> None:
     before, lease, slow = asyncio.all_tasks(), MemoryLease(), Slow(5.0)
     manager = managed(server, slow, elector=elector_of(lease, "me"))
 
@@ -116,7 +116,7 @@ async def test_a_web_app_may_hold_it(server: APIServer, host: Any) -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_G8_a_web_app_says_that_its_manager_has_failed(
+async def test_G8_readiness_of_web_app_reports_failed_manager(
     server: APIServer,
 ) -> None:
     slow = Slow(0.0)
@@ -138,7 +138,7 @@ async def test_G8_a_web_app_says_that_its_manager_has_failed(
         await host()
 
 
-async def test_a_web_server_may_be_a_part_and_answers_while_it_drains(
+async def test_web_server_as_a_part_answers_during_the_drain(
     server: APIServer,
 ) -> None:
     slow, answers = Slow(5.0), list[int]()

@@ -59,7 +59,7 @@ LATE_SECONDS = 0.1
         ),
     ],
 )
-async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
+async def test_stalled_response_times_out_after_30_s(
     script: list[Fault], options: dict[str, Any]
 ) -> None:
     async with APIServer() as server:
@@ -82,7 +82,7 @@ async def test_an_answer_that_stalls_is_given_up_after_thirty_seconds(
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1500])
-async def test_a_watch_without_bookmarks_is_given_up_behind_its_end(
+async def test_watch_without_bookmarks_times_out_after_its_requested_end(
     after_bytes: int,
 ) -> None:
     async with APIServer(bookmark_seconds=10_000) as server:
@@ -102,9 +102,7 @@ async def test_a_watch_without_bookmarks_is_given_up_behind_its_end(
     assert run.verdict() == []
 
 
-async def test_a_watch_that_had_bookmarks_is_given_up_after_two_and_a_half_of_them() -> (
-    None
-):
+async def test_watch_with_bookmarks_times_out_after_two_and_a_half_gaps() -> None:
     async with (
         APIServer(bookmark_seconds=BOOKMARK_SECONDS) as server,
         proxying(server.url) as proxy,
@@ -127,7 +125,7 @@ async def test_a_watch_that_had_bookmarks_is_given_up_after_two_and_a_half_of_th
     assert run.verdict() == []
 
 
-async def test_who_accepts_and_says_nothing_is_given_up_after_thirty_seconds() -> None:
+async def test_server_that_accepts_but_never_responds_times_out_after_30_s() -> None:
     async with speechless() as server, Client.from_url(server.url) as client:
         informer = SharedInformer(ListWatch(client, PODS))
         async with running(informer.run()):
@@ -142,7 +140,7 @@ async def test_who_accepts_and_says_nothing_is_given_up_after_thirty_seconds() -
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 @pytest.mark.parametrize("stall", [on_list(head=False), on_list()])
-async def test_a_list_that_stalls_is_replaced_by_the_real_clock(stall: Fault) -> None:
+async def test_stalled_list_is_replaced_in_real_time(stall: Fault) -> None:
     async with APIServer() as server:
         server.create(PODS, plain("web"))
         server.faults.add(stall)
@@ -158,7 +156,7 @@ async def test_a_list_that_stalls_is_replaced_by_the_real_clock(stall: Fault) ->
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_a_watch_that_stalls_is_replaced_by_the_real_clock(
+async def test_stalled_watch_is_replaced_in_real_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     grace = "aioinformer.client.list_watch.WATCH_GRACE_SECONDS"

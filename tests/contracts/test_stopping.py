@@ -91,7 +91,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-async def test_stops_at_once_whatever_it_waits_for(moment: Moment) -> None:
+async def test_informer_stops_at_once_whatever_it_waits_for(moment: Moment) -> None:
     async with APIServer(bookmark_seconds=1000) as server, server.client() as client:
         ledger = Ledger(server, random.Random(1))
         server.faults.add(*moment.faults)
@@ -123,7 +123,7 @@ async def silent() -> AsyncIterator[str]:
     "way", [{}, IN_PAGES, AS_STREAM], ids=["list", "page", "stream"]
 )
 @pytest.mark.parametrize("where", [silent, deaf])
-async def test_stops_at_once_while_nobody_answers(
+async def test_informer_stops_at_once_while_the_server_is_silent(
     where: Callable[[], AbstractAsyncContextManager[str]], way: dict[str, Any]
 ) -> None:
     async with where() as url, Client.from_url(url) as client:

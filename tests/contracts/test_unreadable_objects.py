@@ -146,7 +146,7 @@ async def informed(*items: bytes, **options: Any) -> AsyncIterator[Run]:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_object_that_nests_too_deeply_is_stored(way: dict[str, Any]) -> None:
+async def test_object_nested_too_deeply_is_stored(way: dict[str, Any]) -> None:
     async with informed(widget("a"), widget("deep", data=DEEP), **way) as run:
         (deep,) = (it for it in run.informer.lister.list() if it.name == "deep")
 
@@ -158,7 +158,7 @@ async def test_object_that_nests_too_deeply_is_stored(way: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_relist_does_not_delete_an_object_that_nests_too_deeply(
+async def test_relist_keeps_an_object_nested_too_deeply(
     way: dict[str, Any],
 ) -> None:
     async with informed(widget("a"), widget("b"), **way) as run:
@@ -170,7 +170,7 @@ async def test_relist_does_not_delete_an_object_that_nests_too_deeply(
     assert told == ["gone b", "updated a", "added c"]
 
 
-async def test_G6_deletion_of_an_object_that_nests_too_deeply_is_told() -> None:
+async def test_G6_deletion_of_object_nested_too_deeply_is_reported() -> None:
     async with informed(widget("a"), widget("b")) as run:
         run.server.send(line("MODIFIED", widget("a", 11, DEEP)))
         run.server.send(line("DELETED", widget("a", 12, DEEP)))
@@ -181,7 +181,7 @@ async def test_G6_deletion_of_an_object_that_nests_too_deeply_is_told() -> None:
         assert run.server.lists == 1
 
 
-async def test_G6_deletion_of_an_object_with_unreadable_labels_is_told() -> None:
+async def test_G6_deletion_of_object_with_unreadable_labels_is_reported() -> None:
     async with informed(widget("a"), widget("b")) as run:
         run.server.send(line("DELETED", widget("a", 12, labels=7)))
 
@@ -189,7 +189,7 @@ async def test_G6_deletion_of_an_object_with_unreadable_labels_is_told() -> None
         assert run.names == ["b"]
 
 
-async def test_G6_deletion_that_cannot_be_read_leads_to_a_list() -> None:
+async def test_G6_unreadable_deletion_causes_a_relist() -> None:
     async with informed(widget("a"), widget("b")) as run:
         run.server.items, run.server.version = [widget("b")], 12
         run.server.send(line("DELETED", written({**TYPE, "metadata": 7})))
@@ -208,7 +208,7 @@ async def test_G6_deletion_that_cannot_be_read_leads_to_a_list() -> None:
         pytest.param(b'{"x":%b}' % DEEP, id="deep"),
     ],
 )
-async def test_G6_list_with_an_item_without_a_name_deletes_nothing(
+async def test_G6_list_with_a_nameless_item_deletes_nothing(
     item: bytes,
 ) -> None:
     async with informed(widget("a"), widget("b")) as run:
@@ -236,7 +236,7 @@ NO_LISTS = {
 
 
 @pytest.mark.parametrize("body", NO_LISTS.values(), ids=NO_LISTS)
-async def test_G6_answer_that_does_not_say_it_is_a_list_deletes_nothing(
+async def test_G6_response_that_is_no_list_deletes_nothing(
     body: bytes,
 ) -> None:
     async with informed(widget("a"), widget("b")) as run:
@@ -256,7 +256,7 @@ async def test_G6_answer_that_does_not_say_it_is_a_list_deletes_nothing(
     "body",
     [b'{"items":[]}', b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}'],
 )
-async def test_client_list_refuses_an_answer_that_does_not_say_it_is_a_list(
+async def test_client_list_raises_on_a_response_that_is_no_list(
     body: bytes,
 ) -> None:
     server = Server()
@@ -266,7 +266,7 @@ async def test_client_list_refuses_an_answer_that_does_not_say_it_is_a_list(
             await client.list(PODS)
 
 
-async def test_lister_json_is_json_whatever_the_server_sent() -> None:
+async def test_lister_json_is_valid_json_whatever_the_server_sent() -> None:
     async with informed(widget("a"), widget("b")) as run:
         front = (
             b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":%b,"spec":%b}'
@@ -284,7 +284,7 @@ async def test_lister_json_is_json_whatever_the_server_sent() -> None:
         assert run.informer.status.degraded == 1
 
 
-async def test_relist_keeps_what_is_known_of_an_object_with_unreadable_labels() -> None:
+async def test_relist_keeps_the_known_state_of_object_with_unreadable_labels() -> None:
     async with informed(widget("a"), widget("b")) as run:
         other = widget("b", 12).replace(b"example.com/v1", b"example.com/v2")
         run.server.items = [widget("a", 11, labels=7), other]
@@ -295,7 +295,7 @@ async def test_relist_keeps_what_is_known_of_an_object_with_unreadable_labels() 
         assert run.informer.status.degraded == 2
 
 
-async def test_error_event_that_nests_too_deeply_ends_the_watch() -> None:
+async def test_error_event_nested_too_deeply_ends_the_watch() -> None:
     async with informed(widget("a")) as run:
         run.server.items = [widget("a"), widget("b", 11)]
         status = b'{"kind":"Status","code":410,"reason":"Expired","details":%b}' % DEEP

@@ -88,7 +88,7 @@ async def ready(http: aiohttp.ClientSession) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_an_app_is_started_queried_and_stopped(
+async def test_web_app_starts_answers_and_stops(
     server: APIServer, module: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(module) as url, aiohttp.ClientSession(url) as http:
@@ -109,7 +109,7 @@ async def test_an_app_is_started_queried_and_stopped(
     assert [it for it in caplog.records if it.levelno >= logging.WARNING] == []
 
 
-async def test_G8_an_app_whose_informer_dies_is_not_ready(
+async def test_G8_app_is_not_ready_after_its_informer_died(
     module: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     break_requests(module.factory._client, "pods", after=20.0, watches_only=True)
@@ -140,7 +140,7 @@ async def test_G8_an_app_whose_informer_dies_is_not_ready(
     assert [it.getMessage() for it in died] == ["informer pods died"]
 
 
-async def test_a_browser_that_comes_back_misses_nothing(
+async def test_reconnecting_browser_misses_nothing(
     server: APIServer, module: Any
 ) -> None:
     async with served(module) as url, aiohttp.ClientSession(url) as http:
@@ -246,7 +246,7 @@ async def browser(url: str, profile: Path) -> AsyncIterator[Tab]:
 @pytest.mark.skipif(BROWSER is None, reason=f"no browser here: none of {BROWSERS}")
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_a_page_shows_a_pod_and_its_end_within_a_second(
+async def test_page_shows_pod_and_its_deletion_within_a_second(
     server: APIServer, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:

@@ -15,8 +15,8 @@ from informers import plain
 
 from aioinformer import Client
 from aioinformer.controller import ReconcileClient
-from aioinformer.controller.writes import Writes
-from aioinformer.errors import LeadershipLost, NotFound, OptionsError
+from aioinformer.controller.pending_writes import PendingWrites
+from aioinformer.errors import LeadershipLost, NotFound
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 
@@ -42,7 +42,7 @@ class Bench:
     def __init__(self, server: APIServer, client: Client) -> None:
         self.server = server
         self.term = Term()
-        self.writes = Writes([informer_of(server.list_watch(PODS))])
+        self.writes = PendingWrites([informer_of(server.list_watch(PODS))])
         self.client = ReconcileClient(client, self.writes, self.term)
 
 
@@ -144,7 +144,7 @@ async def test_the_leadership_is_asked_for_before_it_is_sent_again(
         Client.from_url(server.url, token_file=token) as plain_client,
     ):
         server.answer(refuse)
-        client = ReconcileClient(plain_client, Writes([]), term)
+        client = ReconcileClient(plain_client, PendingWrites([]), term)
         with pytest.raises(LeadershipLost):
             await client.create(PODS, plain("web"))
 
@@ -157,23 +157,18 @@ async def test_reading_needs_no_leadership() -> None:
         assert await it.client.list(PODS) == []
 
 
-async def test_belongs_to_its_owner() -> None:
+async def test_reconcile_client_shows_configuration_of_client() -> None:
     async with bench() as it:
-        assert it.client.entered
         assert it.client.namespace == "default"
+        assert it.client.config.server == it.server.url
         assert repr(it.client).startswith("<ReconcileClient of <Client http")
-        with pytest.raises(OptionsError, match="entered by its owner"):
-            await it.client.start()
-
-        with pytest.raises(OptionsError, match="left by its owner"):
-            await it.client.close()
 
 
 async def test_reconciles_share_what_their_client_has_discovered() -> None:
     async with APIServer() as server, server.client() as client:
         asked = 0
         for _ in range(3):  # one for each reconcile
-            one = ReconcileClient(client, Writes([]))
+            one = ReconcileClient(client, PendingWrites([]))
             assert (await one.discovery.resource("po")).plural == "pods"
             asked = len(server.requests)
 

@@ -142,19 +142,25 @@ def test_one_that_is_not_there(conditions: Any) -> None:
         (lambda: ready(None, status=1), "not 1"),
         (lambda: ready(None, status=None), "not None"),
         (lambda: ready(None, status=[]), r"not \[\]"),
-        (lambda: ready(None, reason=""), "a reason is one word"),
+        (lambda: ready(None, reason=""), "reason must be one word"),
         (lambda: ready(None, reason="two words"), "not 'two words'"),
         (lambda: ready(None, reason="1a"), "not '1a'"),
         (lambda: ready(None, reason="_a"), "not '_a'"),
         (lambda: ready(None, reason="a,"), "not 'a,'"),
         (lambda: ready(None, reason="a:"), "not 'a:'"),
-        (lambda: ready(None, reason="a" * 1025), "1,025 characters is above 1,024"),
-        (lambda: ready(None, reason=None), "a reason is a text, not None"),
-        (lambda: ready(None, message=None), "a message is a text, not None"),
-        (lambda: ready(None, observed_generation=-1), "no generation is -1"),
+        (
+            lambda: ready(None, reason="a" * 1025),
+            "reason must have at most 1,024 characters, not 1,025",
+        ),
+        (lambda: ready(None, reason=None), "reason must be a string, not None"),
+        (lambda: ready(None, message=None), "message must be a string, not None"),
+        (
+            lambda: ready(None, observed_generation=-1),
+            "observed_generation must not be negative",
+        ),
         (
             lambda: ready(None, message="a" * 32_769),
-            "32,769 characters is above 32,768",
+            "message must have at most 32,768 characters, not 32,769",
         ),
         (
             lambda: set_status_condition(None, "", True, reason="A"),
@@ -162,7 +168,7 @@ def test_one_that_is_not_there(conditions: Any) -> None:
         ),
         (
             lambda: set_status_condition(None, "a" + LONGEST, True, reason="A"),
-            "317 characters is above 316",
+            "type must have at most 316 characters, not 317",
         ),
     ],
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -23,12 +25,13 @@ from metrics_helpers import PlainSink
 
 from aioinformer import Client, Controller, KubeObject, Result, SharedInformer
 from aioinformer.controller import Context, with_object
+from aioinformer.controller.context import check_reconcile
 from aioinformer.errors import LeadershipLost, OptionsError
 from aioinformer.model.resources import CONFIG_MAPS, PODS
 from aioinformer.testing import APIServer, FakeListerWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from aioinformer import ReconcileRequest
 
@@ -257,7 +260,10 @@ async def test_after_10_s_it_goes_on_and_says_so(
     assert stale[-1] is False  # what was shown in the end is forgotten
     count = sink.counts["aioinformer_stale_reconciles_total", ("pods",)]
     assert count == stale.count(True)
-    assert "default/web is reconciled though the informers do not show" in caplog.text
+    assert (
+        "informers do not show the writes of an earlier reconcile (key=default/web)"
+        in caplog.text
+    )
 
 
 async def test_what_is_late_is_forgotten_when_it_is_shown() -> None:
@@ -420,3 +426,64 @@ async def test_client_and_elector_may_come_with_the_run() -> None:
             await asyncio.sleep(1)
 
         assert made == ["cfg"]
+
+
+async def reconcile(request: object, ctx: Context) -> None: ...
+
+
+class Callee:
+    async def __call__(self, request: object, ctx: Context) -> None: ...
+
+    async def method(self, request: object, ctx: Context) -> None: ...
+
+    def plain(self, request: object, ctx: Context) -> None: ...
+
+
+async def with_more(factory: object, request: object, ctx: Context) -> None: ...
+
+
+def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator as libraries have them: it hands on what it does not await."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(reconcile, id="function"),
+        pytest.param(Callee(), id="object"),
+        pytest.param(Callee().method, id="method"),
+        pytest.param(functools.partial(with_more, None), id="partial"),
+        pytest.param(timed(reconcile), id="decorated"),
+        pytest.param(with_object(dict)(reconcile), id="with-object"),
+        pytest.param(AsyncMock(), id="mock"),
+    ],
+)
+def test_coroutine_functions_are_accepted(function: object) -> None:
+    check_reconcile(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        pytest.param(None, "async def", id="nothing"),
+        pytest.param(Callee().plain, "async def", id="plain"),
+        pytest.param(timed(Callee().plain), "async def", id="plain-decorated"),
+        pytest.param(Callee, "async def", id="class"),
+        pytest.param(with_object(reconcile), "async def", id="no-kind"),  # type: ignore[arg-type]
+        pytest.param(with_more, r"reconcile\(request, ctx\)", id="three"),
+        pytest.param(
+            with_object(dict)(with_more),  # type: ignore[arg-type]
+            "missing a required argument: 'ctx'",
+            id="three-with-object",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(function: object, text: str) -> None:
+    with pytest.raises(OptionsError, match=text):
+        check_reconcile(function)

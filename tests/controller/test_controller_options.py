@@ -24,9 +24,9 @@ async def hang(request: ReconcileRequest, ctx: Context) -> None:
         ({"name": ""}, "needs a name"),
         ({"reconcile": None}, "coroutine function"),
         ({"concurrency": 0}, "at least 1"),
-        ({"concurrency": 2.5}, "whole number"),
-        ({"concurrency": "4"}, "whole number"),
-        ({"timeout": 0}, "above 0"),
+        ({"concurrency": 2.5}, "an integer of at least 1"),
+        ({"concurrency": "4"}, "an integer of at least 1"),
+        ({"timeout": 0}, "must be positive"),
         ({"timeout": float("inf")}, "duration"),
         ({"drain_timeout": -1}, "drain"),
         ({"predicates": generation_changed}, "predicates= takes a list"),
@@ -98,5 +98,5 @@ async def test_a_queue_of_another_controller_is_refused() -> None:
 def test_says_what_it_is() -> None:
     controller = Controller("pods", hang, for_=informer_of(FakeListerWatcher()))
 
-    assert repr(controller).startswith("<Controller pods <Workers pods 0 at work>")
+    assert repr(controller).startswith("<Controller pods <Workers pods running=0>")
     assert [it.name for it in controller.informers] == ["pods"]

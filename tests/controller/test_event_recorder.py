@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from event_helpers import POD, Events, failing, now, recorder_of, recording, tell
 
-from aioinformer.controller import event_book
-from aioinformer.controller.event_recorder import ATTEMPTS, MOST_WAITING
+from aioinformer.controller import event_correlator as event_correlator
+from aioinformer.controller.event_recorder import MAX_ATTEMPTS, MAX_WAITING
 from aioinformer.errors import (
     Forbidden,
     OptionsError,
@@ -25,7 +25,7 @@ from aioinformer.errors import (
 async def test_a_note_that_is_no_text_is_refused(note: Any) -> None:
     recorder = recorder_of(Events())
 
-    with pytest.raises(OptionsError, match="the note of an event is a text"):
+    with pytest.raises(OptionsError, match="the note of an event must be a string"):
         recorder.event(POD, "Normal", "Mounted", note)
 
 
@@ -220,7 +220,7 @@ async def test_what_the_server_always_fails_at_is_given_up() -> None:
         tell(recorder, "A")
         await asyncio.sleep(1000)
 
-        assert events.verbs == ["create"] * ATTEMPTS
+        assert events.verbs == ["create"] * MAX_ATTEMPTS
         assert (recorder.waiting, recorder.dropped) == (0, 1)
 
 
@@ -243,10 +243,10 @@ async def test_of_a_server_that_stays_away_one_event_is_given_up_after_the_other
         tell(recorder, "A")
         await asyncio.sleep(600)
 
-        assert len(events.sent) == ATTEMPTS
+        assert len(events.sent) == MAX_ATTEMPTS
         assert 200 < events.sent[-1][0] - events.sent[0][0] < 400
         assert (recorder.dropped, recorder.waiting) == (1, 0)
-        assert "event Warning A of Pod shop/web-0 was not recorded: " in caplog.text
+        assert "event was not recorded (Warning A of Pod shop/web-0): " in caplog.text
 
         events.fault = lambda _: None
         tell(recorder, "A")
@@ -278,7 +278,7 @@ async def test_what_the_server_refuses_is_given_up_and_told(
 
         assert events.counts == {"B": 1}
         assert recorder.dropped == 1
-        assert "A of Pod shop/web-0 was not recorded: " in caplog.text
+        assert "A of Pod shop/web-0): " in caplog.text
         assert "events is forbidden" in caplog.text
 
         tell(recorder, "A")
@@ -304,7 +304,7 @@ async def test_what_the_server_refuses_is_not_asked_for_again_and_again(
 async def test_more_than_twenty_thousand_are_not_known(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(event_book, "MOST_KNOWN", 3)
+    monkeypatch.setattr(event_correlator, "MAX_SERIES", 3)
     async with recording() as (events, recorder):
         for reason in "ABCD":
             tell(recorder, reason)
@@ -315,7 +315,7 @@ async def test_more_than_twenty_thousand_are_not_known(
 
     assert set(events.counts) == set("ABCE")
     assert recorder.dropped == 1
-    assert "event Warning D was not recorded: " in caplog.text
+    assert "event was not recorded (Warning D): " in caplog.text
 
 
 async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(
@@ -323,17 +323,17 @@ async def test_more_than_a_thousand_that_wait_are_dropped_with_a_few_words(
 ) -> None:
     async with recording() as (events, recorder):
         events.delay = 0.001
-        for number in range(MOST_WAITING + 500):
+        for number in range(MAX_WAITING + 500):
             tell(recorder, f"R{number}")
 
-        for number in range(MOST_WAITING):
+        for number in range(MAX_WAITING):
             tell(recorder, f"R{number}")  # again, of what waits: nothing is dropped
 
-        assert (recorder.waiting, recorder.dropped) == (MOST_WAITING, 500)
+        assert (recorder.waiting, recorder.dropped) == (MAX_WAITING, 500)
         assert len(caplog.records) < 20
 
         await asyncio.sleep(10)
-        assert set(events.counts) == {f"R{number}" for number in range(MOST_WAITING)}
+        assert set(events.counts) == {f"R{number}" for number in range(MAX_WAITING)}
         assert set(events.counts.values()) == {2}
 
 

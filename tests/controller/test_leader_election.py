@@ -279,8 +279,8 @@ async def test_the_metric_and_the_repr_follow(
             assert repr(one) == "<LeaderElector copier as a leads>"
 
     assert sink.gauges[status] == 0
-    assert "copier: this replica, a, leads" in caplog.text
-    assert "copier: this replica, a, stops leading" in caplog.text
+    assert "copier: became leader (identity=a)" in caplog.text
+    assert "copier: stopped leading (identity=a)" in caplog.text
 
 
 async def test_leaves_no_task_behind() -> None:

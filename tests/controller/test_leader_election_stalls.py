@@ -106,7 +106,7 @@ def test_G11_a_block_that_holds_the_loop_behind_its_deadline_has_lost() -> None:
     stage.play(stage.stall)
 
     assert isinstance(stage.ended, LeadershipLost)
-    assert "it was not renewed in time" in str(stage.ended)
+    assert "the lease was not renewed in time" in str(stage.ended)
     assert stage.lease.holders == ["a"]
 
 

@@ -171,5 +171,5 @@ def test_shows_its_name_and_identity() -> None:
 @pytest.mark.parametrize("empty", ["name", "namespace", "identity"])
 def test_nothing_of_it_may_be_empty(empty: str) -> None:
     given: dict[str, Any] = {"name": "copier", empty: ""}
-    with pytest.raises(OptionsError, match=f"the {empty} of a lease lock"):
+    with pytest.raises(OptionsError, match=f"the {empty} of a LeaseLock"):
         LeaseLock(Client.from_url("http://127.0.0.1:1"), **given)

@@ -8,15 +8,15 @@ import pytest
 
 from aioinformer.controller.lease_record import (
     LeaseRecord,
-    Sighting,
+    ObservedRecord,
     Step,
     claimed,
     next_step,
+    observe,
     released,
-    seen,
 )
 from aioinformer.errors import DecodeError
-from aioinformer.model.moments import micro_time
+from aioinformer.model.times import micro_time
 
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 NOON_TEXT = "2026-08-01T12:00:00.000000Z"
@@ -29,7 +29,7 @@ FREE = LeaseRecord("", 1, "2026-01-01", "2026-01-01", 3)
 STEPS = [
     pytest.param(None, 100, False, Step.CREATE, id="there-is-none"),
     pytest.param(None, 100, True, Step.CREATE, id="its-leader-finds-it-deleted"),
-    pytest.param(THEIRS, 100, False, Step.WAIT, id="of-another-just-seen"),
+    pytest.param(THEIRS, 100, False, Step.WAIT, id="of-another-just-observe"),
     pytest.param(THEIRS, 114.9, False, Step.WAIT, id="of-another-alive"),
     pytest.param(THEIRS, 115, False, Step.CLAIM, id="of-another-run-out"),
     pytest.param(THEIRS, 100, True, Step.YIELD, id="taken-from-its-leader"),
@@ -45,15 +45,15 @@ STEPS = [
 def test_what_to_do_about_a_lease(
     record: LeaseRecord | None, now: float, leading: bool, step: Step
 ) -> None:
-    sighting = None if record is None else Sighting(record, 100.0)
+    sighting = None if record is None else ObservedRecord(record, 100.0)
 
     assert next_step(sighting, "us", now, leading=leading) is step
 
 
 def test_a_lease_lives_from_when_it_was_first_seen_as_it_is() -> None:
-    first = seen(None, THEIRS, 100)
-    again = seen(first, LeaseRecord.of(THEIRS.spec()), 110)
-    renewed = seen(
+    first = observe(None, THEIRS, 100)
+    again = observe(first, LeaseRecord.of(THEIRS.spec()), 110)
+    renewed = observe(
         again, LeaseRecord("them", 15, THEIRS.acquired, "2026-01-02", 3), 112
     )
 
@@ -66,8 +66,10 @@ def test_times_of_other_machines_do_not_count(year: str) -> None:
     text = f"{year}-01-01T00:00:00.000000Z"
     record = LeaseRecord("them", 15, text, text, 0)
 
-    assert next_step(Sighting(record, 100), "us", 114, leading=False) is Step.WAIT
-    assert next_step(Sighting(record, 100), "us", 115, leading=False) is Step.CLAIM
+    assert next_step(ObservedRecord(record, 100), "us", 114, leading=False) is Step.WAIT
+    assert (
+        next_step(ObservedRecord(record, 100), "us", 115, leading=False) is Step.CLAIM
+    )
 
 
 def test_the_first_holder_has_no_transitions() -> None:
@@ -122,7 +124,7 @@ def test_what_a_spec_does_not_say_is_empty(spec: dict[str, None]) -> None:
 )
 def test_a_spec_of_other_types_cannot_be_read(junk: dict[str, object]) -> None:
     (field,) = junk
-    with pytest.raises(DecodeError, match=f"the {field} of a Lease cannot be"):
+    with pytest.raises(DecodeError, match=f"invalid {field} of a Lease"):
         LeaseRecord.of(junk)
 
 
@@ -131,7 +133,7 @@ def test_a_spec_is_read_as_it_is_written() -> None:
 
 
 def test_a_lease_of_no_duration_is_alive_for_no_time() -> None:
-    sighting = Sighting(LeaseRecord("them"), 100)
+    sighting = ObservedRecord(LeaseRecord("them"), 100)
 
     assert next_step(sighting, "us", 100, leading=False) is Step.CLAIM
 

@@ -167,7 +167,7 @@ async def test_a_controller_begins_when_all_caches_are_synced(
     async with manager:
         await asyncio.sleep(100)
         assert notes.names == []
-        assert "controllers have not begun: not synced: pods: " in caplog.text
+        assert "controllers are waiting for caches: not synced: pods: " in caplog.text
         server.faults.clear()
         await pods.wait_synced(timeout=100, fail_fast=False)
         await asyncio.sleep(1)
@@ -258,13 +258,15 @@ async def test_work_that_outlives_its_lease_is_reason_for_a_restart(
         await asyncio.sleep(30)
         assert manager.why_dead() == "", "20 s are left to it"
         await asyncio.sleep(10)
-        assert manager.why_dead() == "its work goes on, and the lease has run out"
+        assert (
+            manager.why_dead() == "the leader's work still runs after its lease expired"
+        )
         assert manager.not_ready() == {"manager": manager.why_dead()}
         while not manager.why_dead().startswith("failed: LeadershipLost("):
             await asyncio.sleep(1)
 
         assert now() - lost == pytest.approx(110, abs=3)
-        with pytest.raises(Exception, match="has lost lease"):
+        with pytest.raises(Exception, match="lost leadership of lease"):
             await manager.shutdown()
 
 
@@ -304,7 +306,9 @@ class Part:
 )
 async def test_a_manager_refuses_a_part_that_no_task_can_run(part: Any) -> None:
     manager = Manager(Client.from_url("http://127.0.0.1:1"))
-    with pytest.raises(OptionsError, match=r"a part is|a part is called as run\(\)"):
+    with pytest.raises(
+        OptionsError, match=r"a manager runs|a runnable is called as run\(\)"
+    ):
         manager.add(part)
 
 
@@ -319,14 +323,16 @@ async def test_a_manager_takes_a_coroutine_function_with_its_arguments() -> None
 
 async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
     manager = Manager(server.client())
-    with pytest.raises(OptionsError, match="a part is a controller, a coroutine func"):
+    with pytest.raises(
+        OptionsError, match="a manager runs controllers, coroutine func"
+    ):
         manager.add(3)  # type: ignore[arg-type]
 
     assert repr(manager) == "<Manager idle leader=<Crew of 0> all=<Crew of 0>>"
     maps = manager.informer(CONFIG_MAPS)
     controller = Controller("maps", Notes(), for_=maps)
     manager.add(controller)
-    with pytest.raises(OptionsError, match="has the controller maps already"):
+    with pytest.raises(OptionsError, match="controller maps was added"):
         manager.add(controller, leader_only=False)
 
     with pytest.raises(OptionsError, match="has another controller named maps"):
@@ -348,7 +354,7 @@ async def test_runs_once(server: APIServer) -> None:
         await manager.start()
 
     await manager.run()  # it has ended, and this says nothing else
-    with pytest.raises(OptionsError, match="nothing can be added"):
+    with pytest.raises(OptionsError, match="cannot add to a manager"):
         manager.add(for_ever)
 
 

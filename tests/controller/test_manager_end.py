@@ -205,8 +205,8 @@ async def test_what_fails_first_is_raised_and_the_rest_is_logged(
 
     assert caught.value is first
     assert caplog.messages == [
-        "one failed: the manager ends",
-        "two failed, too: KeyError('later')",
+        "one failed, stopping the manager",
+        "two failed during the stop: KeyError('later')",
     ]
     assert manager.not_ready() == {"manager": "failed: ValueError('first')"}
     await manager.shutdown()  # it was raised

@@ -1,79 +1,166 @@
-"""What may be a reconcile, and what is refused before it fails for each object."""
+"""PendingCauses: why a request is worked on."""
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
-from unittest.mock import AsyncMock
+import asyncio
+from datetime import timedelta
 
 import pytest
+from fake_source import thing
 
-from aioinformer.controller.context import with_object
-from aioinformer.controller.reconcile import check_reconcile
+from aioinformer import Added, Deleted, ReconcileRequest, Result, TerminalError, Updated
+from aioinformer.controller.reconcile import (
+    MAX_CAUSES,
+    Cause,
+    PendingCauses,
+    cause_of,
+    outcome_of_answer,
+    outcome_of_failure,
+)
 from aioinformer.errors import OptionsError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from aioinformer.controller import Context
-
-
-async def reconcile(request: object, ctx: Context) -> None: ...
-
-
-class Callee:
-    async def __call__(self, request: object, ctx: Context) -> None: ...
-
-    async def method(self, request: object, ctx: Context) -> None: ...
-
-    def plain(self, request: object, ctx: Context) -> None: ...
-
-
-async def with_more(factory: object, request: object, ctx: Context) -> None: ...
-
-
-def timed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator as libraries have them: it hands on what it does not await."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any) -> Any:
-        return function(*args)
-
-    return wrapper
+WEB = ReconcileRequest("default", "web")
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("event", "change"),
     [
-        pytest.param(reconcile, id="function"),
-        pytest.param(Callee(), id="object"),
-        pytest.param(Callee().method, id="method"),
-        pytest.param(functools.partial(with_more, None), id="partial"),
-        pytest.param(timed(reconcile), id="decorated"),
-        pytest.param(with_object(dict)(reconcile), id="with-object"),
-        pytest.param(AsyncMock(), id="mock"),
+        (Added(thing("web"), True), "initial"),
+        (Added(thing("web")), "added"),
+        (Updated(thing("web"), thing("web", 2)), "updated"),
+        (Updated(thing("web"), thing("web"), True), "resync"),
+        (Deleted(thing("web")), "deleted"),
     ],
+    ids=lambda it: it if isinstance(it, str) else "",
 )
-def test_coroutine_functions_are_accepted(function: object) -> None:
-    check_reconcile(function)
+def test_says_what_a_notification_tells(
+    event: Added | Updated | Deleted, change: str
+) -> None:
+    assert cause_of(event, "Pod") == Cause(change, "Pod", "default/web")  # type: ignore[arg-type]
+
+
+def test_are_kept_in_order_each_once() -> None:
+    causes = PendingCauses()
+    for change in ("added", "updated", "updated", "deleted"):
+        causes.add(WEB, Cause(change, "Pod", WEB.key))
+
+    assert [it.change for it in causes.take(WEB, 0.0)] == [
+        "added",
+        "updated",
+        "deleted",
+    ]
+
+
+def test_are_bounded() -> None:
+    causes = PendingCauses()
+    for number in range(1000):
+        causes.add(WEB, Cause("updated", "Pod", f"default/{number}"))
+
+    taken = causes.take(WEB, 0.0)
+
+    assert len(taken) == MAX_CAUSES
+    assert taken[0].key == "default/0"
+
+
+def test_are_forgotten_when_taken() -> None:
+    causes = PendingCauses()
+    causes.add(WEB, Cause("added", "Pod", WEB.key))
+    causes.take(WEB, 0.0)
+
+    assert causes.take(WEB, 0.0) == ()
+    assert len(causes) == 0
+
+
+def test_a_requeue_is_a_cause_when_its_time_is_over() -> None:
+    causes = PendingCauses()
+    causes.add_requeue(WEB, 100.0)
+    causes.add_requeue(WEB, 200.0)  # the queue has it once, at the first time
+    causes.add(WEB, Cause("updated", "Pod", WEB.key))
+
+    taken = [causes.take(WEB, now) for now in (10.0, 99.9999, 200.0)]
+
+    assert [[it.change for it in each] for each in taken] == [
+        ["updated"],
+        ["requeue"],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("key", ["shop/web", "node-1"])
+def test_is_made_of_a_key_that_it_gives_back(key: str) -> None:
+    assert ReconcileRequest.of(key).key == key
+
+
+def test_of_no_key_is_refused() -> None:
+    with pytest.raises(OptionsError, match="more than two parts"):
+        ReconcileRequest.of("a/b/c")
+
+
+def test_clusters_tell_equal_names_apart() -> None:
+    here, there = ReconcileRequest("a", "b"), ReconcileRequest("a", "b", "west")
+
+    assert len({here, there, ReconcileRequest("a", "b")}) == 2
+    assert here.key == there.key
+
+
+@pytest.mark.parametrize("answer", [None, Result()], ids=repr)
+def test_nothing_to_say_is_success(answer: Result | None) -> None:
+    verdict = outcome_of_answer(answer)
+
+    assert (verdict.label, verdict.retry, verdict.after) == ("success", False, None)
+
+
+@pytest.mark.parametrize("after", [5, 5.0, timedelta(seconds=5)], ids=repr)
+def test_is_done_again_after_a_duration(after: float | timedelta) -> None:
+    verdict = outcome_of_answer(Result(requeue_after=after))
+
+    assert (verdict.label, verdict.retry, verdict.after) == ("requeue_after", False, 5)
+
+
+@pytest.mark.parametrize("nonsense", [True, 0, "", {"requeue": 1}, Result], ids=repr)
+def test_nonsense_is_retried_as_a_failure(nonsense: object) -> None:
+    verdict = outcome_of_answer(nonsense)
+
+    assert (verdict.label, verdict.retry) == ("error", True)
+    assert type(nonsense).__name__ in str(verdict.failure)
+
+
+def test_what_nonsense_says_is_not_repeated() -> None:
+    assert "hunter2" not in str(outcome_of_answer("hunter2").failure)
+
+
+def test_a_terminal_error_is_not_retried() -> None:
+    verdict = outcome_of_failure(TerminalError("no such image"))
+
+    assert (verdict.label, verdict.retry, verdict.after) == ("error", False, None)
 
 
 @pytest.mark.parametrize(
-    ("function", "text"),
+    ("errors", "retry"),
     [
-        pytest.param(None, "async def", id="nothing"),
-        pytest.param(Callee().plain, "async def", id="plain"),
-        pytest.param(timed(Callee().plain), "async def", id="plain-decorated"),
-        pytest.param(Callee, "async def", id="class"),
-        pytest.param(with_object(reconcile), "async def", id="no-kind"),  # type: ignore[arg-type]
-        pytest.param(with_more, r"reconcile\(request, ctx\)", id="three"),
-        pytest.param(
-            with_object(dict)(with_more),  # type: ignore[arg-type]
-            "missing a required argument: 'ctx'",
-            id="three-with-object",
-        ),
+        ([TerminalError("a")], False),
+        ([TerminalError("a"), ExceptionGroup("inner", [TerminalError("b")])], False),
+        ([TerminalError("a"), ValueError("b")], True),
     ],
+    ids=["one", "nested", "mixed"],
 )
-def test_what_cannot_work_is_refused(function: object, text: str) -> None:
-    with pytest.raises(OptionsError, match=text):
-        check_reconcile(function)
+def test_terminal_errors_of_a_group_are_terminal(
+    errors: list[Exception], retry: bool
+) -> None:
+    assert outcome_of_failure(ExceptionGroup("tasks", errors)).retry is retry
+
+
+@pytest.mark.parametrize(
+    "failure", [ValueError("boom"), asyncio.CancelledError(), TimeoutError()], ids=repr
+)
+def test_other_failures_are_retried(failure: BaseException) -> None:
+    verdict = outcome_of_failure(failure)
+
+    assert verdict.failure is failure
+    assert verdict.retry
+
+
+@pytest.mark.parametrize("after", [float("nan"), float("inf")])
+def test_a_duration_that_is_none_is_refused(after: float) -> None:
+    with pytest.raises(OptionsError, match="duration"):
+        Result(requeue_after=after)

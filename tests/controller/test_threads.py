@@ -323,7 +323,7 @@ async def test_G11_a_lost_lease_is_not_written_before_the_threads_have_ended() -
 
             assert len(lease.writes) == before
             assert not elector.healthy(20)
-            assert "the lease has run out" in manager.why_dead()
+            assert "after its lease expired" in manager.why_dead()
 
             await gate.open()
             with pytest.raises(LeadershipLost):

@@ -136,9 +136,9 @@ async def test_a_rate_limiter_that_fails_loses_nothing(
     assert notes.gaps == [10, 10, 80]
     assert [ctx.attempt for ctx in notes.contexts] == [1, 1, 1, 1]
     told = [it.message for it in caplog.records if it.name.endswith("workers")]
-    assert sum("is tried again in 10 s" in it for it in told) == 2
-    assert sum("did not forget" in it for it in told) == 2
-    assert sum("cannot tell the attempts" in it for it in told) == 4
+    assert sum("retrying in 10 s" in it for it in told) == 2
+    assert sum("failed to forget" in it for it in told) == 2
+    assert sum("failed to count attempts" in it for it in told) == 4
 
 
 async def test_a_change_does_not_wait_for_the_delay() -> None:
@@ -270,7 +270,7 @@ async def test_one_that_takes_long_is_warned_of_once(
     async with controlled(Clocked(long), one()):
         await asyncio.sleep(500)
         assert len(caplog.records) == 1
-        assert "default/a has been reconciled for" in caplog.text
+        assert "reconcile has been running for" in caplog.text
         await asyncio.sleep(600)
 
 
@@ -306,7 +306,7 @@ async def test_one_that_cancels_itself_has_failed(
     assert notes.names == ["a", "a", "b"]
     assert notes.gaps[0] == 1
     assert isinstance(failures[0].__cause__, asyncio.CancelledError)
-    assert "default/a failed (attempt 1, to be retried): CancelledError" in caplog.text
+    assert "(key=default/a attempt=1, will be retried): CancelledError" in caplog.text
 
 
 async def test_reconcile_that_raises_a_base_exception_is_retried() -> None:

@@ -54,27 +54,27 @@ def go_mod(name: str) -> str:
 # ---------------------------------------------------------------- versions
 
 
-def test_reads_the_needed_go_from_the_module() -> None:
+def test_go_version_is_read_from_the_module() -> None:
     assert go_needed(GO_MOD) == "1.26.0"
 
 
-def test_reads_the_version_that_is_built_from_the_module() -> None:
+def test_built_version_is_read_from_the_module() -> None:
     assert version_of("kube-apiserver", GO_MOD) == "v1.36.3"
 
 
-def test_counts_kubectl_as_kubernetes_does() -> None:
+def test_kubectl_version_is_mapped_to_the_kubernetes_version() -> None:
     text = "module example.com/kubectl\n\nrequire k8s.io/kubectl v0.36.3\n"
 
     assert version_of("kubectl", text) == "v1.36.3"
 
 
-def test_server_and_kubectl_are_of_one_version() -> None:
+def test_server_and_kubectl_have_one_version() -> None:
     server = version_of("kube-apiserver", go_mod("kube-apiserver"))
 
     assert version_of("kubectl", go_mod("kubectl")) == server
 
 
-def test_tells_the_binary_its_version() -> None:
+def test_build_flags_set_the_version() -> None:
     flags = " ".join(flags_for("kube-apiserver", GO_MOD))
 
     for fact in ("gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36"):
@@ -82,7 +82,7 @@ def test_tells_the_binary_its_version() -> None:
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver", "kubectl", "keys"])
-def test_builds_exactly_what_is_pinned(name: str) -> None:
+def test_build_uses_exactly_the_pinned_modules(name: str) -> None:
     assert "-mod=readonly" in flags_for(name, go_mod(name))
     assert name == "keys" or (MODULES / name / "go.sum").stat().st_size
 
@@ -90,7 +90,7 @@ def test_builds_exactly_what_is_pinned(name: str) -> None:
 # ---------------------------------------------------------------- the cache
 
 
-def test_the_same_sources_have_the_same_key() -> None:
+def test_cache_key_is_equal_for_equal_sources() -> None:
     files = {"etcd/go.mod": b"a", "etcd/main.go": b"b"}
     turned = dict(reversed(files.items()))
 
@@ -106,7 +106,7 @@ def test_the_same_sources_have_the_same_key() -> None:
         pytest.param({"go.mod": b"a"}, "go1.26.2", id="go"),
     ],
 )
-def test_another_source_has_another_key(
+def test_cache_key_differs_for_other_sources(
     files: dict[str, bytes], go_version: str
 ) -> None:
     assert cache_key(files, go_version) != cache_key({"go.mod": b"a"}, "go1.26.1")
@@ -127,9 +127,7 @@ def test_another_source_has_another_key(
         ),
     ],
 )
-def test_the_cache_is_where_caches_are(
-    environment: dict[str, str], folder: str
-) -> None:
+def test_cache_folder_follows_xdg(environment: dict[str, str], folder: str) -> None:
     assert cache_folder(environment, Path("/h")) == Path(folder)
 
 
@@ -150,14 +148,14 @@ def fake_go(folder: Path, script: str) -> dict[str, str]:
     }
 
 
-def test_says_which_go_to_install_if_there_is_none(tmp_path: Path) -> None:
+def test_missing_go_error_names_the_version_to_install(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"install Go 1\.26\.0 or newer") as caught:
         find_go({"PATH": str(tmp_path)})
 
     assert "\n" not in str(caught.value)
 
 
-def test_says_which_go_to_install_if_it_is_too_old(tmp_path: Path) -> None:
+def test_old_go_error_names_the_version_to_install(tmp_path: Path) -> None:
     environment = fake_go(
         tmp_path,
         "echo 'go: go.mod requires go >= 1.26.0 (running go 1.21.0)' >&2\nexit 1",
@@ -175,7 +173,9 @@ echo program > "$2"
 """
 
 
-def test_builds_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_binaries_are_built_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     environment = fake_go(tmp_path, BUILDING)
 
     first = prepare(environment)
@@ -189,7 +189,7 @@ def test_builds_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "built before" in capfd.readouterr().out
 
 
-def test_a_failed_build_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
+def test_failed_build_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
     script = BUILDING.replace("echo program >", "echo no network; echo half >")
     environment = fake_go(tmp_path, f"{script}\nexit 1")
 
@@ -199,7 +199,7 @@ def test_a_failed_build_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_uses_the_kubectl_that_is_named(tmp_path: Path) -> None:
+def test_named_kubectl_is_used(tmp_path: Path) -> None:
     environment = fake_go(tmp_path, BUILDING)
     environment["AIOINFORMER_E2E_KUBECTL"] = str(tmp_path / "go")
 
@@ -207,7 +207,7 @@ def test_uses_the_kubectl_that_is_named(tmp_path: Path) -> None:
     assert "-o" in (tmp_path / "builds").read_text()
 
 
-def test_a_kubectl_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_missing_kubectl_is_an_error(tmp_path: Path) -> None:
     environment = fake_go(tmp_path, BUILDING)
     environment["AIOINFORMER_E2E_KUBECTL"] = str(tmp_path / "nothing")
 
@@ -227,14 +227,14 @@ def cluster(
     )
 
 
-def test_without_go_the_command_fails_with_one_line(tmp_path: Path) -> None:
+def test_command_without_go_fails_with_one_line(tmp_path: Path) -> None:
     ended = cluster("run", "--", "true", environment={"PATH": str(tmp_path)})
 
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
     assert "install Go 1.26.0 or newer" in ended.stderr
 
 
-def test_a_server_that_ends_at_once_is_told_with_its_log(tmp_path: Path) -> None:
+def test_server_that_exits_at_once_is_reported_with_its_log(tmp_path: Path) -> None:
     # All programs are this one.
     program = r"#!/bin/sh\necho out of luck; exit 3"
     script = BUILDING.replace(
@@ -248,7 +248,7 @@ def test_a_server_that_ends_at_once_is_told_with_its_log(tmp_path: Path) -> None
     assert "has ended with status 3:\n  out of luck" in ended.stderr
 
 
-def test_tests_are_told_where_the_servers_are() -> None:
+def test_environment_names_the_servers() -> None:
     told = environment_of(PLANE, BINARIES)
 
     assert told["AIOINFORMER_E2E_SERVER"] == PLANE.url
@@ -259,7 +259,7 @@ def test_tests_are_told_where_the_servers_are() -> None:
     assert told["AIOINFORMER_E2E_TOKEN"] != told["AIOINFORMER_E2E_USER_TOKEN"]
 
 
-def test_a_server_that_was_killed_starts_with_what_it_had(tmp_path: Path) -> None:
+def test_killed_server_restarts_with_its_data(tmp_path: Path) -> None:
     plane = ControlPlane(PLANE.url, PLANE.etcd_url, tmp_path)
     plane.commands["etcd"] = ["sh", "-c", f"echo up >> {tmp_path}/data; exec sleep 600"]
     data = tmp_path / "data"
@@ -282,7 +282,7 @@ def test_a_server_that_was_killed_starts_with_what_it_had(tmp_path: Path) -> Non
     assert plane.children == {}
 
 
-def test_a_backup_is_put_back(tmp_path: Path) -> None:
+def test_backup_is_restored(tmp_path: Path) -> None:
     plane = ControlPlane(PLANE.url, PLANE.etcd_url, tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "kept").touch()
@@ -294,7 +294,7 @@ def test_a_backup_is_put_back(tmp_path: Path) -> None:
     assert [it.name for it in (tmp_path / "data").iterdir()] == ["kept"]
 
 
-def test_the_kubeconfig_has_both_users() -> None:
+def test_kubeconfig_has_both_users() -> None:
     config = json.loads(kubeconfig_of(PLANE))
 
     assert [it["name"] for it in config["contexts"]] == ["admin", "alice"]
@@ -314,7 +314,7 @@ def gone(pid: int) -> bool:
     return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_child_is_stopped_with_what_it_has_started(tmp_path: Path) -> None:
+def test_child_is_stopped_with_its_descendants(tmp_path: Path) -> None:
     script = "sleep 600 & echo $! > pid; echo up; wait"
     reading, writing = os.pipe()
     with os.fdopen(reading) as lines, os.fdopen(writing, "wb") as output:
@@ -329,7 +329,7 @@ def test_a_child_is_stopped_with_what_it_has_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked for it")
-def test_a_child_dies_with_a_parent_that_is_killed() -> None:
+def test_child_dies_with_a_killed_parent() -> None:
     script = f"""if True:
         import os, signal, sys
         sys.path.insert(0, {str(HERE)!r})

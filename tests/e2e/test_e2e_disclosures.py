@@ -32,7 +32,7 @@ def basic(name: str) -> str:
         ],
     ],
 )
-def test_finds_a_secret(tmp_path: Path, line: str) -> None:
+def test_secret_is_found(tmp_path: Path, line: str) -> None:
     record = tmp_path / "record.log"
     record.write_text(f"nothing\n{line}\n")
 
@@ -41,7 +41,7 @@ def test_finds_a_secret(tmp_path: Path, line: str) -> None:
     assert found.startswith("record.log:2")
 
 
-def test_finds_a_part_of_a_token(tmp_path: Path) -> None:
+def test_part_of_a_token_is_found(tmp_path: Path) -> None:
     signature = "s" * 86
     record = tmp_path / "record.log"
     record.write_text(f"... {signature}\n")
@@ -51,7 +51,7 @@ def test_finds_a_part_of_a_token(tmp_path: Path) -> None:
     assert signature not in found
 
 
-def test_what_tests_note_is_looked_through(
+def test_noted_objects_are_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AIOINFORMER_E2E_RECORD", str(tmp_path))
@@ -76,5 +76,5 @@ def test_what_tests_note_is_looked_through(
     assert SECRET not in said.err
 
 
-def test_an_empty_record_is_an_error(tmp_path: Path) -> None:
+def test_empty_record_is_an_error(tmp_path: Path) -> None:
     assert main([str(tmp_path)]) == 1

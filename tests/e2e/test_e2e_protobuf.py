@@ -57,7 +57,7 @@ def path_in(root: str, resource: Resource, metadata: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("resource", KINDS, ids=lambda it: it.plural)
-def test_both_encodings_say_the_same(resource: Resource) -> None:
+def test_json_and_protobuf_describe_the_same_object(resource: Resource) -> None:
     found = paths(resource)
 
     assert found

@@ -22,7 +22,7 @@ import orjson
 
 from aioinformer import KubeObject
 from aioinformer.errors import AlreadyExists, Conflict, NotFound, ServerError
-from aioinformer.model.moments import micro_time
+from aioinformer.model.times import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

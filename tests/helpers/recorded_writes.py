@@ -1,9 +1,7 @@
-"""What a real server has answered to many writes, recorded, and how answers compare.
+"""Recorded answers of a real server to many writes, and how to compare answers.
 
-Each line of the files in `contracts/recorded` is one write and its answer. They were
-written by `e2e/recordings.py`; the contract tests ask again, whichever server is there,
-and the unit tests compare what the functions of `aioinformer_apiserver.schema` make of the
-same bodies.
+Each entry of the files in `contracts/recorded` is one write and its answer, written by
+`e2e/recordings.py`. The contract tests repeat the writes on either server.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ _PORTS = ("nodePort", "healthCheckNodePort")
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """A write, and the answer to it.
+    """Write with its answer.
 
     Attributes:
-        resource: Of what is written.
-        body: What is created.
-        update: What it is then updated to, as a merge patch; None if it is not.
-        answer: As `normalised` returns it.
+        resource: Resource of the object.
+        body: Object to create.
+        update: Later update of the object as a merge patch, or None.
+        answer: Answer in the form of `normalised`.
     """
 
     resource: Resource
@@ -66,7 +64,7 @@ def load(file: str) -> list[Write]:
 
 
 def save(file: str, writes: list[Write]) -> None:
-    """Write one file of recordings, a write a line."""
+    """Write one file of recordings, one write per line."""
     lines = [
         json.dumps(
             {
@@ -107,14 +105,14 @@ def definition_of_things() -> dict[str, Any]:
 
 
 def collection_of(resource: Resource, namespace: str) -> str:
-    """Return the path under which objects are created."""
+    """Return the path of a collection."""
     root = f"/apis/{resource.api_version}" if resource.group else "/api/v1"
     inside = f"/namespaces/{namespace}" if resource.namespaced else ""
     return f"{root}{inside}/{resource.plural}"
 
 
 def merged(old: Any, change: Any) -> Any:
-    """Apply a merge patch to an object that the server has answered."""
+    """Apply a merge patch to an answered object."""
     if not isinstance(old, dict) or not isinstance(change, dict):
         return change
 
@@ -123,7 +121,7 @@ def merged(old: Any, change: Any) -> Any:
 
 
 def told_warnings(headers: list[str]) -> list[str]:
-    """Read what the `Warning` headers of an answer tell about its fields.
+    """Parse warnings about fields from the `Warning` headers of an answer.
 
     A server may send a header for each warning, or one for all of them.
     """
@@ -133,14 +131,14 @@ def told_warnings(headers: list[str]) -> list[str]:
 
 
 def placed(value: Any, namespace: str) -> Any:
-    """Put the namespace of a run into a body."""
+    """Replace the placeholder of the namespace in a body."""
     return json.loads(json.dumps(value).replace(_NAMESPACE, namespace))
 
 
 def normalised(
     status: int, answer: dict[str, Any], warnings: list[str], namespace: str
 ) -> dict[str, Any]:
-    """Reduce an answer to what is the same in every run, and on every server."""
+    """Reduce an answer to the parts that are equal in all runs and on all servers."""
     text = json.dumps(answer).replace(namespace, _NAMESPACE)
     # A uid is in the labels of a Job.
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
@@ -158,7 +156,7 @@ def normalised(
 
 
 def _told(message: str) -> str:
-    """Leave out how Go's structs differ, which follows some sentences, and addresses."""
+    """Remove diffs of Go structs, and addresses, from a message."""
     return re.sub(r"\b10(\.\d+){3}", "<address>", message.partition("\n@@")[0])
 
 

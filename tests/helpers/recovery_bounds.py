@@ -18,7 +18,7 @@ from aioinformer.backoff import (
 )
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.list_watch import WATCH_GRACE_SECONDS
-from aioinformer.controller.lease_timing import LeaseTiming
+from aioinformer.controller.elector_state import LeaseTiming
 from aioinformer.informer.watch_reader import CHECK_SECONDS, SILENCE_SECONDS
 
 __all__ = [
@@ -62,30 +62,32 @@ def _bound(what: str, seconds: float, why: str) -> Bound:
 
 
 BOUNDS = {
-    "changes": _bound("many changes at once", ANSWER, "no trouble: 10 s to be told"),
+    "changes": _bound(
+        "many changes at once", ANSWER, "no failure: 10 s for the events"
+    ),
     "20,000 objects": _bound(
-        "20,000 objects are listed", 3 * ANSWER, "no trouble: 30 s for a long answer"
+        "20,000 objects are listed", 3 * ANSWER, "no failure: 30 s for a large list"
     ),
     "slow": _bound(
-        f"a link with {SLOW_BYTES_PER_SECOND // 1000} kB/s has to bring "
+        f"a connection with {SLOW_BYTES_PER_SECOND // 1000} kB/s has to bring "
         f"{SLOW_BYTES // 1000} kB",
         SLOW_BYTES / SLOW_BYTES_PER_SECOND + ANSWER,
-        "2 s for the bytes, 10 s to be told",
+        "2 s for the bytes, 10 s for the events",
     ),
     "end": _bound(
         "a connection is cut, by FIN or RST",
         SHORTEST_GAP + ANSWER,
-        "a first pause of 1.6 s, 10 s to be told",
+        "a first pause of 1.6 s, 10 s for the events",
     ),
     "outage": _bound(
         "the API server is killed, and starts again 2, 15 or 120 s later",
         5,
-        "a probe each 1.5 s, 1 s to the list if the version is too old (410), 2.5 s to list",
+        "1.5 s to the next probe, 1 s to the list if the version is too old (410), 2.5 s to list",
     ),
     "outage of many": _bound(
         "the same with 50 informers of one client",
         10,
-        "a probe each 1.5 s, 2 s and 1 s over which their requests are spread, 5.5 s to list",
+        "1.5 s to the next probe, 2 s and 1 s over which their requests are spread, 5.5 s to list",
     ),
     "killed while listing": _bound(
         "the API server is killed in the middle of a list",
@@ -93,9 +95,9 @@ BOUNDS = {
         "a pause of 60 s, 10 s to list",
     ),
     "compacted": _bound(
-        "the versions watched from were compacted (410)",
+        "the watched version was compacted (410)",
         LONGEST_PROBE_GAP + RELIST_JITTER_SECONDS + ANSWER,
-        "a probe each 1.5 s to be told, 1 s to the list, 10 s to list",
+        "1.5 s to the next attempt, 1 s to the list, 10 s to list",
     ),
     "restored": _bound(
         "etcd was restored from a backup",
@@ -105,17 +107,17 @@ BOUNDS = {
     "role": _bound(
         "rights are given back (403)",
         LONGEST_GAP + ANSWER,
-        "a pause of 60 s, 10 s to be told",
+        "a pause of 60 s, 10 s for the events",
     ),
     "token": _bound(
-        "a token is refused (401), and its file has another",
+        "a token is refused (401), and its file has a new one",
         SHORTEST_GAP + ANSWER,
-        "read again at once, after a first pause of 1.6 s, 10 s to be told",
+        "read again at once, after a first pause of 1.6 s, 10 s for the events",
     ),
     "definition": _bound(
-        "a definition is deleted and comes again",
+        "a CRD is deleted and created again",
         2 * LONGEST_GAP + ANSWER,
-        "a pause of 60 s, one more if it comes while the watch ends, 10 s to list",
+        "a pause of 60 s, another one if it returns while the watch ends, 10 s to list",
     ),
     "stalled list": _bound(
         "a list stalls",
@@ -123,20 +125,20 @@ BOUNDS = {
         "30 s without a byte, a pause of 60 s, 10 s to list",
     ),
     "stalled watch": _bound(
-        f"a watch stalls that was asked for with `watch_seconds={STALLED_WATCH_SECONDS}`",
+        f"a watch stalls that was requested with `watch_seconds={STALLED_WATCH_SECONDS}`",
         2 * STALLED_WATCH_SECONDS + WATCH_GRACE_SECONDS + SHORTEST_GAP + ANSWER,
-        "twice that, 10 s of grace, a first pause of 1.6 s, 10 s to be told; without "
+        "twice that, 10 s of grace, a first pause of 1.6 s, 10 s for the events; without "
         "the option see [above](#load-balancers-and-timeouts)",
     ),
     "leader ends": _bound(
-        "a leader ends",
+        "a leader shuts down",
         LOOK,
         "the Lease is released; 4.4 s until the next one looks, 5 s for its requests",
     ),
     "leader dies": _bound(
         "a leader dies",
         LEASES.lease + LOOK,
-        "15 s until the Lease has run out, then the same",
+        "15 s until the Lease has expired, then the same",
     ),
 }
 """By the name that the tests use."""

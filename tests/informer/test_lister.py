@@ -19,12 +19,12 @@ from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError, Sta
 from aioinformer.informer import Lister
 from aioinformer.informer.body_check import BodyCheck
 from aioinformer.model import KubeObject, LabelSelector
-from aioinformer.model.durations import seconds_of
+from aioinformer.model.times import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aioinformer.model.durations import Duration
+    from aioinformer.model.times import Duration
 
 T = TypeVar("T", bound=KubeObject)
 

@@ -18,7 +18,7 @@ from informer_helpers import (
     settle,
 )
 
-from aioinformer._tasks import leaf_of
+from aioinformer._tasks import unwrap_group
 from aioinformer.errors import InternalError
 from aioinformer.informer import Added
 
@@ -303,7 +303,7 @@ async def test_processor_fails_when_the_task_of_a_handler_is_cancelled_from_outs
     with pytest.raises(ExceptionGroup) as failed:
         await life
 
-    assert isinstance(leaf_of(failed.value), InternalError)
+    assert isinstance(unwrap_group(failed.value), InternalError)
     assert listener.ended
     assert other.ended
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.keys import meta_namespace_key, split_key
+from aioinformer.model.keys import meta_namespace_key, split_key, version_number
 from aioinformer.model.objects import KubeObject
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
@@ -101,3 +101,22 @@ def test_splitting_is_the_inverse_of_making(namespace: str, name: str) -> None:
     key = meta_namespace_key(named(name, namespace))
 
     assert split_key(key) == (namespace, name)
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [
+        pytest.param("0", 0, id="zero"),
+        pytest.param("812", 812, id="decimal"),
+        pytest.param("18446744073709551615", 2**64 - 1, id="the-greatest"),
+        pytest.param("", -1, id="none"),
+        pytest.param("v8", -1, id="a-word"),
+        pytest.param("-8", -1, id="signed"),
+        pytest.param("8.0", -1, id="a-fraction"),
+        pytest.param("²", -1, id="superscript"),
+        pytest.param("1" * 21, -1, id="longer-than-any"),
+        pytest.param("1" * 100_000, -1, id="longer-than-int-reads"),
+    ],
+)
+def test_only_a_decimal_version_is_a_number(version: str, number: int) -> None:
+    assert version_number(version) == number

@@ -5,19 +5,26 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import subprocess
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+import msgspec
 import orjson
 import pytest
 from conftest import pod
 from json_helpers import nested, written
+from kubernetes_asyncio.client import V1Container, V1Pod, V1PodSpec
+from pydantic import BaseModel, ConfigDict, Field
 
-from aioinformer.errors import DecodeError
-from aioinformer.model.objects import KubeObject
+from aioinformer.errors import DecodeError, OptionsError
+from aioinformer.model.objects import KubeObject, json_default
 from aioinformer.model.resources import PODS
-from aioinformer.model.views import ObjectContext, ReadOnlyDict
+from aioinformer.model.views import ObjectContext, ReadOnlyDict, ReadOnlyList
 from aioinformer.watch.decoding import ObjectDecoder
 
 # What no repr, log or error may show.
@@ -374,3 +381,364 @@ def test_orjson_writes_it_with_a_default() -> None:
 def test_asking_whether_there_is_one_decodes_nothing() -> None:
     assert KubeObject(b"{broken", "shop/a", "", "", {}, ObjectContext())
     assert not KubeObject.of({})
+
+
+META = {"name": "a", "labels": {"b": "c"}, "finalizers": ["d"]}
+
+
+OBJECT = KubeObject.of({"metadata": META})
+
+
+class Named(msgspec.Struct, rename={"of": "name"}):
+    of: str
+
+
+class Model(BaseModel):
+    node_name: str = Field(alias="nodeName")
+    phase: str | None = None
+
+
+CONTAINER = V1Container(name="c", image="i", image_pull_policy="Always")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        pytest.param(OBJECT, {"metadata": META}, id="object"),
+        pytest.param(OBJECT["metadata"], META, id="view"),
+        pytest.param(OBJECT.at("metadata.finalizers"), ["d"], id="view-of-a-list"),
+        pytest.param(Named("a"), {"name": "a"}, id="struct"),
+        pytest.param(Model(nodeName="n"), {"nodeName": "n"}, id="pydantic"),
+        pytest.param(
+            V1PodSpec(node_name="n", containers=[CONTAINER]),
+            {
+                "nodeName": "n",
+                "containers": [
+                    {"name": "c", "image": "i", "imagePullPolicy": "Always"}
+                ],
+            },
+            id="kubernetes-asyncio",
+        ),
+    ],
+)
+def test_writes_what_is_inside(value: object, written: Any) -> None:
+    body = {"one": value, "many": [{"more": value}]}
+
+    text = orjson.dumps(body, default=json_default)
+
+    assert orjson.loads(text) == {"one": written, "many": [{"more": written}]}
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), b"bytes", 1j])
+def test_refuses_what_is_not_json(value: object) -> None:
+    with pytest.raises(TypeError, match=f"not JSON: {type(value).__name__}"):
+        json_default(value)
+
+
+class SpecStruct(msgspec.Struct, rename="camel"):
+    node_name: str
+
+
+class PodStruct(msgspec.Struct):
+    spec: SpecStruct
+
+
+@dataclass
+class SpecData:
+    nodeName: str  # noqa: N815 - the name on the wire
+
+
+@dataclass
+class PodData:
+    spec: SpecData
+    tags: list[str] = field(default_factory=list)
+
+
+class SpecDict(TypedDict):
+    nodeName: str
+
+
+class PodDict(TypedDict):
+    spec: SpecDict
+
+
+class SpecModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    node_name: str = Field(alias="nodeName")
+    containers: list[dict[str, Any]]
+
+
+class PodModel(BaseModel):
+    spec: SpecModel
+
+
+class NumberModel(BaseModel):
+    data: dict[str, int]
+
+
+class NumberStruct(msgspec.Struct):
+    data: dict[str, int]
+
+
+# ---------------------------------------------------------------- types
+
+
+def test_reads_into_a_struct() -> None:
+    assert sample().into(PodStruct) == PodStruct(SpecStruct("node-1"))
+
+
+def test_reads_into_a_dataclass() -> None:
+    assert sample().into(PodData) == PodData(SpecData("node-1"))
+
+
+def test_reads_into_a_typed_dict() -> None:
+    assert sample().into(PodDict) == {"spec": {"nodeName": "node-1"}}
+
+
+def test_reads_into_a_pydantic_model() -> None:
+    found = sample().into(PodModel)
+
+    assert isinstance(found, PodModel)
+    assert found.spec.node_name == "node-1"
+    assert found.spec.containers[0]["name"] == "main"
+
+
+def test_reads_into_a_plain_dict() -> None:
+    assert sample().into(dict[str, Any]) == sample().to_dict()
+
+
+def test_reads_into_a_model_of_kubernetes_asyncio() -> None:
+    found = sample().into(V1Pod)
+
+    assert isinstance(found, V1Pod)
+    assert found.api_version == "v1"
+    assert found.metadata.name == "web-0"
+    assert found.metadata.labels == {"app": "web"}
+    assert found.metadata.creation_timestamp.isoformat() == "2025-01-01T00:00:00+00:00"
+    assert found.spec.containers[0].image == "registry.example/app:1"
+    assert found.status.pod_ip.startswith("10.0.0.")
+
+
+@pytest.mark.parametrize("kind", [PodStruct, PodData, PodDict, PodModel, V1Pod])
+def test_result_is_fresh(kind: type[Any]) -> None:
+    obj = sample()
+
+    assert obj.into(kind) is not obj.into(kind)
+    assert len(obj.context.decoded_bodies) == 0
+
+
+def test_its_reader_is_made_once() -> None:
+    looked: list[str] = []
+
+    class Watched(type):
+        @property
+        def model_validate_json(cls) -> Any:
+            looked.append(cls.__name__)
+            return lambda raw: raw
+
+    class Model(metaclass=Watched):
+        pass
+
+    first = sample().into(Model)
+    before = len(looked)
+
+    assert sample().into(Model) == first
+    assert len(looked) == before
+
+
+def test_reads_into_a_type_that_is_not_hashable() -> None:
+    kind: Any = Annotated[dict[str, Any], ["notes"]]
+
+    assert sample().into(kind) == sample().to_dict()
+
+
+def test_what_is_no_type_is_refused() -> None:
+    kind: Any = "V1Pod | None"
+
+    with pytest.raises(TypeError):
+        sample().into(kind)
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        pytest.param(NumberStruct, r"\$\.data\[\.\.\.\]", id="struct"),
+        pytest.param(NumberModel, r"data\.password: ", id="pydantic"),
+        pytest.param(dict[str, str], r"Expected `str`", id="generic"),
+        pytest.param(int | str, r"Expected `int \| str`", id="union"),
+    ],
+)
+def test_what_does_not_fit_says_where(kind: Any, where: str) -> None:
+    obj = KubeObject.of({"metadata": {"name": "a"}, "data": {"password": SECRET}})
+
+    with pytest.raises(
+        DecodeError, match=rf"^object 'a' is no .*: .*{where}"
+    ) as caught:
+        obj.into(kind)
+
+    assert SECRET not in str(caught.value)
+    assert SECRET not in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"spec": {"containers": None}}, id="a-required-field"),
+        pytest.param({"spec": {"containers": 7}}, id="no-array"),
+        pytest.param({"metadata": {"annotations": ["a"]}}, id="no-object"),
+        pytest.param({"metadata": {"creationTimestamp": "?"}}, id="no-time"),
+    ],
+)
+def test_what_does_not_fit_a_model_of_kubernetes_asyncio(change: Any) -> None:
+    obj = KubeObject.of(pod("web-0", **change))
+
+    with pytest.raises(DecodeError, match=r"'default/web-0' is no V1Pod: .+"):
+        obj.into(V1Pod)
+
+
+def test_what_nests_too_deeply_does_not_fit() -> None:
+    raw = written(pod("web-0", labels={"app": "web"}))
+    obj = ObjectDecoder(PODS).decode(raw[:-1] + b',"x":' + nested() + b"}")
+
+    for kind in (dict, PodStruct, PodModel, V1Pod):
+        with pytest.raises(DecodeError, match="'default/web-0' is no "):
+            obj.into(kind)
+
+
+def test_kubernetes_asyncio_is_imported_only_for_its_models() -> None:
+    code = (
+        "import sys, aioinformer.model.objects as m;"
+        "m.KubeObject.of(b'{}').into(dict);"
+        "print('kubernetes_asyncio' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert result.stdout.strip() == "False"
+
+
+# ---------------------------------------------------------------- properties
+
+
+def test_properties_of_what_is_absent_are_empty() -> None:
+    obj = KubeObject.of(b"{}")
+
+    assert (obj.key, obj.uid, obj.resource_version) == ("", "", "")
+    assert (obj.api_version, obj.kind, obj.generation) == ("", "", 0)
+    assert (obj.labels, obj.annotations) == ({}, {})
+    assert (obj.owner_references, obj.finalizers) == ([], [])
+    assert obj.creation_timestamp is None
+    assert obj.deletion_timestamp is None
+
+
+def test_null_reads_as_absent() -> None:
+    fields = [
+        *("name", "namespace", "uid", "resourceVersion", "labels", "annotations"),
+        *("ownerReferences", "finalizers", "generation"),
+        *("creationTimestamp", "deletionTimestamp"),
+    ]
+    obj = KubeObject.of(
+        {"apiVersion": None, "kind": None, "metadata": dict.fromkeys(fields)}
+    )
+
+    assert (obj.key, obj.uid, obj.resource_version) == ("", "", "")
+    assert (obj.api_version, obj.kind, obj.generation) == ("", "", 0)
+    assert (obj.labels, obj.annotations) == ({}, {})
+    assert (obj.owner_references, obj.finalizers) == ([], [])
+    assert obj.creation_timestamp is None
+    assert obj.deletion_timestamp is None
+    assert obj.at("metadata.labels", "absent") == "absent"
+
+
+def test_properties_read_the_metadata() -> None:
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    obj = KubeObject.of(
+        pod(
+            "web-0",
+            metadata={
+                "annotations": {"example.com/note": "x"},
+                "ownerReferences": [owner],
+                "finalizers": ["example.com/a", "example.com/b"],
+                "generation": 3,
+            },
+        )
+    )
+
+    assert obj.annotations == {"example.com/note": "x"}
+    assert obj.owner_references == [owner]
+    assert obj.finalizers == ["example.com/a", "example.com/b"]
+    assert obj.generation == 3
+    with pytest.raises(TypeError, match="to_dict"):
+        obj.owner_references[0]["name"] = "x"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        pytest.param("2025-03-04T05:06:07Z", (2025, 3, 4, 5, 6, 7), id="seconds"),
+        pytest.param(
+            "2025-03-04T05:06:07.000008Z", (2025, 3, 4, 5, 6, 7, 8), id="microseconds"
+        ),
+        pytest.param(
+            "2025-03-04T05:06:07.000008999Z", (2025, 3, 4, 5, 6, 7, 8), id="nanoseconds"
+        ),
+        pytest.param("2025-03-04T01:06:07+02:00", (2025, 3, 3, 23, 6, 7), id="offset"),
+        pytest.param("2025-03-04T05:06:07", (2025, 3, 4, 5, 6, 7), id="no-zone"),
+    ],
+)
+def test_timestamps_are_aware_in_utc(text: str, time: tuple[int, ...]) -> None:
+    metadata = {"creationTimestamp": text, "deletionTimestamp": text}
+    obj = KubeObject.of(pod("web-0", metadata=metadata))
+    expected = datetime(*time, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+    assert obj.creation_timestamp == expected
+    assert obj.deletion_timestamp == expected
+    assert obj.deletion_timestamp.tzinfo is UTC
+
+
+@pytest.mark.parametrize("value", ["yesterday", "", 7, {}])
+def test_timestamp_that_is_no_time_raises_decode_error(value: object) -> None:
+    obj = KubeObject.of(pod("web-0", metadata={"creationTimestamp": value}))
+
+    with pytest.raises(DecodeError, match=r"default/web-0.*creationTimestamp"):
+        _ = obj.creation_timestamp
+
+
+# ---------------------------------------------------------------- one path
+
+
+def test_at_returns_read_only_views() -> None:
+    obj = sample()
+
+    assert isinstance(obj.at("spec"), ReadOnlyDict)
+    assert isinstance(obj.at("spec.containers"), ReadOnlyList)
+    assert obj.at("spec.containers.0.image") == "registry.example/app:1"
+    assert obj.at(("spec", "containers", "0", "name")) == "main"
+
+
+def test_at_decodes_nothing_into_the_cache() -> None:
+    obj = sample()
+
+    obj.at("spec.nodeName")
+    obj.at("spec.nodeName.too.far")
+
+    assert len(obj.context.decoded_bodies) == 0
+
+
+@pytest.mark.parametrize("default", [None, 0, "x", []])
+def test_at_of_an_absent_path_gives_the_default_as_it_is(default: object) -> None:
+    assert sample().at("spec.other.more", default) is default
+
+
+@pytest.mark.parametrize("value", [False, 0, "", 0.0])
+def test_at_of_an_empty_value_gives_the_value(value: object) -> None:
+    assert KubeObject.of({"a": {"b": value}}).at("a.b", "default") == value
+
+
+@pytest.mark.parametrize("path", ["", (), "a..b", ("a", "")])
+def test_at_refuses_an_empty_step(path: Any) -> None:
+    with pytest.raises(OptionsError, match="not a path"):
+        sample().at(path)

@@ -10,12 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
-from aioinformer.model.selectors import LabelRequirement, LabelSelector
+from aioinformer.model.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    LabelRequirement,
+    LabelSelector,
+)
 
 if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
+
 LONG = "z" * 63
+
+
 TOO_LONG = "z" * 64
 
 
@@ -296,15 +304,27 @@ def test_refuses_a_wrong_expression_of_a_spec(expression: dict[str, Any]) -> Non
 # ------------------------------------------------------------ labels: properties
 
 words = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch=True)
+
+
 prefixes = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?", fullmatch=True)
+
+
 keys = st.one_of(
     st.sampled_from(["a", "b", "in", "notin"]),
     words,
     st.builds("{}/{}".format, prefixes, words),
 )
+
+
 values = st.one_of(st.sampled_from(["", "1", "2", "in"]), words)
+
+
 value_sets = st.lists(values, min_size=1, max_size=4).map(tuple)
+
+
 numbers = st.integers(0, 2**63 - 1).map(lambda number: (str(number),))
+
+
 requirements = st.one_of(
     st.builds(
         LabelRequirement, keys, st.sampled_from(["=", "!="]), values.map(lambda v: (v,))
@@ -313,6 +333,8 @@ requirements = st.one_of(
     st.builds(LabelRequirement, keys, st.sampled_from(["exists", "!"])),
     st.builds(LabelRequirement, keys, st.sampled_from([">", "<"]), numbers),
 )
+
+
 selectors = st.lists(requirements, max_size=5).map(LabelSelector)
 
 
@@ -362,3 +384,114 @@ def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
 
     assert 0 <= position <= len(text)
     assert LabelSelector.parse(str(selector)) == selector
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", [], id="empty"),
+        pytest.param(",,", [], id="only-commas"),
+        pytest.param("a=b", [("a", "=", "b")], id="equals"),
+        pytest.param("a==b", [("a", "=", "b")], id="double-equals"),
+        pytest.param("a!=b", [("a", "!=", "b")], id="not-equals"),
+        pytest.param("a=", [("a", "=", "")], id="empty-value"),
+        pytest.param("a!=", [("a", "!=", "")], id="not-empty"),
+        pytest.param(
+            "spec.nodeName=n,metadata.name!=x",
+            [("metadata.name", "!=", "x"), ("spec.nodeName", "=", "n")],
+            id="sorted",
+        ),
+        pytest.param("a=b,,a==b,", [("a", "=", "b")], id="once"),
+        pytest.param("a= b ", [("a", "=", " b ")], id="blanks-in-the-value"),
+        pytest.param(r"a=\,\=\\", [("a", "=", r",=" + "\\")], id="escapes"),
+        pytest.param(r"a=b\\,c=d", [("a", "=", "b\\"), ("c", "=", "d")], id="escape"),
+        pytest.param("a=b!c", [("a", "=", "b!c")], id="mark-in-the-value"),
+        pytest.param(".spec['x']=é", [(".spec['x']", "=", "é")], id="any-name"),
+    ],
+)
+def test_parses_field_selectors(text: str, expected: list[Any]) -> None:
+    selector = FieldSelector.parse(text)
+
+    assert selector.requirements == tuple(FieldRequirement(*it) for it in expected)
+    assert selector.empty is (not expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        pytest.param("a", 1, id="no-operator"),
+        pytest.param("a=b,c", 5, id="no-operator-in-the-second"),
+        pytest.param("a>1", 3, id="unknown-operator"),
+        pytest.param("=b", 0, id="no-field"),
+        pytest.param("a=b, c=d", 4, id="blank-before-a-field"),
+        pytest.param("a =b", 1, id="blank-after-a-field"),
+        pytest.param(r"a\,b=c", 1, id="escape-in-a-field"),
+        pytest.param("a=b=c", 3, id="equals-in-a-value"),
+        pytest.param("a===b", 3, id="three-equals"),
+        pytest.param(r"x=y,a=\b", 6, id="unknown-escape"),
+        pytest.param("a=b\\", 3, id="escape-at-the-end"),
+    ],
+)
+def test_says_where_a_field_selector_is_wrong(text: str, position: int) -> None:
+    with pytest.raises(SelectorSyntaxError) as caught:
+        FieldSelector.parse(text)
+
+    assert caught.value.position == position
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", True, id="empty"),
+        pytest.param("spec.nodeName=n1", True, id="equal"),
+        pytest.param("spec.nodeName=n2", False, id="not-equal"),
+        pytest.param("spec.nodeName!=n2", True, id="differs"),
+        pytest.param("spec.nodeName!=n1", False, id="does-not-differ"),
+        pytest.param("status.phase=", True, id="missing-is-empty"),
+        pytest.param("status.phase!=", False, id="missing-does-not-differ-from-empty"),
+        pytest.param("spec.nodeName=n1,status.phase=Running", False, id="only-one"),
+    ],
+)
+def test_selects_by_fields(text: str, expected: bool) -> None:
+    fields = {"spec.nodeName": "n1"}
+
+    assert (
+        FieldSelector.parse(text).matches(lambda path: fields.get(path, "")) is expected
+    )
+
+
+def test_equal_field_selectors_are_equal() -> None:
+    one, other = FieldSelector.parse("a=b,c!=d"), FieldSelector.parse("c!=d,a==b")
+
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != FieldSelector.parse("a=b")
+
+
+@pytest.mark.parametrize("field", ["", "a b", "a=b", "a,b", "a!", "a\\"])
+def test_refuses_an_impossible_field(field: str) -> None:
+    with pytest.raises(OptionsError):
+        FieldRequirement(field, "=", "x")
+
+
+@pytest.mark.parametrize("operator", ["==", "in", ""])
+def test_refuses_an_unknown_operator(operator: Any) -> None:
+    with pytest.raises(OptionsError, match="no operator"):
+        FieldRequirement("spec.nodeName", operator, "x")
+
+
+field_requirements = st.builds(
+    FieldRequirement,
+    st.from_regex(r"[a-z.]{1,8}", fullmatch=True),
+    st.sampled_from(["=", "!="]),
+    st.text(max_size=6) | st.text(alphabet="\\,=!a", max_size=6),
+)
+
+
+@given(st.lists(field_requirements, max_size=4).map(tuple))
+def test_parsing_the_text_gives_the_field_selector(
+    requirements: tuple[FieldRequirement, ...],
+) -> None:
+    selector = FieldSelector(requirements)
+
+    assert FieldSelector.parse(str(selector)) == selector

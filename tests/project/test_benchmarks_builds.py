@@ -91,7 +91,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.mark.parametrize(
     ("name", "tool", "script"), [("client_go", "go", GO), ("kube_rs", "cargo", CARGO)]
 )
-def test_a_contestant_is_built_once(
+def test_contestant_is_built_once(
     machine: Machine,
     capfd: pytest.CaptureFixture[str],
     name: str,
@@ -112,7 +112,7 @@ def test_a_contestant_is_built_once(
     assert machine.programs() == [program]
 
 
-def test_other_sources_are_another_program(machine: Machine) -> None:
+def test_changed_sources_are_built_again(machine: Machine) -> None:
     machine.install("go", GO)
     before = built("client_go")
     (machine.peers / "client_go" / "go.sum").write_text("a sum", encoding="utf-8")
@@ -123,7 +123,7 @@ def test_other_sources_are_another_program(machine: Machine) -> None:
     assert built("client_go") == other
 
 
-def test_another_compiler_makes_another_program(machine: Machine) -> None:
+def test_another_compiler_builds_again(machine: Machine) -> None:
     machine.install("go", GO)
     before = built("client_go")
     machine.install("go", GO.replace("go1.99.1", "go1.99.2"))
@@ -131,7 +131,7 @@ def test_another_compiler_makes_another_program(machine: Machine) -> None:
     assert machine.builds("go") == 2
 
 
-def test_a_missing_tool_is_named(machine: Machine) -> None:
+def test_missing_tool_is_named(machine: Machine) -> None:
     with pytest.raises(BuildFailed) as caught:
         built("kube_rs")
 
@@ -141,7 +141,7 @@ def test_a_missing_tool_is_named(machine: Machine) -> None:
     assert machine.programs() == []
 
 
-def test_a_tool_that_is_too_old_says_so_itself(machine: Machine) -> None:
+def test_error_of_an_old_tool_is_shown(machine: Machine) -> None:
     old = "go.mod requires go >= 1.26.0 (running go 1.20)"
     machine.install("go", f"#!/bin/sh\necho 'go: {old}' >&2\nexit 1\n")
     with pytest.raises(BuildFailed) as caught:
@@ -150,7 +150,7 @@ def test_a_tool_that_is_too_old_says_so_itself(machine: Machine) -> None:
     assert str(caught.value) == f"client_go cannot be built: go: {old}"
 
 
-def test_a_failing_build_is_one_sentence_and_the_rest_is_told_aside(
+def test_failed_build_is_one_sentence_with_details_apart(
     machine: Machine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     failing = "echo '# example.com/client_go'; echo './main.go:3:2: undefined: x'"
@@ -167,7 +167,7 @@ def test_a_failing_build_is_one_sentence_and_the_rest_is_told_aside(
     assert built("client_go").exists()
 
 
-def test_of_what_cargo_says_the_first_error_counts(machine: Machine) -> None:
+def test_first_error_of_cargo_is_shown(machine: Machine) -> None:
     failing = (
         "echo warning: unused; echo error: no such crate; echo try harder; exit 101"
     )
@@ -176,20 +176,20 @@ def test_of_what_cargo_says_the_first_error_counts(machine: Machine) -> None:
         built("kube_rs")
 
 
-def test_a_compiler_that_dies_without_a_word(machine: Machine) -> None:
+def test_compiler_that_dies_silently_is_reported(machine: Machine) -> None:
     machine.install("go", GO.replace("/bin/cp", "exit 1 #"))
     with pytest.raises(BuildFailed, match="its compiler says nothing"):
         built("client_go")
 
 
-def test_a_cache_that_cannot_be_written(machine: Machine) -> None:
+def test_unwritable_cache_is_reported(machine: Machine) -> None:
     machine.install("go", GO)
     machine.cache.write_text("not a folder", encoding="utf-8")
     with pytest.raises(BuildFailed, match=r"^client_go cannot be built: .*Not a dir"):
         built("client_go")
 
 
-def test_a_relative_cache_counts_for_nothing(
+def test_relative_cache_folder_is_ignored(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.install("go", GO)
@@ -197,13 +197,13 @@ def test_a_relative_cache_counts_for_nothing(
     assert built("client_go").is_relative_to(machine.home / ".cache" / "aioinformer")
 
 
-def test_the_sources_of_the_real_ones_are_found() -> None:
+def test_sources_of_all_contestants_exist() -> None:
     for name, language in builds._LANGUAGES.items():
         for pattern in language.sources:
             assert list((builds.PEERS / name).glob(pattern)), (name, pattern)
 
 
-def test_the_libraries_are_of_the_release_that_we_are_tested_against() -> None:
+def test_go_libraries_match_the_tested_kubernetes_release() -> None:
     def releases(path: str) -> set[str]:
         text = (ROOT / path).read_text(encoding="utf-8")
         return set(

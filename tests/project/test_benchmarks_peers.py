@@ -74,7 +74,9 @@ def changes(pods: int) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
-def test_ours_ends_with_what_the_server_holds(options: tuple[str, ...]) -> None:
+def test_our_contestant_ends_with_the_state_of_the_server(
+    options: tuple[str, ...],
+) -> None:
     informers = 3 if "--informers" in options else 1
     asked = (*options, "--events", str(EVENTS), *changes(PODS))
     with served(PODS, EVENTS, rate=RATE) as url:
@@ -94,7 +96,7 @@ def test_ours_ends_with_what_the_server_holds(options: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("contestant", IN_PYTHON.values(), ids=list(IN_PYTHON))
-def test_a_peer_ends_with_what_the_server_holds(contestant: Contestant) -> None:
+def test_peer_ends_with_the_state_of_the_server(contestant: Contestant) -> None:
     pods, events = (
         (PODS // A_SHARE, EVENTS // A_SHARE) if contestant.slow else (PODS, EVENTS)
     )
@@ -111,7 +113,7 @@ def test_a_peer_ends_with_what_the_server_holds(contestant: Contestant) -> None:
     assert ("relisted" in report) == (contestant.name != "kr8s")
 
 
-def test_kr8s_says_why_it_cannot_list_again() -> None:
+def test_kr8s_reports_that_it_cannot_relist() -> None:
     asked = ("--relist", "1", "--changed", "0.1")
     with (
         served(10, 0) as url,
@@ -120,7 +122,7 @@ def test_kr8s_says_why_it_cannot_list_again() -> None:
         contest(IN_PYTHON["kr8s"], url, *asked)
 
 
-def test_one_that_cannot_list_says_why_and_ends() -> None:
+def test_contestant_without_a_server_fails_with_the_reason() -> None:
     nobody = "http://127.0.0.1:9"  # where nothing listens
 
     with pytest.raises(Failed, match=f"^aioinformer: .*{nobody} refused"):

@@ -47,7 +47,7 @@ def units(figures: list[dict[str, Any]], contestant: str = OURS) -> dict[str, se
     return found
 
 
-async def test_latencies_of_a_web_app() -> None:
+async def test_web_latency_reports_its_figures() -> None:
     figures = await figures_of("web_latency")
 
     for server, many, contestant in (
@@ -69,7 +69,7 @@ async def test_latencies_of_a_web_app() -> None:
         assert all("core" in it["note"] for it in figures)
 
 
-async def test_a_fan_of_handlers() -> None:
+async def test_fanout_reports_its_figures() -> None:
     figures = await figures_of("fanout")
 
     kinds = ("async", "plain")
@@ -78,7 +78,7 @@ async def test_a_fan_of_handlers() -> None:
     assert units(figures) == {"μs an event": cases | slopes}
 
 
-async def test_reads_of_an_indexer() -> None:
+async def test_indexer_reports_its_figures() -> None:
     figures = await figures_of("indexer")
 
     reads = (
@@ -97,7 +97,7 @@ async def test_reads_of_an_indexer() -> None:
     }
 
 
-async def test_the_beginning_of_a_process() -> None:
+async def test_startup_reports_its_figures() -> None:
     figures = await figures_of("startup")
 
     everyone = {it["contestant"] for it in figures}
@@ -122,7 +122,7 @@ async def test_the_beginning_of_a_process() -> None:
     assert units(figures)["ms"] > calls
 
 
-async def test_costs_as_work_grows() -> None:
+async def test_scale_reports_its_figures() -> None:
     figures = await figures_of("scale")
 
     points = {"objects: 200", "objects: 1,000", "informers: 10"}

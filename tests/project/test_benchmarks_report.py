@@ -63,7 +63,7 @@ def table(figures: list[Figure], *goals: Goal) -> dict[str, tuple[str, ...]]:
     return {line[3]: line[5:] for line in lines}
 
 
-def test_each_peer_has_a_row_and_one_that_is_missing_says_why() -> None:
+def test_missing_peer_has_a_row_with_the_reason() -> None:
     assert table(FIGURES) == {
         "client-go typed JSON": ("16x", "", ""),
         "lightkube": ("9.62x", "", ""),
@@ -72,25 +72,25 @@ def test_each_peer_has_a_row_and_one_that_is_missing_says_why() -> None:
     }
 
 
-def test_a_goal_is_judged_by_the_ratio_to_its_peer() -> None:
+def test_goal_is_judged_by_the_ratio_to_its_peer() -> None:
     wanted = table(FIGURES, goal(15, "client-go typed JSON"), goal(10, "lightkube"))
 
     assert wanted["client-go typed JSON"] == ("16x", "≥ 15x", "reached")
     assert wanted["lightkube"] == ("9.62x", "≥ 10x", "SHORT")
 
 
-def test_the_fastest_python_peer_is_neither_ours_nor_one_in_go() -> None:
+def test_fastest_python_peer_excludes_ours_and_go() -> None:
     wanted = table(FIGURES, goal(8, FASTEST_PYTHON))
 
     assert wanted[f"{FASTEST_PYTHON}: lightkube"] == ("9.62x", "≥ 8x", "reached")
 
 
-def test_a_goal_without_a_peer_is_judged_by_our_figure() -> None:
+def test_goal_without_a_peer_is_judged_by_our_figure() -> None:
     assert table(FIGURES, goal(50_000, None))[""] == ("", "≥ 50,000", "SHORT")
     assert table(FIGURES[:1], goal(50_000, None, at="most"))[""][-1] == "reached"
 
 
-def test_a_goal_whose_peer_was_not_measured_says_so() -> None:
+def test_goal_with_unmeasured_peer_is_reported() -> None:
     for figures in (FIGURES[:1], [FIGURES[0], FIGURES[4]]):
         wanted = table(
             figures, goal(2, "client-go typed JSON"), goal(1, FASTEST_PYTHON)
@@ -101,7 +101,7 @@ def test_a_goal_whose_peer_was_not_measured_says_so() -> None:
         assert against(goal(2, "client-go typed JSON"), figures) is None
 
 
-def test_a_variant_of_ours_is_compared_with_the_peers_of_its_case() -> None:
+def test_variant_of_ours_is_compared_with_the_peers_of_its_case() -> None:
     variant = figure(f"{OURS}, compressed", 30_000)
     lines = [shown(it) for it in rows([variant, *FIGURES[1:2]], [])]
 
@@ -119,7 +119,7 @@ def test_a_variant_of_ours_is_compared_with_the_peers_of_its_case() -> None:
     ]
 
 
-def test_our_own_failure_is_told() -> None:
+def test_our_own_failure_is_reported() -> None:
     failed = figure(OURS, None, note="it does not hold what the server holds")
 
     assert table([failed, *FIGURES[1:2]], goal(15, "client-go typed JSON")) == {
@@ -130,19 +130,19 @@ def test_our_own_failure_is_told() -> None:
     }
 
 
-def test_a_goal_that_nothing_was_measured_for_is_not_forgotten() -> None:
+def test_goal_without_measurement_is_reported() -> None:
     other = goal(1, None, contestant=f"{OURS}, compressed")
 
     assert unjudged([goal(1, None), other], FIGURES) == [other]
 
 
-def test_no_goal_stands_twice() -> None:
+def test_goals_are_unique() -> None:
     places = [(it.question, it.case, it.contestant, it.peer) for it in GOALS]
 
     assert len(set(places)) == len(places)
 
 
-def test_the_page_has_a_line_for_everything(tmp_path: Path) -> None:
+def test_page_has_a_line_for_each_figure(tmp_path: Path) -> None:
     measured = {"list_sync": record.circumstances(FIGURES, 3)}
     text = write_page(measured, tmp_path)
     page = (tmp_path / "README.md").read_text()
@@ -156,7 +156,7 @@ def test_the_page_has_a_line_for_everything(tmp_path: Path) -> None:
     assert (tmp_path / "list_sync.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_page_between_whose_marks_a_table_is_keeps_the_rest(tmp_path: Path) -> None:
+def test_table_is_replaced_between_marks_only(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nbehind\n")
     measured = {"list_sync": record.circumstances(FIGURES, 3)}
@@ -173,7 +173,7 @@ def test_a_page_between_whose_marks_a_table_is_keeps_the_rest(tmp_path: Path) ->
     assert "client-go 0." in text
 
 
-def test_a_page_without_marks_is_left_as_it_is(tmp_path: Path) -> None:
+def test_page_without_marks_is_unchanged(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("nothing\n")
 
@@ -183,7 +183,7 @@ def test_a_page_without_marks_is_left_as_it_is(tmp_path: Path) -> None:
     assert readme.read_text() == "nothing\n"
 
 
-def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
+def test_figures_survive_a_round_trip(tmp_path: Path) -> None:
     measured = {"list_sync": record.circumstances(FIGURES, 3)}
     path = tmp_path / "deep" / "figures.json"
     assert record.read(path) == {}
@@ -193,14 +193,14 @@ def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
     assert record.read(path) == measured
 
 
-def test_the_columns_of_a_table_stand_below_each_other() -> None:
+def test_table_columns_are_aligned() -> None:
     lines = markdown(list(rows(FIGURES, []))).splitlines()
 
     assert len({len(line) for line in lines}) == 1
     assert len(lines) == 2 + len(FIGURES) - 1
 
 
-def test_the_value_of_a_figure_is_the_median_of_its_runs() -> None:
+def test_figure_is_the_median_of_its_runs() -> None:
     made = median("q", "c", OURS, "ms", [3.0, 1.0, 2.0])
 
     assert (made.value, made.runs) == (2.0, [3.0, 1.0, 2.0])
@@ -209,10 +209,10 @@ def test_the_value_of_a_figure_is_the_median_of_its_runs() -> None:
 @pytest.mark.parametrize(
     ("share", "value"), [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.0, 1.0)]
 )
-def test_percentiles_are_values_that_were_seen(share: float, value: float) -> None:
+def test_percentiles_are_observed_values(share: float, value: float) -> None:
     assert percentile([float(it) for it in range(100, 0, -1)], share) == value
 
 
-def test_no_values_have_no_percentile() -> None:
+def test_percentile_of_no_values_is_none() -> None:
     with pytest.raises(ValueError, match="no values"):
         percentile([], 0.5)

@@ -94,7 +94,7 @@ def edit(checkout: Path, old: str, new: str) -> None:
 # ---------------------------------------------------------------- the real one
 
 
-def test_every_behaviour_has_a_test_or_a_reason(
+def test_each_behaviour_has_a_test_or_a_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status = main(["--check"])
@@ -103,14 +103,14 @@ def test_every_behaviour_has_a_test_or_a_reason(
     assert status == 0
 
 
-def test_the_gate_checks_it() -> None:
+def test_scripts_check_runs_the_conformance_check() -> None:
     steps = (ROOT / "scripts" / "check").read_text(encoding="utf-8")
 
     assert f"step {GATE} --check\n" in steps
 
 
 @pytest.mark.realtime
-def test_the_script_can_be_run() -> None:
+def test_conformance_script_runs() -> None:
     command = [str(ROOT / GATE), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
@@ -120,7 +120,7 @@ def test_the_script_can_be_run() -> None:
 # ---------------------------------------------------------------- the page
 
 
-def test_writes_the_page(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_is_written(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = main([], checkout)
 
     assert (written, main(["--check"], checkout)) == (0, 0)
@@ -147,7 +147,7 @@ def test_writes_the_page(checkout: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_counts_by_component(checkout: Path) -> None:
+def test_rows_are_counted_by_component(checkout: Path) -> None:
     main([], checkout)
 
     lines = page(checkout).read_text().splitlines()
@@ -161,7 +161,7 @@ def test_counts_by_component(checkout: Path) -> None:
     ]
 
 
-def test_components_come_in_the_order_of_their_files(checkout: Path) -> None:
+def test_components_are_ordered_by_file(checkout: Path) -> None:
     more = TABLE.replace("TH", "AA").replace("OT", "BB").replace("Things | and", "No")
     table(checkout).with_name("about.toml").write_text(more)
 
@@ -172,7 +172,7 @@ def test_components_come_in_the_order_of_their_files(checkout: Path) -> None:
     assert shown.index("## No more") < shown.index("## Things")
 
 
-def test_the_page_has_to_be_up_to_date(
+def test_outdated_page_fails_the_check(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = main(["--check"], checkout)
@@ -185,7 +185,7 @@ def test_the_page_has_to_be_up_to_date(
     )
 
 
-def test_a_wrong_table_is_not_written(checkout: Path) -> None:
+def test_invalid_table_writes_no_page(checkout: Path) -> None:
     edit(checkout, FOUND, "tests/test_thing.py::test_lost")
 
     assert main([], checkout) == 1
@@ -335,7 +335,7 @@ def test_a_wrong_table_is_not_written(checkout: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_one_line(
+def test_mistake_is_reported_in_one_line(
     checkout: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
 ) -> None:
     main([], checkout)
@@ -345,7 +345,7 @@ def test_a_mistake_is_one_line(
     assert f"things.toml: {said}\n" in capsys.readouterr().err
 
 
-def test_an_id_may_be_there_once(
+def test_duplicate_id_is_reported(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(checkout).with_name("twin.toml").write_text(TABLE)
@@ -356,7 +356,7 @@ def test_an_id_may_be_there_once(
     assert "OT: is there 2 times" in said
 
 
-def test_what_is_no_toml_is_told_with_its_file(
+def test_invalid_toml_is_reported_with_its_file(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(checkout).write_text("title")
@@ -369,11 +369,11 @@ def test_what_is_no_toml_is_told_with_its_file(
     ("ranges", "numbers"),
     [("1", {1}), ("1-3", {1, 2, 3}), ("1-2, 7,9-10", {1, 2, 7, 9, 10})],
 )
-def test_reads_ranges(ranges: str, numbers: set[int]) -> None:
+def test_ranges_are_parsed(ranges: str, numbers: set[int]) -> None:
     assert numbers_of(ranges) == numbers
 
 
 @pytest.mark.parametrize("ranges", ["", "a", "1-", "-1", "1 2", "1--2"])
-def test_refuses_what_is_no_range(ranges: str) -> None:
+def test_invalid_range_is_refused(ranges: str) -> None:
     with pytest.raises(ValueError, match="is not like"):
         numbers_of(ranges)

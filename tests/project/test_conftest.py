@@ -72,7 +72,7 @@ def address(server):
 
 
 @pytest.mark.realtime
-def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
+def test_leftovers_fail_a_test(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
     plugins = ("contract_servers", "recovery_table")
     for name in ("conftest", "e2e/disclosures", *(f"helpers/{it}" for it in plugins)):
@@ -110,12 +110,12 @@ def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
     assert "Blocking call to time.sleep" in result.stdout
 
 
-def test_pods_are_equal_for_equal_arguments() -> None:
+def test_pod_is_equal_for_equal_arguments() -> None:
     assert pod("web", "shop", {"app": "web"}) == pod("web", "shop", {"app": "web"})
     assert pod("web")["metadata"]["uid"] != pod("web", "shop")["metadata"]["uid"]
 
 
-def test_pods_take_further_fields() -> None:
+def test_pod_accepts_further_fields() -> None:
     made = pod("web", metadata={"resourceVersion": "7"}, spec={"nodeName": "n2"})
 
     assert made["metadata"]["resourceVersion"] == "7"

@@ -64,17 +64,17 @@ def code(cell: str) -> str:
 # -------------------------------------------------------------------- its blocks
 
 
-def test_every_block_is_of_a_kind_that_is_tested() -> None:
+def test_every_code_block_has_a_tested_language() -> None:
     kinds = {"console", "python", "sh", "toml", "yaml"}
     assert {it.language for it in BLOCKS} == kinds
     assert (len(CONSOLES), len(blocks_of(TEXT, "toml"))) == (2, 1)
 
 
-def test_the_introduction_can_be_read_at_once() -> None:
+def test_testing_page_has_at_most_400_lines() -> None:
     assert len(TEXTS["testing"].splitlines()) <= 400
 
 
-def test_virtual_time_is_installed_before_it_is_used() -> None:
+def test_looptime_is_installed_before_its_first_use() -> None:
     for page, text in TEXTS.items():
         used = text.find("pytest.mark.looptime")
         told = text.find("pip install looptime")
@@ -93,12 +93,12 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 @pytest.mark.realtime
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_example_passes(outcome: Outcome, name: str) -> None:
+def test_example_passes(outcome: Outcome, name: str) -> None:
     assert outcome.has_passed(name), outcome.out
 
 
 @pytest.mark.parametrize("block", PROGRAMS.values(), ids=list(PROGRAMS))
-def test_an_example_fits_on_a_page(block: Block) -> None:
+def test_example_has_at_most_50_lines(block: Block) -> None:
     lines = block.text.splitlines()
 
     assert len(lines) <= 50
@@ -109,11 +109,11 @@ PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "CHANGELOG.md"]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda it: it.name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_resolve(path: Path) -> None:
     assert broken_links(path) == []
 
 
-def test_what_it_names_exists() -> None:
+def test_named_test_folders_exist() -> None:
     named = re.findall(r"`(tests/[^`]+)`", TEXT)
 
     assert len(named) >= 4
@@ -124,7 +124,7 @@ def test_what_it_names_exists() -> None:
 # -------------------------------------------------------------------- its tables
 
 
-def test_the_options_of_the_server_are_complete() -> None:
+def test_table_of_server_options_is_complete() -> None:
     parameters = inspect.signature(APIServer).parameters
     shown = {code(name): code(default) for name, _, default in rows("option")}
 
@@ -154,7 +154,7 @@ def test_the_options_of_the_server_are_complete() -> None:
         ("GET", "/metrics"),
     ],
 )
-async def test_what_is_left_out_is_not_found(
+async def test_unsupported_paths_are_not_found(
     apiserver: APIServer, method: str, path: str
 ) -> None:
     apiserver.create(PODS, {"metadata": {"name": "web"}})
@@ -174,7 +174,7 @@ async def test_dependents_outlive_their_owner(apiserver: APIServer) -> None:
     assert len(apiserver.objects(PODS)) == 1
 
 
-async def test_a_quota_limits_nothing(apiserver: APIServer) -> None:
+async def test_quota_limits_nothing(apiserver: APIServer) -> None:
     none = {"hard": {"configmaps": "0"}}
     quota = {"metadata": {"name": "none"}, "spec": none}
     apiserver.create(RESOURCE_QUOTAS, quota | {"status": none | {"used": none["hard"]}})
@@ -187,13 +187,13 @@ async def test_a_quota_limits_nothing(apiserver: APIServer) -> None:
 
 
 @pytest.mark.apiserver(token="secret")
-async def test_the_roles_that_people_bind_are_there(apiserver: APIServer) -> None:
+async def test_default_cluster_roles_exist(apiserver: APIServer) -> None:
     found = {it["metadata"]["name"] for it in apiserver.objects(CLUSTER_ROLES)}
 
     assert {"cluster-admin", "admin", "edit", "view"} <= found
 
 
-def test_the_methods_of_the_fake_are_those() -> None:
+def test_documented_methods_of_fake_lister_watcher_exist() -> None:
     (told,) = re.findall(
         r"^`FakeListerWatcher` is(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL
     )
@@ -221,7 +221,9 @@ def moved(text: str, port: int, folder: Path) -> str:
 class TestCommand:
     pytestmark = in_real_time
 
-    async def test_it_greets_as_shown(self, tmp_path: Path) -> None:
+    async def test_apiserver_command_prints_the_documented_greeting(
+        self, tmp_path: Path
+    ) -> None:
         ((command, greeting),) = said(CONSOLES[0])
         port = free_port()
         _, *arguments = shlex.split(moved(command, port, tmp_path))
@@ -234,7 +236,7 @@ class TestCommand:
         assert (tmp_path / "kubeconfig").exists()
 
     @pytest.mark.e2e
-    async def test_kubectl_answers_as_shown(self, tmp_path: Path) -> None:
+    async def test_kubectl_prints_the_documented_output(self, tmp_path: Path) -> None:
         if shutil.which("kubectl") is None:
             pytest.skip("there is no kubectl here")
 
@@ -263,7 +265,7 @@ def kubectl(command: str, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("option", ["--for", "--pods", "--churn", "--port"])
-def test_the_command_has_the_options_that_are_named(option: str) -> None:
+def test_apiserver_command_has_the_documented_options(option: str) -> None:
     command = aioinformer.commands["apiserver"]
 
     assert f"`{option} " in TEXT

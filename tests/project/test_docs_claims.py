@@ -44,7 +44,7 @@ async def events_of(client: Client, deed: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("node", [None, "node-1"])
 @pytest.mark.parametrize("way", ["arranged", "by request"])
-async def test_the_deletion_of_a_pod_is_as_told(
+async def test_pod_deletion_works_as_documented(
     apiserver: APIServer, way: str, node: str | None
 ) -> None:
     row = re.search(
@@ -68,7 +68,7 @@ async def test_the_deletion_of_a_pod_is_as_told(
 
 
 @pytest.mark.apiserver(resources=[WIDGETS])
-async def test_only_custom_resources_need_their_kind(apiserver: APIServer) -> None:
+async def test_only_custom_resources_need_a_kind(apiserver: APIServer) -> None:
     apiserver.create(WIDGETS, {"metadata": {"name": "arranged"}})
     path = "/apis/example.com/v1/namespaces/default/widgets"
     body = {"metadata": {"name": "asked"}}
@@ -80,14 +80,14 @@ async def test_only_custom_resources_need_their_kind(apiserver: APIServer) -> No
             assert it.status == 400
 
 
-async def test_a_body_that_cannot_be_read_is_invalid_too(apiserver: APIServer) -> None:
+async def test_unreadable_body_is_invalid(apiserver: APIServer) -> None:
     body = {"metadata": {"name": "a"}, "data": 5}
     async with apiserver.client() as client:
         with pytest.raises(Invalid, match=r"^400 BadRequest"):
             await client.create(CONFIG_MAPS, body, namespace="default")
 
 
-async def test_custom_resources_let_pass_what_was_wrong_before(
+async def test_custom_resources_ignore_unchanged_invalid_fields(
     apiserver: APIServer,
 ) -> None:
     (definition,) = blocks_of(TEXT, "yaml")
@@ -106,7 +106,7 @@ async def test_custom_resources_let_pass_what_was_wrong_before(
             await client.patch(PODS, "sketch", change, namespace="default")
 
 
-async def test_without_tokens_only_who_impersonates_is_limited(
+async def test_without_tokens_only_impersonated_requests_are_authorized(
     apiserver: APIServer,
 ) -> None:
     async with aiohttp.ClientSession(apiserver.url) as http:

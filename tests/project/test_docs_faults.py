@@ -66,14 +66,14 @@ def shown_default(option: Field[Any]) -> str:
 # -------------------------------------------------------------------- its tables
 
 
-def test_the_faults_are_complete() -> None:
+def test_table_of_faults_is_complete() -> None:
     classes = [getattr(faults, name) for name in faults.__all__]
     kinds = {it.__name__ for it in classes if issubclass(it, faults.Fault)}
 
     assert set(FAULTS) == kinds - {"Fault", "EventFault"}
 
 
-def test_the_options_of_every_fault_are_complete() -> None:
+def test_tables_of_fault_options_are_complete() -> None:
     shown = {
         code(name): code(default.partition(":")[0])
         for name, _, default in rows("option")
@@ -90,7 +90,7 @@ def test_the_options_of_every_fault_are_complete() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_verbs_of_a_fault_are_those(name: str) -> None:
+def test_documented_verbs_of_a_fault_match(name: str) -> None:
     default, has_effect, *_ = FAULTS[name]
     (option,) = [it for it in fields(kind_of(name)) if it.name == "verb"]
 
@@ -99,7 +99,7 @@ def test_the_verbs_of_a_fault_are_those(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_options_of_a_fault_are_those(name: str) -> None:
+def test_documented_options_of_a_fault_match(name: str) -> None:
     shown = {
         code(option): code(default)
         for of, option, default, _ in rows("option of")
@@ -110,7 +110,7 @@ def test_the_options_of_a_fault_are_those(name: str) -> None:
     assert shown == {it.name: shown_default(it) for it in options}
 
 
-def test_the_options_of_chaos_are_those() -> None:
+def test_documented_options_of_chaos_match() -> None:
     shown = {code(name): code(default) for name, _, default in rows("chaos")}
 
     parameters = inspect.signature(faults.Chaos).parameters
@@ -120,7 +120,7 @@ def test_the_options_of_chaos_are_those() -> None:
     } == shown
 
 
-def test_the_introduction_is_short() -> None:
+def test_introduction_is_short() -> None:
     section = INTRODUCTION.partition("\n## Faults\n")[2].partition("\n## ")[0]
 
     assert "(faults.md)" in section
@@ -171,14 +171,14 @@ async def answer(http: aiohttp.ClientSession, path: str) -> tuple[bytes, str, in
     return body, how, round(loop.time() - begun)
 
 
-async def test_without_a_fault_a_client_meets_the_same_again(
+async def test_client_without_faults_sees_the_same_responses(
     apiserver: APIServer, http: aiohttp.ClientSession
 ) -> None:
     assert await met(apiserver, http) == await met(apiserver, http)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_a_fault_is_met_by_a_client(
+async def test_client_observes_the_fault(
     apiserver: APIServer, http: aiohttp.ClientSession, name: str
 ) -> None:
     usual = await met(apiserver, http)

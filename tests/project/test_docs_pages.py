@@ -61,13 +61,13 @@ def of(language: str, page: str = "") -> list[Block]:
 # ------------------------------------------------------------ all blocks
 
 
-def test_all_code_is_in_fences() -> None:
+def test_all_code_is_in_fenced_blocks() -> None:
     assert {
         path: found for path, text in TEXTS.items() if (found := indented_code(text))
     } == {}
 
 
-def test_what_is_not_run_is_what_the_index_says() -> None:
+def test_index_lists_all_blocks_that_are_not_run() -> None:
     table = TEXTS["docs/README.md"].partition("| not run |")[2]
     (rows,) = re.findall(r"\|[-|]+\|\n((?:\|.*\n)+)", table)
     told = [it.rstrip(". ") for it in re.findall(r"`([^`]+)`", rows)]
@@ -98,7 +98,7 @@ def test_what_is_not_run_is_what_the_index_says() -> None:
         {name.partition(":")[0] for name in HERE if HERE[name].language == "python"}
     ),
 )
-async def test_pieces_of_code_run(page: str) -> None:
+async def test_code_fragments_run(page: str) -> None:
     async with place() as names:
         for block in of("python", page.removeprefix("docs/")):
             if is_fragment(block):
@@ -106,7 +106,7 @@ async def test_pieces_of_code_run(page: str) -> None:
                 assert not shown or answers(printed, shown), (block.line, printed)
 
 
-async def test_the_one_program_prints_why_it_waits(
+async def test_not_synced_program_prints_the_documented_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (program,) = [it for it in of("python") if not is_fragment(it)]
@@ -143,7 +143,9 @@ def path_of(body: dict[str, Any]) -> str:
     },
     auto_namespaces=True,
 )
-async def test_the_rights_are_enough_and_not_more(apiserver: APIServer) -> None:
+async def test_documented_rbac_rules_are_sufficient_and_minimal(
+    apiserver: APIServer,
+) -> None:
     headers = {"Authorization": "Bearer admin"}
     async with aiohttp.ClientSession(apiserver.url, headers=headers) as http:
         for body in definitions():
@@ -173,7 +175,7 @@ async def test_the_rights_are_enough_and_not_more(apiserver: APIServer) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_the_doctor_answers_as_shown(tmp_path: Path) -> None:
+async def test_doctor_prints_the_documented_output(tmp_path: Path) -> None:
     user = User("system:serviceaccount:shop:pods-api", ("system:serviceaccounts",))
     blocks = of("console")
     assert len(blocks) == 2
@@ -194,7 +196,7 @@ async def test_the_doctor_answers_as_shown(tmp_path: Path) -> None:
             assert answers(end.out, shown), end.out
 
 
-def test_the_metrics_are_those_that_there_are() -> None:
+def test_documented_metrics_exist() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", TEXTS["docs/production.md"], re.MULTILINE)
     source = "".join(
         path.read_text(encoding="utf-8")
@@ -249,7 +251,7 @@ def counterparts() -> list[str]:
 
 
 @pytest.mark.parametrize("name", counterparts())
-def test_a_counterpart_exists(name: str) -> None:
+def test_named_counterpart_exists(name: str) -> None:
     find(name)
 
 
@@ -257,7 +259,7 @@ def test_a_counterpart_exists(name: str) -> None:
     "name",
     ["Nothing", "SharedInformer.nothing", "cache.Nothing", "WorkQueue(nothing=)"],
 )
-def test_what_does_not_exist_is_not_found(name: str) -> None:
+def test_missing_counterpart_is_not_found(name: str) -> None:
     with pytest.raises(AssertionError):
         find(name)
 
@@ -267,7 +269,7 @@ def test_what_does_not_exist_is_not_found(name: str) -> None:
 TEST_LINK = re.compile(r"\]\(\.\./(tests/[\w/]+\.py)#(\w+)\)")
 
 
-def test_each_guarantee_has_its_tests() -> None:
+def test_each_guarantee_links_to_tests() -> None:
     text = TEXTS["docs/contract.md"]
     paragraphs = re.split(r"^\*\*(G\d+)\b", text, flags=re.MULTILINE)
     shown = dict(zip(paragraphs[1::2], paragraphs[2::2], strict=True))
@@ -278,7 +280,7 @@ def test_each_guarantee_has_its_tests() -> None:
         assert links, name
 
 
-def test_the_tests_of_the_contract_exist() -> None:
+def test_linked_tests_exist() -> None:
     links = [it for text in TEXTS.values() for it in TEST_LINK.findall(text)]
 
     assert len(links) >= 30
@@ -289,7 +291,7 @@ def test_the_tests_of_the_contract_exist() -> None:
 # ------------------------------------------------------------ the others
 
 
-def test_the_picture_shows_modules_that_exist() -> None:
+def test_picture_shows_existing_modules() -> None:
     root = ET.parse(DOCS / "images" / "data-path.svg").getroot()
     words = " ".join(text for text in root.itertext() if "{" not in text)
     named = re.findall(r"\b([a-z]+/[a-z_]+)\b", words)
@@ -300,7 +302,7 @@ def test_the_picture_shows_modules_that_exist() -> None:
     ] == []
 
 
-def test_every_page_is_in_the_index() -> None:
+def test_index_links_to_every_page() -> None:
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", TEXTS["docs/README.md"]))
 
     assert linked == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
@@ -309,11 +311,11 @@ def test_every_page_is_in_the_index() -> None:
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples").glob("*.py")), ids=lambda it: it.name
 )
-def test_every_example_is_in_the_readme(path: Any) -> None:
+def test_readme_links_to_every_example(path: Any) -> None:
     assert f"(examples/{path.name})" in TEXTS["README.md"]
 
 
-def test_code_that_is_indented_and_links_that_lead_nowhere_are_found(
+def test_indented_code_and_broken_links_are_found(
     tmp_path: Path,
 ) -> None:
     page = tmp_path / "page.md"

@@ -10,7 +10,7 @@ from recovery_bounds import BOUNDS
 SCENARIOS = ROOT / "tests" / "scenarios"
 
 
-def test_the_table_names_the_bounds() -> None:
+def test_table_lists_the_bounds() -> None:
     text = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
     table = text.partition("## How long recovery takes\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+) \| (\d+) s \| (.+) \|$", table, re.MULTILINE)

@@ -23,7 +23,7 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-def test_every_block_is_a_file_or_typed() -> None:
+def test_every_block_is_a_file_or_a_command() -> None:
     kinds = [it.language for it in blocks_of(TEXT)]
     files = files_of(TEXT)
 
@@ -46,7 +46,7 @@ class TestTutorial:
     pytestmark = in_real_time
 
     @pytest.mark.timeout(120)
-    async def test_it_can_be_followed(self, tmp_path: Path) -> None:
+    async def test_tutorial_works_step_by_step(self, tmp_path: Path) -> None:
         missing = [it for it in ("bash", "curl", "kubectl") if shutil.which(it) is None]
         if missing:
             pytest.skip(f"the tutorial is typed with {missing}, which are not here")
@@ -70,7 +70,7 @@ class TestTutorial:
         ),
     ],
 )
-def test_answers_are_compared(answer: str, shown: str) -> None:
+def test_output_is_compared_with_placeholders(answer: str, shown: str) -> None:
     assert answers(answer, shown)
     assert not answers(answer, f"no{shown}")
     assert not answers(f"{answer}!", shown.replace("...", ""))

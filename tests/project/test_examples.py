@@ -74,7 +74,7 @@ async def test_handlers_prints_pods_and_their_changes(
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_the_controller_counts_pods_and_tries_again(
+async def test_controller_by_hand_counts_pods_and_retries(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     script = EXAMPLES / "controller_by_hand.py"
@@ -99,7 +99,7 @@ async def test_the_controller_counts_pods_and_tries_again(
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_the_operator_owns_and_cleans_up(
+async def test_operator_creates_its_objects_and_cleans_up(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     create_all(server, str(EXAMPLES / "site.yaml"))
@@ -131,7 +131,7 @@ async def test_the_operator_owns_and_cleans_up(
     assert end.seconds < PROMPT_SECONDS
 
 
-async def test_another_operator_takes_over(
+async def test_second_operator_takes_over(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     create_all(server, str(EXAMPLES / "site.yaml"))
@@ -156,7 +156,7 @@ def watches_of_sites(server: APIServer) -> list[object]:
     return [it for it in asked if it == ("watch", "sites")]
 
 
-async def test_a_client_of_kubernetes_asyncio_feeds_an_informer(
+async def test_client_of_kubernetes_asyncio_feeds_an_informer(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     script = EXAMPLES / "kubernetes_asyncio_users.py"
@@ -179,13 +179,13 @@ def verbs_of(server: APIServer) -> list[str]:
     return [it.verb for it in server.requests]
 
 
-async def test_handlers_takes_a_server(server: APIServer) -> None:
+async def test_handlers_accepts_a_server_url(server: APIServer) -> None:
     arguments = (EXAMPLES / "handlers.py", "--server", server.url)
     async with start(*arguments) as process:
         assert await process.line("synced") == "synced: 3 pods"
 
 
-async def test_fastapi_app_answers_from_memory(
+async def test_fastapi_app_answers_from_the_cache(
     server: APIServer, environment: dict[str, str]
 ) -> None:
     port = str(free_port())
@@ -245,7 +245,7 @@ async def answer_of(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "name", ["aiohttp_app.py", "controller_by_hand.py", "handlers.py"]
 )
-async def test_no_kubeconfig_is_one_line(name: str) -> None:
+async def test_missing_kubeconfig_is_reported_in_one_line(name: str) -> None:
     async with start(EXAMPLES / name) as process:
         end = await process.end()
 
@@ -254,7 +254,7 @@ async def test_no_kubeconfig_is_one_line(name: str) -> None:
     assert end.err.count("\n") == 1
 
 
-async def test_a_wrong_token_is_one_line(tmp_path: Path) -> None:
+async def test_wrong_token_is_reported_in_one_line(tmp_path: Path) -> None:
     async with APIServer(token="right") as server:
         config = server.kubeconfig(tmp_path / "config")
         config.write_text(config.read_text().replace("right", "wrong"))
@@ -270,7 +270,7 @@ async def test_a_wrong_token_is_one_line(tmp_path: Path) -> None:
     assert "401 Unauthorized: Unauthorized" in line
 
 
-async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) -> None:
+async def test_handlers_ends_silently_on_a_closed_pipe(server: APIServer) -> None:
     command = [str(EXAMPLES / "handlers.py"), "--server", server.url]
     script = "import subprocess, sys; from subprocess import PIPE\n"
     script += f"command = [sys.executable, *{command!r}]\n"
@@ -291,7 +291,7 @@ async def test_handlers_is_silent_when_its_reader_has_left(server: APIServer) ->
 
 
 @pytest.mark.parametrize("mode", ["auto", "strict"])
-async def test_the_test_file_passes(mode: str, tmp_path: Path) -> None:
+async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
     path = EXAMPLES / "test_with_apiserver.py"
     # As in a project of its own: without the options of this one.
     options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q")

@@ -36,7 +36,7 @@ def of_bytecodes(count: float) -> Counts:
 # ------------------------------------------------------------ what may become of counts
 
 
-def test_a_rise_fails() -> None:
+def test_increased_count_fails() -> None:
     said = report_of(of_bytecodes(1000.0), of_bytecodes(1101.0))
 
     assert said.status == 1
@@ -46,20 +46,20 @@ def test_a_rise_fails() -> None:
     assert said.lines[-1].startswith("1 rose by more than 10 %.")
 
 
-def test_a_rise_within_the_tolerance_passes() -> None:
+def test_increase_within_the_tolerance_passes() -> None:
     said = report_of(of_bytecodes(1000.0), of_bytecodes(1099.0))
 
     assert said == Report([*said.lines[:2], "no count rose by more than 10 %"], 0)
 
 
-def test_a_fall_is_told_without_failing() -> None:
+def test_decreased_count_is_reported_and_passes() -> None:
     said = report_of(of_bytecodes(1000.0), of_bytecodes(899.0))
 
     assert said.status == 0
     assert said.lines[-1].startswith("1 fell by more than 10 %. Keep what was won:")
 
 
-def test_the_first_object_that_is_left_to_the_collector_fails() -> None:
+def test_first_object_tracked_by_the_garbage_collector_fails() -> None:
     before = {"an event": {"objects tracked": 0.0}}
     now = {"an event": {"objects tracked": 0.1}}
 
@@ -67,7 +67,7 @@ def test_the_first_object_that_is_left_to_the_collector_fails() -> None:
     assert report_of(before, now).status == 1
 
 
-def test_a_rise_of_one_count_is_not_made_up_for_by_others() -> None:
+def test_one_increase_fails_despite_decreases() -> None:
     before = {"an event": {"bytecodes": 100.0, "allocations": 10.0}}
     now = {"an event": {"bytecodes": 10.0, "allocations": 12.0}}
 
@@ -81,7 +81,7 @@ def test_a_rise_of_one_count_is_not_made_up_for_by_others() -> None:
         pytest.param(of_bytecodes(1.0), {}, "1 in the baseline, and not", id="gone"),
     ],
 )
-def test_a_count_on_one_side_alone_fails(
+def test_count_missing_on_either_side_fails(
     before: Counts, now: Counts, told: str
 ) -> None:
     said = report_of(before, now)
@@ -90,7 +90,7 @@ def test_a_count_on_one_side_alone_fails(
     assert said.lines[-1].startswith(told)
 
 
-def test_what_cannot_be_counted_here_is_told_without_failing() -> None:
+def test_unavailable_counts_are_reported_and_pass() -> None:
     before = {"an event": {"bytecodes": 100.0, "instructions": 9000.0}}
     missing = {"instructions": "there is no valgrind"}
     counted = Counted(MAKER, of_bytecodes(100.0), missing)
@@ -104,7 +104,7 @@ def test_what_cannot_be_counted_here_is_told_without_failing() -> None:
 # ------------------------------------------------------------ what they were made with
 
 
-def test_other_versions_are_told() -> None:
+def test_other_library_versions_are_reported() -> None:
     maker = Maker("3.11.9", "a compiler", {"msgspec": "0.23.0"})
 
     said = report_of(of_bytecodes(100.0), of_bytecodes(100.0), maker)
@@ -116,19 +116,19 @@ def test_other_versions_are_told() -> None:
     ) in said.lines
 
 
-def test_a_rise_with_other_versions_fails() -> None:
+def test_increase_with_other_versions_fails() -> None:
     maker = Maker("3.11.9", "a compiler", {"msgspec": "0.23.0"})
 
     assert report_of(of_bytecodes(100.0), of_bytecodes(120.0), maker).status == 1
 
 
-def test_machine_code_of_another_build_is_not_compared() -> None:
+def test_machine_counts_of_another_build_are_not_compared() -> None:
     MAKER.check_build(Maker(MAKER.python, MAKER.build, {"msgspec": "0.23.0"}))
     with pytest.raises(NotCounted, match="another build"):
         MAKER.check_build(Maker(MAKER.python, "another compiler", {}))
 
 
-def test_a_python_without_a_baseline_is_told(
+def test_python_without_a_baseline_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -148,7 +148,7 @@ def test_a_python_without_a_baseline_is_told(
 # ------------------------------------------------------------ the file
 
 
-def test_the_baselines_of_other_pythons_stay(tmp_path: Path) -> None:
+def test_writing_keeps_baselines_of_other_pythons(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     baseline.write(path, of_bytecodes(1.0))
     path.write_text(path.read_text().replace(f'"{baseline.this_minor()}"', '"2.7"'))
@@ -160,7 +160,7 @@ def test_the_baselines_of_other_pythons_stay(tmp_path: Path) -> None:
     assert found[baseline.this_minor()] == Baseline(Maker.here(), of_bytecodes(2.0))
 
 
-def test_the_committed_baselines_have_every_count_of_every_case() -> None:
+def test_committed_baselines_are_complete() -> None:
     whats = {"bytecodes", "objects tracked"} | OF_ONE_BUILD
 
     for minor, kept in baseline.read(BASELINE).items():
@@ -185,7 +185,7 @@ def counts_within(folder: Path, *cases: str) -> Counts:
 
 
 @pytest.mark.realtime
-def test_the_same_work_gives_the_same_counts(tmp_path: Path) -> None:
+def test_equal_work_gives_equal_counts(tmp_path: Path) -> None:
     first = counts_within(tmp_path, QUEUE, "a listed pod")
 
     assert counts_within(tmp_path, QUEUE, "a listed pod") == first
@@ -194,7 +194,7 @@ def test_the_same_work_gives_the_same_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.realtime
-def test_more_work_counts_more() -> None:
+def test_more_work_gives_higher_counts() -> None:
     code = """if True:
         import gc
         from guard.counted import Bytecodes, Tracked
@@ -250,11 +250,11 @@ calls=7 9
 """
 
 
-def test_blocks_are_counted_once_though_allocators_call_each_other() -> None:
+def test_nested_allocations_are_counted_once() -> None:
     assert machine.counts_of_part(PART) == {"instructions": 1458083, "allocations": 7}
 
 
-def test_no_valgrind_is_a_reason_not_to_count(
+def test_missing_valgrind_skips_machine_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -38,14 +38,14 @@ async def run(program: str) -> None:
     await names["main"]()
 
 
-def test_every_block_is_of_a_kind_that_is_tested() -> None:
+def test_every_code_block_has_a_tested_language() -> None:
     kinds = [it.language for it in blocks_of(README)]
 
     assert set(kinds) == {"console", "python", "sh"}
     assert kinds.count("console") == 1
 
 
-async def test_the_parts_work_one_after_the_other() -> None:
+async def test_parts_run_one_after_another() -> None:
     parts = [it for it in blocks_of(README, "python") if is_fragment(it)]
     assert len(parts) == 8
     async with place() as names:
@@ -57,13 +57,13 @@ async def test_the_parts_work_one_after_the_other() -> None:
 @pytest.mark.parametrize(
     "part", re.findall(r"^\*\*([A-Z][\w ]*)\.\*\*", README, re.MULTILINE)
 )
-def test_a_part_is_told_in_a_few_lines(part: str) -> None:
+def test_each_part_is_described_in_a_few_lines(part: str) -> None:
     section = README.partition(f"**{part}.**")[2].partition("\n```\n")[0]
 
     assert len([it for it in section.splitlines() if it]) <= 15
 
 
-def test_it_is_read_in_a_few_minutes() -> None:
+def test_readme_is_short() -> None:
     """Without code, targets of links, and the table of measurements."""
     prose = re.sub(
         r"^```.*?^```$|\]\([^)]*\)|<!-- written .*?<!-- up to here -->",
@@ -75,7 +75,7 @@ def test_it_is_read_in_a_few_minutes() -> None:
     assert len(prose.split()) <= 1500
 
 
-async def test_the_first_program_prints_pods_and_their_changes(
+async def test_first_program_prints_pods_and_their_changes(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -116,7 +116,7 @@ async def my_program(url):
 
 
 @pytest.mark.realtime
-def test_the_test_passes(tmp_path: Path) -> None:
+def test_documented_test_passes(tmp_path: Path) -> None:
     (test,) = [it for it in blocks("python") if "def test_" in it]
     files = {"test_mine.py": f"{MY_PROGRAM}\n{test}"}
     mode = (
@@ -130,7 +130,7 @@ def test_the_test_passes(tmp_path: Path) -> None:
     assert outcome.has_passed("test_mine.py"), outcome.out
 
 
-def test_the_faults_are_as_many_as_told() -> None:
+def test_number_of_faults_is_correct() -> None:
     classes = [getattr(faults, name) for name in faults.__all__]
     kinds = [it for it in classes if issubclass(it, faults.Fault)]
 
@@ -138,7 +138,7 @@ def test_the_faults_are_as_many_as_told() -> None:
     assert f"{len(kinds) - 2} faults" in README
 
 
-def test_the_section_about_tests_is_short() -> None:
+def test_section_about_tests_is_short() -> None:
     section = README.partition("## Testing your programs\n")[2].partition("\n## ")[0]
 
     assert "(docs/testing.md)" in section
@@ -149,7 +149,7 @@ def test_the_section_about_tests_is_short() -> None:
     ("line", "answer"),
     [it for block in blocks_of(README, "console") for it in said(block)],
 )
-def test_commands_answer_as_shown(line: str, answer: str) -> None:
+def test_commands_print_the_documented_output(line: str, answer: str) -> None:
     program, *arguments = shlex.split(line)
     result = CliRunner().invoke(aioinformer, arguments)
 
@@ -158,7 +158,7 @@ def test_commands_answer_as_shown(line: str, answer: str) -> None:
     assert result.output == answer
 
 
-def test_make_has_the_targets_that_are_named() -> None:
+def test_makefile_has_the_documented_targets() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = set(re.findall(r"\bmake ([a-z0-9]+)", README))
 
@@ -167,14 +167,14 @@ def test_make_has_the_targets_that_are_named() -> None:
     assert named - targets == set()
 
 
-def test_links_lead_to_files() -> None:
+def test_links_resolve() -> None:
     links = LINK.findall(README)
 
     assert {"CONTRIBUTING.md", "CHANGELOG.md", "docs/testing.md"} <= set(links)
     assert broken_links(ROOT / "README.md") == []
 
 
-def test_the_first_program_is_short() -> None:
+def test_first_program_is_short() -> None:
     lines = [line for line in blocks("python")[0].splitlines() if line]
 
     assert len(lines) <= 15

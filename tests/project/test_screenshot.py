@@ -21,7 +21,7 @@ def words_of(picture: str) -> list[str]:
     return text.replace("\N{NO-BREAK SPACE}", " ").split()
 
 
-async def test_the_script_takes_a_picture_of_the_command_at_work(
+async def test_script_takes_a_picture_of_the_running_command(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "images" / "watch.svg"
@@ -35,5 +35,5 @@ async def test_the_script_takes_a_picture_of_the_command_at_work(
     assert set(SEEN) <= set(words_of(picture))
 
 
-def test_the_picture_of_the_documentation_shows_the_same() -> None:
+def test_committed_picture_shows_the_same() -> None:
     assert set(SEEN) <= set(words_of(PICTURE.read_text(encoding="utf-8")))

@@ -37,7 +37,7 @@ def port_of(proxy: Proxy) -> int:
     return int(proxy.url.rpartition(":")[2])
 
 
-async def test_passes_bytes_on() -> None:
+async def test_proxy_passes_bytes_on() -> None:
     async with talking() as (proxy, reader, writer):
         writer.write(b"?")
 
@@ -46,7 +46,7 @@ async def test_passes_bytes_on() -> None:
 
 
 @pytest.mark.parametrize("how", ["fin", "reset"])
-async def test_cuts(how: Literal["fin", "reset"]) -> None:
+async def test_proxy_cuts_connections(how: Literal["fin", "reset"]) -> None:
     async with talking() as (proxy, reader, writer):
         writer.write(b"?")
         await reader.readexactly(1000)
@@ -59,7 +59,7 @@ async def test_cuts(how: Literal["fin", "reset"]) -> None:
                 await reader.read()
 
 
-async def test_refuses_until_told() -> None:
+async def test_proxy_refuses_connections_on_demand() -> None:
     async with talking() as (proxy, reader, _):
         proxy.break_off()
         with pytest.raises(ConnectionResetError):
@@ -77,7 +77,7 @@ async def test_refuses_until_told() -> None:
         writer.transport.abort()
 
 
-async def test_slows_down() -> None:
+async def test_proxy_limits_the_rate() -> None:
     loop = asyncio.get_running_loop()
     async with talking() as (proxy, reader, writer):
         proxy.bytes_per_second = 100
@@ -90,7 +90,7 @@ async def test_slows_down() -> None:
         assert loop.time() - began == pytest.approx(20, abs=0.1)
 
 
-async def test_leaves_who_asks_for_a_server_that_is_away() -> None:
+async def test_proxy_closes_connections_without_a_server() -> None:
     async with bytes_server(echo) as address:
         url = f"http://{address}"
 

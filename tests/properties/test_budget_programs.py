@@ -91,7 +91,7 @@ class Day:
 
 
 @given(works=st.lists(WORKS, max_size=12))
-async def test_each_has_its_turn_in_order_and_the_loop_has_its_own(
+async def test_budget_grants_slices_in_order_and_leaves_turns_to_the_loop(
     works: list[Work],
 ) -> None:
     clock = Clock()

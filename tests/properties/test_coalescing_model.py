@@ -93,7 +93,7 @@ async def take(inbox: CoalescingInbox, most: int) -> list[Notification]:
 @given(steps=STEPS)
 @example(steps=[("a", "write", 0), ("a", "delete", 0), ("a", "write", 0)])
 @example(steps=[("a", "write", 1), ("a", "replace", 0), ("a", "delete", 0)])
-async def test_what_is_told_folded_is_what_happened_folded(
+async def test_coalesced_events_equal_coalesced_history(
     steps: list[tuple[str, str, int]],
 ) -> None:
     history, inbox = History(), CoalescingInbox()
@@ -116,7 +116,7 @@ async def test_what_is_told_folded_is_what_happened_folded(
 
 @settings(max_examples=100)
 @given(steps=STEPS)
-async def test_what_waits_is_two_of_each_object_at_most(
+async def test_coalescing_queue_holds_at_most_two_events_per_object(
     steps: list[tuple[str, str, int]],
 ) -> None:
     history, inbox = History(), CoalescingInbox()

@@ -66,7 +66,7 @@ class Scripted(Notes):
     steps=st.lists(STEPS, max_size=15),
     concurrency=st.integers(1, 3),
 )
-async def test_G10_the_last_reconcile_of_each_key_saw_its_last_state(
+async def test_G10_last_reconcile_of_each_key_saw_its_last_state(
     script: list[tuple[int, str]], steps: list[str | int], concurrency: int
 ) -> None:
     reconcile = Scripted(script)

@@ -180,7 +180,7 @@ thorough = settings(
 
 @thorough
 @given(st.sampled_from(WRITES), damages, write_options)
-def test_a_damaged_object_is_created_or_refused(
+def test_damaged_object_is_created_or_refused(
     write: Write, found: list[Damage], options: WriteOptions
 ) -> None:
     attempt = Attempt(write)
@@ -197,7 +197,7 @@ def test_a_damaged_object_is_created_or_refused(
 
 @thorough
 @given(st.sampled_from(WRITES), damages, write_options)
-def test_a_damaged_update_is_done_or_refused(
+def test_damaged_update_is_applied_or_refused(
     write: Write, found: list[Damage], options: WriteOptions
 ) -> None:
     attempt = Attempt(write)
@@ -220,7 +220,7 @@ def test_a_damaged_update_is_done_or_refused(
     options=write_options,
     whole=st.booleans(),
 )
-def test_a_damaged_patch_is_applied_or_refused(
+def test_damaged_patch_is_applied_or_refused(
     patch_type: PatchType,
     write: Write,
     found: list[Damage],

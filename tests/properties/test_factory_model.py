@@ -131,7 +131,7 @@ class Trial:
 
 
 @pytest.mark.parametrize("part", range(4))
-async def test_informers_are_there_while_somebody_needs_them(part: int) -> None:
+async def test_informer_exists_while_it_has_users(part: int) -> None:
     before = asyncio.all_tasks()
     for seed in range(50 * part, 50 * (part + 1)):
         trial = Trial(random.Random(seed))

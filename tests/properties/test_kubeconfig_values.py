@@ -136,7 +136,7 @@ def outcome(file: Path) -> str:
         return str(exc)
 
     try:
-        asyncio.run(credentials.proof())
+        asyncio.run(credentials.auth_info())
     except OptionsError as exc:
         return str(exc)
 
@@ -149,7 +149,7 @@ def assert_names(file: Path, said: str) -> None:
 
 @settings(max_examples=200)
 @given(odd_kubeconfigs())
-def test_kubeconfig_with_odd_values_works_or_is_refused(
+def test_kubeconfig_with_odd_values_works_or_raises_options_error(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "odd-kubeconfig"
@@ -159,7 +159,7 @@ def test_kubeconfig_with_odd_values_works_or_is_refused(
 
 
 @given(st.binary(max_size=64) | st.text("[]{}:,-&*!#'\"| \nax1", max_size=64))
-def test_kubeconfig_of_any_bytes_is_refused(
+def test_kubeconfig_of_random_bytes_raises_options_error(
     tmp_path_factory: pytest.TempPathFactory, text: bytes | str
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "odd-kubeconfig"

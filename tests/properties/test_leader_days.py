@@ -136,7 +136,7 @@ def told(report: Report) -> str:
     )
 
 
-def test_G11_with_short_pauses_no_write_arrives_behind_another_s_acquisition() -> None:
+def test_G11_with_short_pauses_no_write_follows_another_acquisition() -> None:
     report = simulated(11, SHORT)
     print(told(report))
 
@@ -148,7 +148,7 @@ def test_G11_with_short_pauses_no_write_arrives_behind_another_s_acquisition() -
     assert len(report.arrived) > 2000
 
 
-def test_G11_with_long_pauses_no_write_passes_behind_its_own_deadline() -> None:
+def test_G11_with_long_pauses_no_write_is_sent_after_its_deadline() -> None:
     report = simulated(12, LONG)
     print(told(report))
 
@@ -158,7 +158,7 @@ def test_G11_with_long_pauses_no_write_passes_behind_its_own_deadline() -> None:
     assert len(report.arrived) > 1000
 
 
-def test_G11_with_slow_requests_no_write_arrives_behind_another_s_acquisition() -> None:
+def test_G11_with_slow_requests_no_write_follows_another_acquisition() -> None:
     report = simulated(15, SLOW)
     print(told(report))
 
@@ -169,7 +169,7 @@ def test_G11_with_slow_requests_no_write_arrives_behind_another_s_acquisition() 
 
 
 @pytest.mark.parametrize("seed", [16, 17, 18])
-def test_a_lease_is_not_kept_alive_by_a_replica_that_does_not_lead(seed: int) -> None:
+def test_replica_that_does_not_lead_does_not_renew_the_lease(seed: int) -> None:
     # Without requests to wait for, a whole day of slow ones.
     weather = replace(SLOW, spell=DAY, calm=1e9, cut=(0, 0), outage=(0, 0))
     report = simulated(seed, weather)
@@ -186,13 +186,13 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("weather", [SHORT, LONG], ids=["short", "long"])
-def test_without_the_guard_writes_would_be_overtaken(weather: Weather) -> None:
+def test_unfenced_writes_would_follow_another_acquisition(weather: Weather) -> None:
     report = simulated(13, weather, seconds=DAY / 4, guarded=False)
 
     assert report.overtaken > 0
 
 
-def test_who_is_frozen_right_behind_its_acquisition_does_not_begin() -> None:
+def test_replica_frozen_after_acquiring_does_not_start_its_work() -> None:
     still = Weather(
         pause=(1, 2), calm=1e9, behind_check=0, latency=0, lost=0, refused=0
     )

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from aioinformer.cache import Indexer
-from aioinformer.cache import contents as contents_module
-from aioinformer.cache.contents import Growing
+from aioinformer.cache import store as contents_module
+from aioinformer.cache.store import Growing
 from aioinformer.errors import HandlerError, NoKey, OptionsError
 
 if TYPE_CHECKING:

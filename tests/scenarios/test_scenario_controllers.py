@@ -55,7 +55,7 @@ def copied(items: list[dict[str, Any]]) -> bool:
     return all(it["data"].get("copy") == it["data"]["it"].upper() for it in items)
 
 
-async def test_what_changes_is_brought_to_where_it_should_be(
+async def test_controller_reconciles_all_changes_of_a_real_server(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -67,7 +67,7 @@ async def define(http: aiohttp.ClientSession, things: Resource, path: str) -> No
 
 
 @pytest.mark.timeout(300)
-async def test_a_definition_that_comes_again_is_followed_again(
+async def test_informer_follows_a_recreated_crd(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -46,7 +46,7 @@ def event(namespace: str, name: str) -> dict[str, Any]:
 
 # Etcd itself answers a watch of events: the server keeps no recent ones in memory.
 @pytest.mark.timeout(300)
-async def test_a_version_that_was_compacted_leads_to_another_list(
+async def test_compacted_version_causes_a_relist(
     own: ServerUnderTest, recovery: Callable[[str], Recovery]
 ) -> None:
     path, place = own.path("events"), own.namespace
@@ -70,7 +70,7 @@ async def test_a_version_that_was_compacted_leads_to_another_list(
 
 
 @pytest.mark.timeout(400)
-async def test_a_server_that_was_restored_from_a_backup_is_believed(
+async def test_informer_trusts_a_server_restored_from_a_backup(
     own: ServerUnderTest, plane: ControlPlane, recovery: Callable[[str], Recovery]
 ) -> None:
     path = own.path("configmaps")

@@ -28,7 +28,7 @@ WRITES = 150
 
 
 @pytest.mark.parametrize("metadata_only", [False, True], ids=["whole", "metadata"])
-async def test_several_namespaces_are_followed_through_many_changes(
+async def test_informer_of_several_namespaces_follows_many_changes(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],
@@ -64,7 +64,7 @@ def confidential(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "stringData": data}
 
 
-async def test_secrets_are_followed_and_not_told(
+async def test_secrets_are_cached_and_not_disclosed(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

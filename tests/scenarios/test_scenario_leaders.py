@@ -126,7 +126,7 @@ class Turns:
 
 
 @pytest.mark.timeout(300)
-async def test_ours_and_those_of_client_go_take_turns(
+async def test_electors_of_aioinformer_and_client_go_take_turns(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -24,7 +24,7 @@ OBJECTS = 20_000
 
 
 @pytest.mark.timeout(400)
-async def test_twenty_thousand_objects_are_listed_and_followed(
+async def test_informer_lists_and_follows_20_000_objects(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)
 
 
 @pytest.mark.parametrize("how", ["fin", "reset"])
-async def test_a_watch_that_was_cut_goes_on_where_it_was(
+async def test_cut_watch_resumes_where_it_was(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],
@@ -45,7 +45,7 @@ async def test_a_watch_that_was_cut_goes_on_where_it_was(
             assert it.informer.status.restarts == 1
 
 
-async def test_what_comes_slowly_comes_whole(
+async def test_slow_connection_loses_nothing(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

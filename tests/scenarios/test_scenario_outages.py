@@ -33,7 +33,7 @@ SLOW_BYTES_PER_SECOND = 500_000
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seconds", [120, 15, 2])
-async def test_informers_are_equal_soon_after_the_server_was_away(
+async def test_informers_catch_up_soon_after_an_outage(
     own: ServerUnderTest,
     plane: ControlPlane,
     recovery: Callable[..., Recovery],
@@ -88,7 +88,7 @@ async def all_same(
 
 
 @PATIENCE
-async def test_a_list_that_a_killed_server_left_unfinished_is_made_anew(
+async def test_list_interrupted_by_a_killed_server_is_repeated(
     own: ServerUnderTest, plane: ControlPlane, recovery: Callable[[str], Recovery]
 ) -> None:
     path = own.path("configmaps")

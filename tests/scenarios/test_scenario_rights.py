@@ -67,7 +67,7 @@ async def answers(server: ServerUnderTest, token: str, status: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_rights_that_come_back_are_used(
+async def test_informer_uses_restored_permissions(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],
@@ -138,7 +138,7 @@ class Account:
         await remove(self._http, f"{self._server.path('secrets')}/{name}")
 
 
-async def test_a_token_that_was_rotated_is_read_again(
+async def test_rotated_token_is_read_again(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

@@ -31,7 +31,7 @@ pytest_plugins = ["scenario_servers"]
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)]
 
 
-async def test_a_list_that_stalls_is_made_anew(
+async def test_stalled_list_is_repeated(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],
@@ -54,7 +54,7 @@ async def test_a_list_that_stalls_is_made_anew(
             assert "sent nothing for 30 s" in str(it.errors[0])
 
 
-async def test_a_watch_that_stalls_is_made_anew(
+async def test_stalled_watch_is_replaced(
     server: ServerUnderTest,
     http: aiohttp.ClientSession,
     recovery: Callable[[str], Recovery],

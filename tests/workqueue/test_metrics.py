@@ -14,7 +14,7 @@ from metrics_helpers import PlainSink, ReadSink
 from queue_helpers import DisabledSink, error_in_thread
 
 from aioinformer.workqueue import DelayingQueue, PriorityQueue, WorkQueue
-from aioinformer.workqueue.measures import AGES_SECONDS, KEPT
+from aioinformer.workqueue.metrics import AGES_SECONDS, KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -286,7 +286,7 @@ async def test_raises_that_pile_up_are_dropped() -> None:
         queue.add("a", priority)
 
     assert len(queue) == 1
-    assert len(queue._ranked._rows) < 100
+    assert len(queue._prioritized._rows) < 100
     assert take_all(queue) == ["a"]
 
 
@@ -382,7 +382,7 @@ async def test_what_was_refused_is_not_remembered() -> None:
     queue.add("a", 5)
     queue.add_after("b", 1, 5)
 
-    assert not queue._ranked.wanted
+    assert not queue._prioritized.wanted
     assert queue._delayed_priorities == {}
 
 
@@ -428,7 +428,7 @@ async def test_another_thread_gets_wrong_loop_and_changes_nothing() -> None:
 
     assert [type(error) for error in errors] == [WrongLoop] * 3
     assert take_all(queue) == ["a", "b"]
-    assert not queue._ranked.wanted
+    assert not queue._prioritized.wanted
 
 
 def test_another_loop_gets_wrong_loop_and_changes_nothing() -> None:
@@ -445,4 +445,4 @@ def test_another_loop_gets_wrong_loop_and_changes_nothing() -> None:
     with pytest.raises(WrongLoop):
         asyncio.run(add())
 
-    assert not queue._ranked.wanted
+    assert not queue._prioritized.wanted

@@ -12,7 +12,7 @@ from aioinformer.cli.checkup.rules import Need, subject_of
 from aioinformer.cli.checkup.server import Identity
 from aioinformer.cli.explain import CommandError
 from aioinformer.client import Client
-from aioinformer.client.access import Access
+from aioinformer.client.authenticator import Authenticator
 from aioinformer.errors import Forbidden, NotFound
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aioinformer.cli.checkup.rules import Subject
     from aioinformer.cli.target import Target
     from aioinformer.client import ClientConfig
-    from aioinformer.client.access import Ticket
-    from aioinformer.client.discovery_names import ServedResource
+    from aioinformer.client.authenticator import RequestAuth
+    from aioinformer.client.rest_mapper import ServedResource
 
 __all__ = ["Checkup"]
 
@@ -65,7 +65,7 @@ class Checkup:
         self._group = group
         self._identity = Identity()
         self._discovered = False
-        self._tickets: list[Ticket] = []
+        self._tickets: list[RequestAuth] = []
 
     @property
     def subject(self) -> Subject | None:
@@ -118,15 +118,15 @@ class Checkup:
     async def _enter(self, client: Client) -> Answer:
         await client.start()
         # Of its own: the client keeps the one that it has to itself.
-        ticket = await Access(client.config).ticket()
-        _, _, secret = ticket.proof.authorization.partition(" ")
+        ticket = await Authenticator(client.config).current()
+        _, _, secret = ticket.info.authorization.partition(" ")
         if len(secret) >= _SECRET_CHARACTERS:
             self._examination.secrets.add(secret)
 
         self._tickets.append(ticket)
         return Answer("ok", "at hand")
 
-    async def _ask(self, client: Client, ticket: Ticket) -> None:
+    async def _ask(self, client: Client, ticket: RequestAuth) -> None:
         steps = self._examination
         if not await steps.step("TLS", way.tls(client, ticket)):
             await self._leave_out("version", why="there is no TLS with it")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aioinformer.client import ClientConfig
-    from aioinformer.client.discovery_names import ServedResource
+    from aioinformer.client.rest_mapper import ServedResource
 
 __all__ = [
     "address_of",

@@ -12,7 +12,7 @@ from aioinformer.cli.checkup import judging
 from aioinformer.cli.checkup.findings import Answer
 from aioinformer.cli.explain import CommandError
 from aioinformer.cli.names import built_in
-from aioinformer.client.discovery_names import ServedResource
+from aioinformer.client.rest_mapper import ServedResource
 from aioinformer.errors import (
     DecodeError,
     Invalid,

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.cli.checkup import judging
 from aioinformer.cli.checkup.findings import Answer
-from aioinformer.client.certificate import expiry_of
+from aioinformer.client.auth.tls import expiry_of
 from aioinformer.errors import ApiError, DecodeError
 
 if TYPE_CHECKING:
     from aioinformer.client import Client, ClientConfig
-    from aioinformer.client.access import Ticket
+    from aioinformer.client.authenticator import RequestAuth
 
 __all__ = ["client_certificate", "connection", "has_certificate", "tls"]
 
@@ -81,7 +81,7 @@ async def _looked_up(host: str, port: int) -> list[str]:
     return found
 
 
-async def tls(client: Client, ticket: Ticket) -> Answer:
+async def tls(client: Client, ticket: RequestAuth) -> Answer:
     """Speak TLS with the server, and look at its certificate.
 
     Through a proxy the client asks for something: what it hears from the server does not
@@ -107,10 +107,10 @@ async def tls(client: Client, ticket: Ticket) -> Answer:
         return Answer("ok" if config.tls.verify else "warning", text)
 
     # aiohttp comes with it, which the client has loaded by now.
-    from aioinformer.client.failures import mapped
+    from aioinformer.client.error_mapping import map_errors
 
     host, port = judging.address_of(config)
-    with mapped(config.server):
+    with map_errors(config.server):
         _, writer = await asyncio.open_connection(
             host,
             port,
@@ -132,21 +132,21 @@ async def tls(client: Client, ticket: Ticket) -> Answer:
     )
 
 
-def has_certificate(config: ClientConfig, ticket: Ticket) -> bool:
+def has_certificate(config: ClientConfig, ticket: RequestAuth) -> bool:
     """Say whether we show the server a certificate of our own."""
     given = config.tls.certificate is not None
-    return config.secure and (given or ticket.proof.certificate is not None)
+    return config.secure and (given or ticket.info.certificate is not None)
 
 
-async def client_certificate(config: ClientConfig, ticket: Ticket) -> Answer:
+async def client_certificate(config: ClientConfig, ticket: RequestAuth) -> Answer:
     """Say until when our own certificate is good.
 
     Cancellation:
         Safe.
     """
     now = datetime.now(tz=UTC)
-    if ticket.proof.certificate is not None:
-        ends = expiry_of(ticket.proof.certificate)
+    if ticket.info.certificate is not None:
+        ends = expiry_of(ticket.info.certificate)
         answer = judging.certificate("given by the exec plugin", ends, now)
         # Such ones live for hours, and the plugin is asked for others in time.
         return Answer("ok", answer.text.partition(", in ")[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from api_calls import ask, patch
+from each_case import each_case
 
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS
@@ -57,7 +58,7 @@ async def settled(
     return code, found
 
 
-async def test_an_unknown_token_is_401(target: ServerUnderTest) -> None:
+async def test_unknown_token_is_rejected_with_401(target: ServerUnderTest) -> None:
     async with target.session("nobody's") as http:
         code, status = await ask(http, "GET", target.path("configmaps"))
 
@@ -73,7 +74,7 @@ async def test_an_unknown_token_is_401(target: ServerUnderTest) -> None:
     }
 
 
-async def test_who_has_no_token_is_anonymous(target: ServerUnderTest) -> None:
+async def test_request_without_token_is_anonymous(target: ServerUnderTest) -> None:
     async with target.session() as http:
         del http.headers["Authorization"]
         code, status = await ask(http, "GET", "/api/v1/pods")
@@ -90,8 +91,8 @@ async def test_who_has_no_token_is_anonymous(target: ServerUnderTest) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "message", "details"),
+@each_case(
+    "method, path, message, details",
     [
         pytest.param(
             "GET",
@@ -142,7 +143,7 @@ async def test_who_has_no_token_is_anonymous(target: ServerUnderTest) -> None:
         ),
     ],
 )
-async def test_refusals_name_who_wants_what_where(
+async def test_forbidden_error_names_user_verb_resource_and_namespace(
     target: ServerUnderTest,
     alice: aiohttp.ClientSession,
     method: str,
@@ -157,7 +158,7 @@ async def test_refusals_name_who_wants_what_where(
     assert status["details"] == details
 
 
-async def test_everyone_with_a_token_may_ask_what_is_served(
+async def test_authenticated_user_may_read_discovery(
     alice: aiohttp.ClientSession,
 ) -> None:
     codes = [
@@ -167,7 +168,7 @@ async def test_everyone_with_a_token_may_ask_what_is_served(
     assert codes == [200, 200, 200]
 
 
-async def test_a_role_lets_through_what_it_names(
+async def test_role_allows_only_its_verbs_and_resources(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     await allow(
@@ -185,7 +186,7 @@ async def test_a_role_lets_through_what_it_names(
     assert (listed, created, read, elsewhere) == (200, 201, 403, 403)
 
 
-async def test_a_role_may_name_objects(
+async def test_role_can_be_limited_to_object_names(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     maps = target.path("configmaps")
@@ -212,7 +213,7 @@ async def test_a_role_may_name_objects(
     assert (one, other, selected, every, deleted) == (200, 403, 200, 403, 403)
 
 
-async def test_a_subresource_needs_a_right_of_its_own(
+async def test_subresource_requires_its_own_rule(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     widgets = target.path("widgets", "apis/example.com/v1")
@@ -238,7 +239,7 @@ async def test_a_subresource_needs_a_right_of_its_own(
     assert (whole, status, main) == (200, 200, 403)
 
 
-async def test_a_binding_to_no_role_is_told(
+async def test_forbidden_error_names_missing_role_of_binding(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     reference = {"apiGroup": RBAC_GROUP, "kind": "Role", "name": "missing"}
@@ -257,7 +258,7 @@ async def test_a_binding_to_no_role_is_told(
     )
 
 
-async def test_all_missing_roles_are_told_once(
+async def test_forbidden_error_names_each_missing_role_once(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     for binding, role in (("a", "lost"), ("b", "gone"), ("c", "gone")):
@@ -281,7 +282,7 @@ async def test_all_missing_roles_are_told_once(
     assert message.endswith(tuple(ends))
 
 
-async def test_a_group_may_be_bound(
+async def test_role_binding_to_group_applies_to_its_members(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
@@ -303,7 +304,7 @@ async def test_a_group_may_be_bound(
     assert code == 200
 
 
-async def test_impersonation_takes_the_rights_of_somebody_else(
+async def test_impersonated_user_rights_replace_own_rights(
     target: ServerUnderTest, alice: aiohttp.ClientSession
 ) -> None:
     async with target.session() as admin:
@@ -317,8 +318,8 @@ async def test_impersonation_takes_the_rights_of_somebody_else(
     assert 'User "bob" cannot list' in status["message"]
 
 
-@pytest.mark.parametrize(
-    ("header", "wanted"),
+@each_case(
+    "header, wanted",
     [
         ("bearer {}", 200),
         ("Bearer {} and more", 200),
@@ -327,7 +328,7 @@ async def test_impersonation_takes_the_rights_of_somebody_else(
         ("Basic {}", 403),
     ],
 )
-async def test_only_a_bearer_has_a_token(
+async def test_only_bearer_authorization_is_accepted(
     target: ServerUnderTest, header: str, wanted: int
 ) -> None:
     async with target.session() as http:
@@ -345,7 +346,7 @@ async def test_only_a_bearer_has_a_token(
     ("role", "reading", "secrets", "writing"),
     [("view", 200, 403, 403), ("edit", 200, 200, 201), ("admin", 200, 200, 201)],
 )
-async def test_the_roles_of_every_cluster_may_be_bound(
+async def test_default_cluster_roles_can_be_bound(
     role: str, reading: int, secrets: int, writing: int
 ) -> None:
     reference = {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role}
@@ -367,7 +368,7 @@ async def test_the_roles_of_every_cluster_may_be_bound(
     assert codes == (reading, secrets, writing)
 
 
-async def test_a_server_without_tokens_lets_everyone_do_everything() -> None:
+async def test_server_without_tokens_allows_everything() -> None:
     async with APIServer() as server, server.client() as client:
         await client.create(
             CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace="default"
@@ -376,7 +377,7 @@ async def test_a_server_without_tokens_lets_everyone_do_everything() -> None:
     assert server.requests[-1].user == "kubernetes-admin"
 
 
-async def test_users_may_have_groups() -> None:
+async def test_users_can_have_groups() -> None:
     boss = User("boss", ("system:masters",))
     async with (
         APIServer(users={"key": boss}) as server,
@@ -387,18 +388,18 @@ async def test_users_may_have_groups() -> None:
     assert server.requests[-1].user == "boss"
 
 
-def test_a_token_has_one_holder() -> None:
-    with pytest.raises(OptionsError, match="twice"):
+def test_token_with_two_users_is_rejected() -> None:
+    with pytest.raises(OptionsError, match="is also the token of"):
         APIServer(token="same", users={"same": "alice"})
 
 
 @pytest.mark.parametrize("options", [{"token": ""}, {"users": {"": "alice"}}])
-def test_an_empty_token_is_refused(options: dict[str, Any]) -> None:
+def test_empty_token_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="empty"):
         APIServer(**options)
 
 
-async def test_roles_that_came_after_a_backup_give_no_rights() -> None:
+async def test_roles_created_after_snapshot_grant_nothing_after_restore() -> None:
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
     reference = {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "readers"}
     binding = {"metadata": {"name": "it"}, "roleRef": reference, "subjects": [ALICE]}

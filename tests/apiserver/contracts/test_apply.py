@@ -18,6 +18,7 @@ from apply_calls import (
     owned,
     same_time,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -111,7 +112,7 @@ def gadget(path: str, **spec: Any) -> dict[str, Any]:
 # -------------------------------------------------------------------- apply
 
 
-async def test_apply_makes_what_does_not_exist(
+async def test_apply_creates_missing_object(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     code, found = await apply(http, maps, config_map(x="1"))
@@ -123,7 +124,7 @@ async def test_apply_makes_what_does_not_exist(
     assert owned(found) == {"one!": {"f:data": {"f:x": {}}}}
 
 
-async def test_applying_the_same_again_makes_no_new_version(
+async def test_repeated_apply_keeps_resource_version(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     limits = {"limits": {"cpu": "1000m", "memory": "1024Mi"}}
@@ -136,7 +137,7 @@ async def test_applying_the_same_again_makes_no_new_version(
     assert found == old
 
 
-async def test_what_is_not_applied_any_more_is_removed(
+async def test_apply_removes_field_no_longer_applied(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     image = "registry.example/web:1"
@@ -157,7 +158,9 @@ async def test_what_is_not_applied_any_more_is_removed(
     assert "labels" not in found["metadata"]
 
 
-async def test_what_others_own_stays(http: aiohttp.ClientSession, maps: str) -> None:
+async def test_apply_keeps_field_owned_by_other_manager(
+    http: aiohttp.ClientSession, maps: str
+) -> None:
     await applied(http, maps, config_map(x="1", y="1"))
     await applied(http, maps, config_map(x="1"), "two")
     await changed(http, f"{maps}/a", {"data": {"z": "1"}})
@@ -172,7 +175,7 @@ async def test_what_others_own_stays(http: aiohttp.ClientSession, maps: str) -> 
     }
 
 
-async def test_equal_values_are_owned_together_without_a_time(
+async def test_equal_values_are_shared_by_appliers_without_time(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     old = await made(http, maps, config_map(x="1"))
@@ -185,7 +188,7 @@ async def test_equal_values_are_owned_together_without_a_time(
     assert found["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
 
 
-async def test_an_empty_map_and_nulls_count_as_applied(
+async def test_apply_owns_empty_map_and_nulls(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     body = {**config_map(), "data": {"x": None, "y": "1"}}
@@ -200,7 +203,7 @@ async def test_an_empty_map_and_nulls_count_as_applied(
     }
 
 
-async def test_lists_of_a_custom_kind_are_merged_by_its_schema(
+async def test_apply_merges_lists_of_custom_resource_by_schema(
     http: aiohttp.ClientSession, gadgets: str
 ) -> None:
     ports: list[Any] = [{"port": 1, "name": "x"}, {"port": 2}]
@@ -225,7 +228,7 @@ async def test_lists_of_a_custom_kind_are_merged_by_its_schema(
     }
 
 
-async def test_a_custom_object_loses_what_is_dropped(
+async def test_apply_removes_dropped_fields_of_custom_resource(
     http: aiohttp.ClientSession, gadgets: str
 ) -> None:
     body = gadget(gadgets, ports=[{"port": 1}], tags=["a", "b"], labels={"l": "1"})
@@ -242,7 +245,7 @@ async def test_a_custom_object_loses_what_is_dropped(
 # -------------------------------------------------------------------- conflicts
 
 
-async def test_another_value_is_a_conflict(
+async def test_apply_of_other_value_is_conflict(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     await made(http, maps, config_map(x="1", y="1"))
@@ -267,7 +270,7 @@ async def test_another_value_is_a_conflict(
     }
 
 
-async def test_several_conflicts_are_told_together(
+async def test_apply_reports_several_conflicts_together(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     web = {"name": "web", "image": "registry.example/web:1"}
@@ -290,7 +293,9 @@ async def test_several_conflicts_are_told_together(
     }
 
 
-async def test_force_takes_from_others(http: aiohttp.ClientSession, maps: str) -> None:
+async def test_forced_apply_takes_ownership(
+    http: aiohttp.ClientSession, maps: str
+) -> None:
     await made(http, maps, config_map(x="1"))
     await applied(http, maps, config_map(y="1"), "two")
 
@@ -303,7 +308,7 @@ async def test_force_takes_from_others(http: aiohttp.ClientSession, maps: str) -
     }
 
 
-async def test_a_conflict_changes_nothing(
+async def test_conflicting_apply_changes_nothing(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     old = await made(http, maps, config_map(x="1"))
@@ -314,7 +319,7 @@ async def test_a_conflict_changes_nothing(
     assert (await ask(http, "GET", f"{maps}/a"))[1] == old
 
 
-async def test_the_status_is_applied_by_its_subresource(
+async def test_status_subresource_applies_status(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -339,7 +344,7 @@ async def test_the_status_is_applied_by_its_subresource(
     )
 
 
-async def test_kubectl_takes_over_from_client_side_apply(
+async def test_kubectl_apply_takes_over_from_client_side_apply(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     annotation = "kubectl.kubernetes.io/last-applied-configuration"
@@ -361,8 +366,8 @@ async def test_kubectl_takes_over_from_client_side_apply(
 # -------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "message"),
+@each_case(
+    "change, code, message",
     [
         pytest.param(
             {"kind": "Secret"}, 400, "invalid object type: /v1, Kind=Secret", id="kind"
@@ -395,7 +400,7 @@ async def test_kubectl_takes_over_from_client_side_apply(
         ),
     ],
 )
-async def test_refuses_what_cannot_be_applied(
+async def test_invalid_apply_is_rejected(
     http: aiohttp.ClientSession,
     maps: str,
     change: dict[str, Any],
@@ -407,7 +412,7 @@ async def test_refuses_what_cannot_be_applied(
     assert (found[0], found[1]["message"]) == (code, message)
 
 
-async def test_a_list_with_an_item_twice_cannot_be_applied(
+async def test_apply_of_duplicate_list_items_is_rejected(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     ports = [{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]
@@ -423,7 +428,9 @@ async def test_a_list_with_an_item_twice_cannot_be_applied(
     )
 
 
-async def test_apply_needs_a_manager(http: aiohttp.ClientSession, maps: str) -> None:
+async def test_apply_without_field_manager_is_rejected(
+    http: aiohttp.ClientSession, maps: str
+) -> None:
     code, refused = await apply(http, maps, config_map(x="1"), "")
 
     assert code == 422

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import a_pod, ask, make, named
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -25,7 +26,7 @@ async def pod(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
 
 
 @pytest.mark.parametrize("of_pod", [True, False])
-async def test_a_binding_puts_a_pod_on_a_node(
+async def test_binding_sets_node_of_pod(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str, of_pod: bool
 ) -> None:
     path = f"{pod}/binding" if of_pod else target.path("bindings")
@@ -43,14 +44,18 @@ async def test_a_binding_puts_a_pod_on_a_node(
     assert (metadata["generation"], len(metadata["managedFields"])) == (1, 1)
 
 
-async def test_a_dry_run_binds_nothing(http: aiohttp.ClientSession, pod: str) -> None:
+async def test_dry_run_binding_changes_nothing(
+    http: aiohttp.ClientSession, pod: str
+) -> None:
     code, _ = await ask(http, "POST", f"{pod}/binding", to_node(), dryRun="All")
 
     assert code == 201
     assert "nodeName" not in (await ask(http, "GET", pod))[1]["spec"]
 
 
-async def test_a_pod_is_bound_once(http: aiohttp.ClientSession, pod: str) -> None:
+async def test_second_binding_of_pod_is_conflict(
+    http: aiohttp.ClientSession, pod: str
+) -> None:
     await ask(http, "POST", f"{pod}/binding", to_node())
 
     code, answer = await ask(http, "POST", f"{pod}/binding", to_node())
@@ -61,7 +66,7 @@ async def test_a_pod_is_bound_once(http: aiohttp.ClientSession, pod: str) -> Non
     assert answer["details"] == {"name": "web", "kind": "pods/binding"}
 
 
-async def test_a_pod_with_gates_is_not_bound(
+async def test_binding_of_gated_pod_is_conflict(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     gates = {"schedulingGates": [{"name": "example.com/gate"}]}
@@ -73,8 +78,8 @@ async def test_a_pod_with_gates_is_not_bound(
     assert answer["message"].endswith("pod web has non-empty .spec.schedulingGates")
 
 
-@pytest.mark.parametrize(
-    ("code", "body", "message"),
+@each_case(
+    "code, body, message",
     [
         (400, to_node("other"), "name in URL does not match name in Binding object"),
         (400, TO_NODE, "name in URL does not match name in Binding object"),
@@ -88,7 +93,7 @@ async def test_a_pod_with_gates_is_not_bound(
         (409, to_node(resourceVersion="1"), "ResourceVersion in precondition: 1"),
     ],
 )
-async def test_checks_a_binding(
+async def test_invalid_binding_is_rejected(
     http: aiohttp.ClientSession, pod: str, code: int, body: object, message: str
 ) -> None:
     got, answer = await ask(http, "POST", f"{pod}/binding", body)
@@ -97,7 +102,7 @@ async def test_checks_a_binding(
     assert message in answer["message"]
 
 
-async def test_what_is_not_there_is_not_bound(
+async def test_binding_of_missing_pod_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     bindings = target.path("bindings")
@@ -114,7 +119,9 @@ async def test_what_is_not_there_is_not_bound(
     assert answers[1][1]["message"] == "Name parameter required."
 
 
-async def test_they_are_discovered(http: aiohttp.ClientSession) -> None:
+async def test_binding_and_token_subresources_are_discovered(
+    http: aiohttp.ClientSession,
+) -> None:
     _, found = await ask(http, "GET", "/api/v1")
     names = ("bindings", "pods/binding", "pods/eviction", "serviceaccounts/token")
     about = {it["name"]: it for it in found["resources"] if it["name"] in names}
@@ -138,7 +145,7 @@ async def token_path(target: ServerUnderTest, http: aiohttp.ClientSession) -> st
     return f"{target.path('serviceaccounts')}/robot/token"
 
 
-async def test_a_token_is_that_of_its_account(
+async def test_service_account_token_authenticates_its_account(
     target: ServerUnderTest, http: aiohttp.ClientSession, token_path: str
 ) -> None:
     code, answer = await ask(http, "POST", token_path, {"spec": {}})
@@ -165,7 +172,7 @@ async def test_a_token_is_that_of_its_account(
 
 
 @pytest.mark.parametrize("tampers", ["with another name", "for others"])
-async def test_no_other_token_is_accepted(
+async def test_service_account_token_with_wrong_signature_or_audience_is_401(
     target: ServerUnderTest, http: aiohttp.ClientSession, token_path: str, tampers: str
 ) -> None:
     audiences = ["others"] if tampers == "for others" else []
@@ -188,7 +195,7 @@ async def test_no_other_token_is_accepted(
         (400, {"metadata": {"namespace": "other"}}, "does not match the namespace"),
     ],
 )
-async def test_checks_what_is_asked_of_a_token(
+async def test_invalid_token_request_is_rejected(
     http: aiohttp.ClientSession, token_path: str, code: int, body: object, message: str
 ) -> None:
     got, answer = await ask(http, "POST", token_path, body)
@@ -197,7 +204,7 @@ async def test_checks_what_is_asked_of_a_token(
     assert message in answer["message"]
 
 
-async def test_an_account_that_is_not_there_has_no_token(
+async def test_token_request_for_missing_account_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{target.path('serviceaccounts')}/robot/token"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, named
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -42,7 +43,7 @@ async def sent_yaml(
         ("{<<: {a: b}, c: d}", {"a": "b", "c": "d"}),
     ],
 )
-async def test_yaml_means_what_it_means_to_go(
+async def test_yaml_body_is_decoded_like_go_decodes_it(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str, value: object
 ) -> None:
     head = "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w}}"
@@ -53,7 +54,7 @@ async def test_yaml_means_what_it_means_to_go(
     assert (code, made["spec"]) == (201, {"it": value})
 
 
-async def test_of_several_documents_the_first_counts(
+async def test_only_first_yaml_document_is_used(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     text = "metadata: {name: a}\n---\nmetadata: {name: b}\n"
@@ -63,7 +64,7 @@ async def test_of_several_documents_the_first_counts(
     assert (code, made["metadata"]["name"]) == (201, "a")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         pytest.param("{", id="malformed"),
@@ -82,7 +83,7 @@ async def test_of_several_documents_the_first_counts(
         ),
     ],
 )
-async def test_yaml_that_is_no_json_is_400(
+async def test_malformed_yaml_is_400(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:
     code, status = await sent_yaml(http, target.path("configmaps"), text)
@@ -93,7 +94,7 @@ async def test_yaml_that_is_no_json_is_400(
 # -------------------------------------------------------------------- JSON
 
 
-async def test_a_body_nested_too_deeply_is_400(
+async def test_deeply_nested_body_is_400(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     text = '{"spec":' + '{"a":' * 20_000 + "1" + "}" * 20_001
@@ -106,7 +107,7 @@ async def test_a_body_nested_too_deeply_is_400(
     assert (code, status["reason"]) == (400, "BadRequest")
 
 
-async def test_many_fields_of_which_one_stands_twice_are_read(
+async def test_last_of_duplicate_fields_in_large_body_counts(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     many = ",".join(f'"key-{number}":""' for number in range(50_000))
@@ -124,8 +125,8 @@ async def test_many_fields_of_which_one_stands_twice_are_read(
 # -------------------------------------------------------------------- options
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
+@each_case(
+    "options, why",
     [
         ({"gracePeriodSeconds": True}, "bool"),
         ({"gracePeriodSeconds": 1.5}, "number 1.5"),
@@ -136,7 +137,7 @@ async def test_many_fields_of_which_one_stands_twice_are_read(
         ({"orphanDependents": "x"}, "string"),
     ],
 )
-async def test_options_of_a_wrong_type_are_400(
+async def test_query_options_of_wrong_type_are_400(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     options: dict[str, Any],
@@ -160,7 +161,7 @@ async def test_options_of_a_wrong_type_are_400(
         ("99999999999999999999", 400, "value out of range"),
     ],
 )
-async def test_the_grace_period_in_a_url_is_a_number(
+async def test_grace_period_in_url_must_be_number(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     text: str,
@@ -175,7 +176,7 @@ async def test_the_grace_period_in_a_url_is_a_number(
     assert why in status["message"]
 
 
-async def test_force_is_for_applying(
+async def test_force_is_rejected_without_apply(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")

@@ -15,6 +15,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -89,7 +90,7 @@ async def make_map(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
     return path
 
 
-async def test_a_config_map(
+async def test_config_map_has_bytes_of_real_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = await make_map(target, http)
@@ -108,7 +109,9 @@ async def test_a_config_map(
     assert event == '{"type":"ADDED","object":' + typed + "}\n"
 
 
-async def test_a_secret(target: ServerUnderTest, http: aiohttp.ClientSession) -> None:
+async def test_secret_has_bytes_of_real_server(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
     path = target.path("secrets")
     data = {"type": "Opaque", "data": {"z": "MQ==", "a": "Mg=="}}
     await make(http, path, {**data, "metadata": METADATA})
@@ -118,7 +121,7 @@ async def test_a_secret(target: ServerUnderTest, http: aiohttp.ClientSession) ->
     )
 
 
-async def test_a_custom_object(
+async def test_custom_resource_has_bytes_of_real_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = await make_widget(target, http)
@@ -137,7 +140,9 @@ async def test_a_custom_object(
     assert event == '{"type":"ADDED","object":' + WIDGET + "}\n"
 
 
-async def test_a_pod(target: ServerUnderTest, http: aiohttp.ClientSession) -> None:
+async def test_pod_has_bytes_of_real_server(
+    target: ServerUnderTest, http: aiohttp.ClientSession
+) -> None:
     path = target.path("pods")
     await make(http, path, a_pod("raw"))
 
@@ -166,7 +171,7 @@ async def test_a_pod(target: ServerUnderTest, http: aiohttp.ClientSession) -> No
     )
 
 
-async def test_the_keys_of_a_body_may_come_in_any_order(
+async def test_key_order_of_body_does_not_affect_bytes(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -219,15 +224,15 @@ BLANKS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("group_version", "plural", "blank"),
+@each_case(
+    "group_version, plural, blank",
     [
         pytest.param(group_version, plural, blank, id=plural)
         for group_version, blanks in BLANKS.items()
         for plural, blank in blanks.items()
     ],
 )
-async def test_a_bookmark_of_a_typed_kind_is_a_blank_object(
+async def test_bookmark_of_builtin_kind_is_empty_object(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     group_version: str,
@@ -254,7 +259,7 @@ async def test_a_bookmark_of_a_typed_kind_is_a_blank_object(
     )
 
 
-async def test_a_bookmark_of_a_custom_kind_has_sorted_keys(
+async def test_bookmark_of_custom_kind_has_sorted_keys(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -270,7 +275,7 @@ async def test_a_bookmark_of_a_custom_kind_has_sorted_keys(
     )
 
 
-async def test_a_status_has_its_keys_in_the_order_of_go(
+async def test_status_keys_have_order_of_go_struct(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     found: Any

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
 
 
-async def test_every_served_version_shows_the_same_objects(
+async def test_all_served_versions_show_same_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -46,7 +46,7 @@ async def test_every_served_version_shows_the_same_objects(
     )
 
 
-async def test_a_watch_shows_what_is_written_in_another_version(
+async def test_watch_shows_writes_in_other_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -64,7 +64,7 @@ async def test_a_watch_shows_what_is_written_in_another_version(
     assert {it["object"]["apiVersion"] for it in events} == {f"{group}/v1beta1"}
 
 
-async def test_what_the_storage_version_does_not_know_is_lost(
+async def test_write_drops_fields_unknown_to_storage_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -81,7 +81,7 @@ async def test_what_the_storage_version_does_not_know_is_lost(
     assert made["spec"] == {"color": "red"}
 
 
-async def test_a_deprecated_version_warns_whoever_uses_it(
+async def test_deprecated_version_warns_client(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -112,7 +112,7 @@ async def test_a_deprecated_version_warns_whoever_uses_it(
     ]
 
 
-async def test_a_version_that_is_not_served_is_not_found(
+async def test_unserved_version_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -127,7 +127,7 @@ async def test_a_version_that_is_not_served_is_not_found(
     assert (code, found) == (201, 404)
 
 
-async def test_objects_are_selected_by_the_fields_of_their_version(
+async def test_field_selector_uses_selectable_fields_of_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -165,7 +165,7 @@ async def test_objects_are_selected_by_the_fields_of_their_version(
     assert (code, refused["message"]) == (400, "field label not supported: spec.size")
 
 
-async def test_subresources_are_those_of_the_version(
+async def test_subresources_differ_by_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -187,7 +187,7 @@ async def test_subresources_are_those_of_the_version(
     assert codes == [200, 200, 404, 404]
 
 
-async def test_the_status_counts_where_it_is_no_subresource(
+async def test_status_without_subresource_is_ordinary_field(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -201,7 +201,7 @@ async def test_the_status_counts_where_it_is_no_subresource(
     assert answer["metadata"]["generation"] == 2
 
 
-async def test_lists_are_of_the_kind_that_the_definition_names(
+async def test_list_kind_comes_from_definition(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -212,7 +212,7 @@ async def test_lists_are_of_the_kind_that_the_definition_names(
     assert (listed["kind"], listed["items"]) == ("Heap", [])
 
 
-async def test_a_schema_prunes_defaults_and_refuses(
+async def test_schema_prunes_defaults_and_validates(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from each_case import each_case
 from recorded_writes import (
     THINGS,
     Write,
@@ -85,8 +86,8 @@ async def things(
     await remove(http, f"{DEFINITIONS}/{definition['metadata']['name']}")
 
 
-@pytest.mark.parametrize("writes", by_kind("creations"))
-async def test_creates_as_recorded(
+@each_case("writes", by_kind("creations"))
+async def test_creates_are_answered_as_recorded(
     target: ServerUnderTest, http: aiohttp.ClientSession, writes: list[Write]
 ) -> None:
     path = collection_of(writes[0].resource, target.namespace)
@@ -99,8 +100,8 @@ async def test_creates_as_recorded(
         assert told == write.answer, write.body
 
 
-@pytest.mark.parametrize("writes", by_kind("updates"))
-async def test_updates_as_recorded(
+@each_case("writes", by_kind("updates"))
+async def test_updates_are_answered_as_recorded(
     target: ServerUnderTest, http: aiohttp.ClientSession, writes: list[Write]
 ) -> None:
     collection = collection_of(writes[0].resource, target.namespace)
@@ -119,7 +120,7 @@ async def test_updates_as_recorded(
 
 
 @pytest.mark.usefixtures("things")
-async def test_custom_resources_are_treated_as_recorded(
+async def test_custom_resource_creates_are_answered_as_recorded(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{collection_of(THINGS, target.namespace)}?dryRun=All"

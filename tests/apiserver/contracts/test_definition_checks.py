@@ -14,6 +14,7 @@ from custom_definitions import (
     refusal_of,
     version,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -414,15 +415,15 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problems"), NAMES)
-async def test_a_definition_with_bad_names_is_refused(
+@each_case("body, problems", NAMES)
+async def test_definition_with_invalid_names_is_rejected(
     http: aiohttp.ClientSession, body: dict[str, Any], problems: list[str]
 ) -> None:
     assert await refusal_of(http, body) == problems
 
 
-@pytest.mark.parametrize(("body", "problems"), VERSIONS)
-async def test_a_definition_with_bad_versions_is_refused(
+@each_case("body, problems", VERSIONS)
+async def test_definition_with_invalid_versions_is_rejected(
     http: aiohttp.ClientSession, body: dict[str, Any], problems: list[str]
 ) -> None:
     assert await refusal_of(http, body) == problems

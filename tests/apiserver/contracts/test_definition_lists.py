@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from custom_definitions import array_of, of_field, refusal_of
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -129,8 +130,8 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "problems"), LISTS)
-async def test_a_definition_with_a_bad_list_is_refused(
+@each_case("text, problems", LISTS)
+async def test_definition_with_invalid_list_schema_is_rejected(
     http: aiohttp.ClientSession, text: dict[str, Any], problems: list[str]
 ) -> None:
     path = "spec.validation.openAPIV3Schema.properties[spec]"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from custom_definitions import OPEN, array_of, of_field, of_schema, refusal_of
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -304,8 +305,8 @@ SCHEMAS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "problems"), SCHEMAS)
-async def test_a_definition_without_a_structural_schema_is_refused(
+@each_case("body, problems", SCHEMAS)
+async def test_definition_without_structural_schema_is_rejected(
     http: aiohttp.ClientSession, body: dict[str, Any], problems: list[str]
 ) -> None:
     expected = [f"spec.validation.openAPIV3Schema{it}" for it in problems]

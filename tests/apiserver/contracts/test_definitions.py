@@ -33,7 +33,7 @@ def told_conditions(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     return [(it["type"], it["status"], it["reason"], it["message"]) for it in found]
 
 
-async def test_a_definition_is_completed_and_starts_with_nothing_accepted(
+async def test_new_definition_has_defaults_and_no_accepted_names(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = definition(group_of(target))
@@ -56,7 +56,7 @@ async def test_a_definition_is_completed_and_starts_with_nothing_accepted(
     }
 
 
-async def test_a_definition_is_established_in_two_steps(
+async def test_definition_is_established_after_names_are_accepted(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = definition(group_of(target), names={"shortNames": ["gd"]})
@@ -88,7 +88,7 @@ async def test_a_definition_is_established_in_two_steps(
     }
 
 
-async def test_what_the_server_says_of_a_definition_is_managed_by_itself(
+async def test_definition_status_is_managed_by_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = definition(group_of(target))
@@ -103,7 +103,7 @@ async def test_what_the_server_says_of_a_definition_is_managed_by_itself(
     assert set(entry["fieldsV1"]["f:status"]) == {"f:acceptedNames", "f:conditions"}
 
 
-async def test_a_taken_name_is_not_accepted_until_it_is_free(
+async def test_definition_waits_for_taken_name(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     first = definition(group_of(target))
@@ -137,7 +137,7 @@ async def test_a_taken_name_is_not_accepted_until_it_is_free(
     assert status["acceptedNames"]["kind"] == "Gadget"
 
 
-async def test_a_group_of_kubernetes_must_be_approved(
+async def test_protected_group_requires_approval_annotation(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = definition(f"{target.namespace}.k8s.io")
@@ -157,7 +157,7 @@ async def test_a_group_of_kubernetes_must_be_approved(
 # -------------------------------------------------------------------- changes
 
 
-async def test_a_new_version_shows_the_objects_that_are_there(
+async def test_added_version_shows_existing_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -179,7 +179,7 @@ async def test_a_new_version_shows_the_objects_that_are_there(
     assert found == {**made, "apiVersion": f"{group}/v2"}
 
 
-async def test_a_version_of_which_objects_may_be_stored_cannot_be_dropped(
+async def test_version_with_stored_objects_cannot_be_removed(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -206,7 +206,7 @@ async def test_a_version_of_which_objects_may_be_stored_cannot_be_dropped(
     )
 
 
-async def test_a_dropped_version_is_not_found_any_more(
+async def test_removed_version_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -221,7 +221,7 @@ async def test_a_dropped_version_is_not_found_any_more(
     assert code == 404
 
 
-async def test_a_change_of_the_definition_ends_the_watches(
+async def test_changed_definition_ends_watches(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -241,7 +241,7 @@ async def test_a_change_of_the_definition_ends_the_watches(
     assert (rest, code) == ([], 200)
 
 
-async def test_after_a_change_of_the_definition_no_old_version_can_be_watched(
+async def test_version_from_before_definition_change_cannot_be_watched(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -273,7 +273,7 @@ async def test_after_a_change_of_the_definition_no_old_version_can_be_watched(
     assert names(listed) == ["a"]
 
 
-async def test_names_and_scope_stay_once_a_resource_is_established(
+async def test_names_and_scope_of_established_definition_are_immutable(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = definition(group_of(target))
@@ -299,7 +299,7 @@ async def test_names_and_scope_stay_once_a_resource_is_established(
 # -------------------------------------------------------------------- the end
 
 
-async def test_a_deleted_definition_takes_its_objects_with_it(
+async def test_deleted_definition_deletes_its_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -327,7 +327,7 @@ async def test_a_deleted_definition_takes_its_objects_with_it(
     assert told(events) == [("ADDED", "a"), ("DELETED", "a")]
 
 
-async def test_a_definition_waits_for_the_finalizers_of_its_objects(
+async def test_deleted_definition_waits_for_finalizers_of_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -367,7 +367,7 @@ async def test_a_definition_waits_for_the_finalizers_of_its_objects(
     ]
 
 
-async def test_the_end_of_a_definition_is_told_with_its_finalizer(
+async def test_deleted_event_of_definition_shows_its_finalizer(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = definition(group_of(target), versions=[version(schema=OPEN)])
@@ -395,7 +395,7 @@ async def test_the_end_of_a_definition_is_told_with_its_finalizer(
     ]
 
 
-async def test_a_definition_with_another_finalizer_lives_on_empty(
+async def test_definition_with_other_finalizer_stays_without_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)

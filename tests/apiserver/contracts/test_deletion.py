@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         ("resourceVersion", "ResourceVersion", "modified"),
     ],
 )
-async def test_a_deletion_may_have_preconditions(
+async def test_delete_checks_preconditions(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     field: str,
@@ -62,7 +62,7 @@ async def test_a_deletion_may_have_preconditions(
     assert status["details"] == {"name": name, "group": "apps", "kind": "Deployment"}
 
 
-async def test_the_deletion_of_a_namespace_may_have_preconditions(
+async def test_namespace_delete_checks_preconditions(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     one = f"/api/v1/namespaces/{target.namespace}"
@@ -120,7 +120,7 @@ async def test_the_deletion_of_a_namespace_may_have_preconditions(
         ),
     ],
 )
-async def test_options_that_make_no_sense_are_refused(
+async def test_invalid_delete_options_are_rejected(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     options: object,
@@ -136,7 +136,7 @@ async def test_options_that_make_no_sense_are_refused(
     assert (await ask(http, "GET", f"{path}/a"))[0] == 200
 
 
-async def test_options_may_be_in_the_url(
+async def test_delete_options_can_be_in_url(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -164,7 +164,7 @@ def grace(body: dict[str, Any]) -> int:
     return seconds
 
 
-async def test_a_pod_on_no_node_goes_at_once(
+async def test_unscheduled_pod_is_deleted_at_once(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -192,7 +192,7 @@ async def test_a_pod_on_no_node_goes_at_once(
         pytest.param({}, {"gracePeriodSeconds": -1}, 1, id="negative"),
     ],
 )
-async def test_a_pod_on_a_node_is_given_time_to_end(
+async def test_scheduled_pod_gets_grace_period(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     spec: dict[str, Any],
@@ -215,7 +215,7 @@ async def test_a_pod_on_a_node_is_given_time_to_end(
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_has_ended_goes_at_once(
+async def test_finished_pod_is_deleted_at_once(
     target: ServerUnderTest, http: aiohttp.ClientSession, phase: str
 ) -> None:
     path = target.path("pods")
@@ -230,7 +230,7 @@ async def test_a_pod_that_has_ended_goes_at_once(
 
 # Ours plays the kubelet as well, so that there the pod has ended.
 @pytest.mark.parametrize("target", [REAL], indirect=True)
-async def test_the_time_to_end_can_only_be_shortened(
+async def test_second_delete_can_only_shorten_grace_period(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -248,7 +248,7 @@ async def test_the_time_to_end_can_only_be_shortened(
 
 
 @pytest.mark.parametrize("target", ["ours"], indirect=True)
-async def test_our_server_ends_pods_as_a_kubelet_would(
+async def test_our_server_removes_pods_like_kubelet(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -263,7 +263,7 @@ async def test_our_server_ends_pods_as_a_kubelet_would(
     assert [grace(it["object"]) for it in events] == [30, 0, 0]
 
 
-async def test_a_pod_with_a_finalizer_waits_for_it(
+async def test_pod_with_finalizer_waits_after_grace_period(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")

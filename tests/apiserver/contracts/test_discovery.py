@@ -11,6 +11,7 @@ import pytest
 import yaml
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -164,8 +165,8 @@ async def aggregated(http: aiohttp.ClientSession, path: str) -> list[dict[str, A
 # -------------------------------------------------------------------- built-in kinds
 
 
-@pytest.mark.parametrize("api_version", list(served()))
-async def test_a_version_lists_its_resources(
+@each_case("api_version", list(served()))
+async def test_version_document_lists_resources(
     http: aiohttp.ClientSession, api_version: str
 ) -> None:
     expected = plain_entries(api_version)
@@ -186,7 +187,7 @@ async def test_a_version_lists_its_resources(
     assert document.get("apiVersion") == ("v1" if "/" in api_version else None)
 
 
-async def test_groups_stand_in_the_order_of_their_priorities(
+async def test_groups_are_ordered_by_priority(
     http: aiohttp.ClientSession,
 ) -> None:
     names = [it.partition("/")[0] for it in served() if "/" in it]
@@ -200,7 +201,7 @@ async def test_groups_stand_in_the_order_of_their_priorities(
     assert [it for it in found if it in names] == names
 
 
-async def test_a_group_says_which_version_it_prefers(
+async def test_group_document_has_preferred_version(
     http: aiohttp.ClientSession,
 ) -> None:
     apps = {"groupVersion": "apps/v1", "version": "v1"}
@@ -213,7 +214,7 @@ async def test_a_group_says_which_version_it_prefers(
     assert alone == {"kind": "APIGroup", "apiVersion": "v1", **group}
 
 
-async def test_the_core_group_says_where_the_server_is(
+async def test_core_document_has_server_address(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     _, document = await ask(http, "GET", "/api")
@@ -224,8 +225,8 @@ async def test_the_core_group_says_where_the_server_is(
     assert target.real or addresses[0]["serverAddress"] in target.url
 
 
-@pytest.mark.parametrize("api_version", list(served()))
-async def test_the_aggregated_document_says_the_same(
+@each_case("api_version", list(served()))
+async def test_aggregated_document_matches_plain_documents(
     http: aiohttp.ClientSession, api_version: str
 ) -> None:
     group, _, name = api_version.rpartition("/")
@@ -263,7 +264,7 @@ async def test_the_aggregated_document_says_the_same(
         }
 
 
-async def test_an_aggregated_document_that_is_known_is_not_sent_again(
+async def test_aggregated_document_with_known_etag_is_304(
     http: aiohttp.ClientSession,
 ) -> None:
     headers = {"Accept": AGGREGATED}
@@ -278,7 +279,7 @@ async def test_an_aggregated_document_that_is_known_is_not_sent_again(
         assert again.headers["ETag"] == tag
 
 
-async def test_the_plain_document_is_for_those_who_know_no_better(
+async def test_plain_document_is_default(
     http: aiohttp.ClientSession,
 ) -> None:
     headers = {"Accept": f"{OLDER},application/json"}
@@ -292,8 +293,8 @@ async def test_the_plain_document_is_for_those_who_know_no_better(
         )
 
 
-@pytest.mark.parametrize(
-    ("accept", "media"),
+@each_case(
+    "accept, media",
     [
         (f"application/json,{AGGREGATED};q=0.1", AGGREGATED),
         (AGGREGATED.replace("json", "yaml"), AGGREGATED.replace("json", "yaml")),
@@ -303,7 +304,7 @@ async def test_the_plain_document_is_for_those_who_know_no_better(
         ("application/json;as=Table;v=v1;g=meta.k8s.io,*/*", "application/json"),
     ],
 )
-async def test_whoever_knows_the_aggregated_document_gets_it(
+async def test_aggregated_document_is_sent_on_request(
     http: aiohttp.ClientSession, accept: str, media: str
 ) -> None:
     async with http.get("/apis", headers={"Accept": accept}) as answer:
@@ -315,7 +316,7 @@ async def test_whoever_knows_the_aggregated_document_gets_it(
 
 
 @pytest.mark.parametrize("path", ["/apis", "/api", "/apis/apps", "/apis/apps/v1"])
-async def test_people_get_lines_that_they_can_read(
+async def test_pretty_documents_are_indented(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     for accept in ("*/*", f"{AGGREGATED},*/*"):
@@ -368,11 +369,10 @@ async def test_custom_resources_are_discovered(
 # -------------------------------------------------------------------- the server itself
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/nope", "/apis/nope", "/apis/nope/v1", "/apis/nope/v1/x", "/healthz/nope"],
+@each_case(
+    "path", ["/nope", "/apis/nope", "/apis/nope/v1", "/apis/nope/v1/x", "/healthz/nope"]
 )
-async def test_a_path_of_no_group_is_a_page_that_is_not_found(
+async def test_unknown_group_is_plain_404_page(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     async with http.get(path) as answer:
@@ -383,7 +383,7 @@ async def test_a_path_of_no_group_is_a_page_that_is_not_found(
 
 
 @pytest.mark.parametrize("path", ["/api/v2", "/apis/apps/v9", "/apis/apps/v1/nopes"])
-async def test_a_path_in_a_group_is_not_found_as_resources_are(
+async def test_unknown_path_in_group_is_404_status(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     code, answer = await ask(http, "GET", path)
@@ -392,20 +392,20 @@ async def test_a_path_in_a_group_is_not_found_as_resources_are(
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis/apps/v1", "/version"])
-async def test_discovery_is_read_only(http: aiohttp.ClientSession, path: str) -> None:
+async def test_discovery_rejects_writes(http: aiohttp.ClientSession, path: str) -> None:
     code, answer = await ask(http, "POST", path, {})
 
     assert (code, answer["reason"]) == (405, "MethodNotAllowed")
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/apps", "/version"])
-async def test_a_slash_at_the_end_changes_nothing(
+@each_case("path", ["/api", "/api/v1", "/apis", "/apis/apps", "/version"])
+async def test_trailing_slash_is_ignored(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     assert await ask(http, "GET", f"{path}/") == await ask(http, "GET", path)
 
 
-async def test_the_version_is_that_of_the_release(http: aiohttp.ClientSession) -> None:
+async def test_version_document_matches_release(http: aiohttp.ClientSession) -> None:
     _, document = await ask(http, "GET", "/version")
 
     assert (document["major"], document["minor"]) == ("1", "36")
@@ -421,7 +421,7 @@ async def test_the_version_is_that_of_the_release(http: aiohttp.ClientSession) -
     ]
 
 
-async def test_the_root_lists_all_paths(http: aiohttp.ClientSession) -> None:
+async def test_root_document_lists_paths(http: aiohttp.ClientSession) -> None:
     _, document = await ask(http, "GET", "/")
 
     paths = document["paths"]
@@ -431,7 +431,7 @@ async def test_the_root_lists_all_paths(http: aiohttp.ClientSession) -> None:
 
 
 @pytest.mark.parametrize("root", ["healthz", "livez", "readyz"])
-async def test_health_is_told_in_as_many_words_as_asked_for(
+async def test_health_document_is_verbose_on_request(
     http: aiohttp.ClientSession, root: str
 ) -> None:
     texts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,7 +32,7 @@ async def refusal(
 
 @pytest.mark.parametrize("path", ROUTED)
 @pytest.mark.parametrize("sent", ["*/*", "text/plain", "nonsense"])
-async def test_a_type_that_no_body_has_is_refused(
+async def test_unsupported_media_type_is_406(
     http: aiohttp.ClientSession, path: str, sent: str
 ) -> None:
     """Some clients say `*/*` there, where they have no body to send at all."""
@@ -45,7 +46,7 @@ async def test_a_type_that_no_body_has_is_refused(
     "sent",
     ["", "application/json", "application/json; charset=utf-8", "x, application/json"],
 )
-async def test_a_type_that_a_body_may_have_is_taken(
+async def test_supported_media_type_is_accepted(
     http: aiohttp.ClientSession, path: str, sent: str
 ) -> None:
     async with http.get(path, headers={"Content-Type": sent}) as answer:
@@ -53,7 +54,7 @@ async def test_a_type_that_a_body_may_have_is_taken(
 
 
 @pytest.mark.parametrize("path", OPEN)
-async def test_groups_do_not_look_at_the_type_of_a_body(
+async def test_group_documents_ignore_content_type(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     async with http.get(path, headers={"Content-Type": "*/*"}) as answer:
@@ -65,7 +66,7 @@ async def test_groups_do_not_look_at_the_type_of_a_body(
     [("/version", "application/json"), *((path, ALL_TYPES) for path in ROUTED[1:])],
 )
 @pytest.mark.parametrize("accept", ["text/html", "application/*"])
-async def test_a_route_names_what_it_could_have_answered(
+async def test_not_acceptable_error_lists_supported_types(
     http: aiohttp.ClientSession, path: str, offer: str, accept: str
 ) -> None:
     code, reason, message = await refusal(http, path, accept=accept)
@@ -74,7 +75,7 @@ async def test_a_route_names_what_it_could_have_answered(
     assert message == f"406: Not Acceptable\n\nAvailable representations: {offer}"
 
 
-async def test_the_version_is_told_in_json_alone(http: aiohttp.ClientSession) -> None:
+async def test_version_document_supports_json_only(http: aiohttp.ClientSession) -> None:
     for media in ("application/yaml", "application/vnd.kubernetes.protobuf"):
         async with http.get("/version", headers={"Accept": media}) as answer:
             assert answer.status == 406
@@ -83,11 +84,10 @@ async def test_the_version_is_told_in_json_alone(http: aiohttp.ClientSession) ->
         assert (answer.status, answer.content_type) == (200, "application/json")
 
 
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [*((path, 405) for path in ROUTED), *((path, 200) for path in OPEN)],
+@each_case(
+    "path, code", [*((path, 405) for path in ROUTED), *((path, 200) for path in OPEN)]
 )
-async def test_the_head_alone_is_told_of_groups_only(
+async def test_head_is_supported_by_group_documents_only(
     http: aiohttp.ClientSession, path: str, code: int
 ) -> None:
     async with http.head(path) as answer:
@@ -95,7 +95,7 @@ async def test_the_head_alone_is_told_of_groups_only(
 
 
 @pytest.mark.parametrize("path", ["/api/v2", "/apis/apps/v7"])
-async def test_what_is_not_served_is_missing_whatever_is_asked(
+async def test_unserved_path_is_404_for_any_media_type(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     async with http.post(path, headers={"Content-Type": "*/*"}) as answer:

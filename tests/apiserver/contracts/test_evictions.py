@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import a_pod, ask, make, named, patch
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -59,7 +60,7 @@ async def is_marked(http: aiohttp.ClientSession, pod: str) -> bool:
     return code == 404 or "deletionTimestamp" in found["metadata"]
 
 
-async def test_deletes_the_pod(http: aiohttp.ClientSession, pod: str) -> None:
+async def test_eviction_deletes_pod(http: aiohttp.ClientSession, pod: str) -> None:
     code, answer = await evict(http, pod)
 
     assert (code, answer["status"], answer["code"]) == (201, "Success", 201)
@@ -68,7 +69,7 @@ async def test_deletes_the_pod(http: aiohttp.ClientSession, pod: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["query", "body"])
-async def test_a_dry_run_deletes_nothing(
+async def test_dry_run_eviction_deletes_nothing(
     http: aiohttp.ClientSession, pod: str, where: str
 ) -> None:
     params = {"dryRun": "All"} if where == "query" else {}
@@ -78,7 +79,7 @@ async def test_a_dry_run_deletes_nothing(
     assert not await is_marked(http, pod)
 
 
-async def test_a_budget_without_a_rest_refuses(
+async def test_exhausted_budget_rejects_eviction_with_429(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str
 ) -> None:
     await report(http, await budget(target, http))
@@ -96,7 +97,7 @@ async def test_a_budget_without_a_rest_refuses(
     }
 
 
-async def test_a_budget_that_nobody_has_looked_at_asks_for_patience(
+async def test_unobserved_budget_rejects_eviction_with_retry_after(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str
 ) -> None:
     await budget(target, http)
@@ -109,7 +110,7 @@ async def test_a_budget_that_nobody_has_looked_at_asks_for_patience(
     assert "still being processed" in answer["details"]["causes"][0]["message"]
 
 
-async def test_an_eviction_is_counted(
+async def test_eviction_decrements_allowed_disruptions(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str
 ) -> None:
     path = await budget(target, http)
@@ -132,7 +133,7 @@ async def test_an_eviction_is_counted(
     ("code", "policy", "healthy"),
     [(201, None, 1), (429, None, 0), (201, "AlwaysAllow", 0)],
 )
-async def test_a_pod_that_is_not_ready_may_be_missed(
+async def test_unready_pod_can_be_evicted(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     pod: str,
@@ -148,7 +149,7 @@ async def test_a_pod_that_is_not_ready_may_be_missed(
     assert (await evict(http, pod))[0] == code
 
 
-async def test_nobody_misses_a_pod_that_does_not_run(
+async def test_pod_that_is_not_running_ignores_budget(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str
 ) -> None:
     await patch(http, f"{pod}/status", {"status": {"phase": "Succeeded"}})
@@ -157,7 +158,7 @@ async def test_nobody_misses_a_pod_that_does_not_run(
     assert (await evict(http, pod))[0] == 201
 
 
-async def test_two_budgets_are_too_many(
+async def test_eviction_with_two_budgets_is_500(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str
 ) -> None:
     await budget(target, http)
@@ -169,7 +170,7 @@ async def test_two_budgets_are_too_many(
     assert "more than one PodDisruptionBudget" in answer["message"]
 
 
-async def test_a_budget_without_a_selector_is_about_no_pod(
+async def test_budget_without_selector_matches_no_pod(
     target: ServerUnderTest, http: aiohttp.ClientSession, pod: str
 ) -> None:
     await budget(target, http, selector=None)
@@ -177,8 +178,8 @@ async def test_a_budget_without_a_selector_is_about_no_pod(
     assert (await evict(http, pod))[0] == 201
 
 
-@pytest.mark.parametrize(
-    ("code", "body"),
+@each_case(
+    "code, body",
     [
         pytest.param(400, named("other"), id="other name"),
         pytest.param(400, {}, id="no name"),
@@ -193,13 +194,13 @@ async def test_a_budget_without_a_selector_is_about_no_pod(
         ),
     ],
 )
-async def test_checks_what_is_sent(
+async def test_invalid_eviction_is_rejected(
     http: aiohttp.ClientSession, pod: str, code: int, body: object
 ) -> None:
     assert (await evict(http, pod, body))[0] == code
 
 
-async def test_a_missing_pod_is_not_found(
+async def test_eviction_of_missing_pod_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     code, answer = await evict(http, f"{target.path('pods')}/web")
@@ -208,7 +209,7 @@ async def test_a_missing_pod_is_not_found(
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_can_only_be_created(
+async def test_eviction_supports_only_create(
     http: aiohttp.ClientSession, pod: str, method: str
 ) -> None:
     assert (await ask(http, method, f"{pod}/eviction", EVICTION))[0] == 405

@@ -36,7 +36,7 @@ def finalized(path: str, *finalizers: str, **fields: Any) -> dict[str, Any]:
     return named(name, spec={"finalizers": [*finalizers]}, **fields)
 
 
-async def test_writes_the_finalizers_and_the_metadata_but_no_status(
+async def test_finalize_writes_finalizers_and_metadata_without_status(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     body = finalized(
@@ -54,7 +54,7 @@ async def test_writes_the_finalizers_and_the_metadata_but_no_status(
     assert entry["fieldsV1"]["f:spec"] == {"f:finalizers": {}}
 
 
-async def test_nothing_else_writes_the_finalizers(
+async def test_other_writes_keep_namespace_finalizers(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     _, put = await ask(http, "PUT", path, finalized(path, "example.com/x"))
@@ -64,7 +64,7 @@ async def test_nothing_else_writes_the_finalizers(
     assert put["spec"] == patched["spec"] == {"finalizers": ["kubernetes"]}
 
 
-async def test_a_namespace_that_is_deleted_goes_with_its_last_finalizer(
+async def test_deleted_namespace_is_removed_with_last_finalizer(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     both = finalized(path, "kubernetes", "example.com/x")
@@ -88,7 +88,7 @@ async def test_a_namespace_that_is_deleted_goes_with_its_last_finalizer(
         pytest.param(422, {"spec": {"finalizers": ["bogus"]}}, id="invalid"),
     ],
 )
-async def test_refuses_what_any_update_refuses(
+async def test_finalize_rejects_invalid_update(
     http: aiohttp.ClientSession, path: str, code: int, body: dict[str, Any]
 ) -> None:
     whole = finalized(path)
@@ -99,7 +99,7 @@ async def test_refuses_what_any_update_refuses(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
-async def test_can_only_be_replaced(
+async def test_finalize_supports_only_put(
     http: aiohttp.ClientSession, path: str, method: str
 ) -> None:
     code, _ = await ask(
@@ -113,7 +113,7 @@ async def test_can_only_be_replaced(
     assert code == 405
 
 
-async def test_is_discovered_as_such(http: aiohttp.ClientSession) -> None:
+async def test_finalize_is_discovered(http: aiohttp.ClientSession) -> None:
     _, found = await ask(http, "GET", "/api/v1")
 
     assert {
@@ -125,7 +125,7 @@ async def test_is_discovered_as_such(http: aiohttp.ClientSession) -> None:
     } in found["resources"]
 
 
-async def test_only_namespaces_have_it(
+async def test_only_namespaces_have_finalize(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{target.path('configmaps')}/a/finalize"

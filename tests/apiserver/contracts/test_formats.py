@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from api_calls import change, make, named, next_events, remove, watching
+from each_case import each_case
 from format_calls import AS, JSON, PARTIAL, PARTIALS, TABLE, YAML, get, send
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ OFFER = "406: Not Acceptable\n\nAvailable representations: "
         (TABLE.replace("json", "yaml"), YAML),
     ],
 )
-async def test_the_first_format_that_can_be_written_is_chosen(
+async def test_first_supported_accept_type_is_used(
     accept: str, media: str, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -70,7 +71,7 @@ async def test_the_first_format_that_can_be_written_is_chosen(
         ("application/yaml;stream=watch", f"{ONLY}{TYPES}"),
     ],
 )
-async def test_what_cannot_be_written_is_refused(
+async def test_unsupported_accept_type_is_406(
     accept: str, message: str, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -84,7 +85,7 @@ async def test_what_cannot_be_written_is_refused(
     assert ("details" in refusal) is message.startswith(OFFER)
 
 
-async def test_the_router_offers_streams_where_there_are_some(
+async def test_not_acceptable_error_lists_stream_types_of_watchable_paths(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -96,7 +97,7 @@ async def test_the_router_offers_streams_where_there_are_some(
     assert json.loads(text)["message"] == f"{OFFER}{TYPES}"
 
 
-async def test_a_watch_is_not_written_in_yaml(
+async def test_yaml_watch_is_406(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -107,7 +108,7 @@ async def test_a_watch_is_not_written_in_yaml(
     assert yaml.safe_load(text)["message"] == f"{ONLY}{STREAMS}"
 
 
-async def test_yaml_says_the_same_as_json(
+async def test_yaml_answer_equals_json_answer(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -138,7 +139,7 @@ async def test_yaml_says_the_same_as_json(
         ({"Accept": "application/json;pretty=1"}, {"pretty": "0"}, True),
     ],
 )
-async def test_json_is_indented_for_people(
+async def test_json_is_indented_on_request(
     headers: dict[str, str],
     params: dict[str, str],
     *,
@@ -162,8 +163,8 @@ async def test_json_is_indented_for_people(
 # -------------------------------------------------------------------- statuses
 
 
-@pytest.mark.parametrize(
-    ("accept", "media", "indented"),
+@each_case(
+    "accept, media, indented",
     [
         (JSON, JSON, False),
         (f"{TABLE},application/json", JSON, False),
@@ -173,7 +174,7 @@ async def test_json_is_indented_for_people(
         (YAML, YAML, False),
     ],
 )
-async def test_a_refusal_is_no_table(
+async def test_error_is_never_a_table(
     accept: str,
     media: str,
     *,
@@ -191,7 +192,7 @@ async def test_a_refusal_is_no_table(
     assert text.startswith("{\n") is indented
 
 
-async def test_the_answer_to_a_deletion_is_no_table(
+async def test_delete_status_is_never_a_table(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -206,7 +207,7 @@ async def test_the_answer_to_a_deletion_is_no_table(
 # -------------------------------------------------------------------- metadata
 
 
-async def test_metadata_is_that_of_the_object_and_in_its_order(
+async def test_partial_metadata_has_metadata_of_object_in_order(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -222,7 +223,7 @@ async def test_metadata_is_that_of_the_object_and_in_its_order(
     assert '"annotations":{"a":"\\u003c","b":"2"}' in text
 
 
-async def test_a_list_of_metadata_says_of_each_item_what_it_is(
+async def test_partial_metadata_list_has_type_on_items(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -240,7 +241,7 @@ async def test_a_list_of_metadata_says_of_each_item_what_it_is(
     assert item["metadata"]["name"] == "web-1"
 
 
-async def test_an_empty_list_of_metadata_is_null(
+async def test_empty_partial_metadata_list_has_null_items(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -257,7 +258,7 @@ async def test_an_empty_list_of_metadata_is_null(
         (PARTIALS, False, "not a list (*core.ConfigMap)"),
     ],
 )
-async def test_a_list_is_asked_for_as_a_list(
+async def test_partial_metadata_list_requires_list_kind(
     accept: str,
     problem: str,
     *,
@@ -276,7 +277,7 @@ async def test_a_list_is_asked_for_as_a_list(
     assert (code, json.loads(text)["message"]) == (406, message)
 
 
-async def test_a_watch_of_metadata_tells_all_events(
+async def test_partial_metadata_watch_sends_all_events(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -296,7 +297,7 @@ async def test_a_watch_of_metadata_tells_all_events(
     assert seen == sorted(set(seen))
 
 
-async def test_metadata_of_a_custom_resource_is_in_the_order_of_typed_ones(
+async def test_partial_metadata_of_custom_resource_has_typed_order(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", "apis/example.com/v1")
@@ -317,7 +318,7 @@ async def test_metadata_of_a_custom_resource_is_in_the_order_of_typed_ones(
     ]
 
 
-async def test_wildcards_are_understood_for_custom_resources(
+async def test_wildcard_accept_works_for_custom_resources(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", "apis/example.com/v1")

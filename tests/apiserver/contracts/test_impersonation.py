@@ -86,7 +86,7 @@ async def settled(http: aiohttp.ClientSession) -> int:
         ("system:serviceaccount:shop", [], ["system:authenticated"]),
     ],
 )
-async def test_one_is_in_the_groups_that_belong_to_the_name(
+async def test_impersonated_user_gets_implied_groups(
     admin: aiohttp.ClientSession, user: str, given: list[str], groups: list[str]
 ) -> None:
     found = await who(admin, user, *given)
@@ -98,7 +98,7 @@ async def test_one_is_in_the_groups_that_belong_to_the_name(
     ("user", "group"),
     [("system:anonymous", ""), ("bob", "system:unauthenticated")],
 )
-async def test_who_is_not_authenticated_may_not_even_ask(
+async def test_anonymous_user_may_not_impersonate(
     admin: aiohttp.ClientSession, user: str, group: str
 ) -> None:
     headers = {"Impersonate-User": user} | (
@@ -112,7 +112,9 @@ async def test_who_is_not_authenticated_may_not_even_ask(
     assert f'User "{user}" cannot create' in status["message"]
 
 
-async def test_groups_without_a_user_are_400(admin: aiohttp.ClientSession) -> None:
+async def test_impersonated_groups_without_user_are_400(
+    admin: aiohttp.ClientSession,
+) -> None:
     admin.headers["Impersonate-Group"] = "a"
 
     code, status = await ask(admin, "POST", WHO, ME)
@@ -132,7 +134,7 @@ async def test_groups_without_a_user_are_400(admin: aiohttp.ClientSession) -> No
         ("system:node:one", "arbitrary-node"),
     ],
 )
-async def test_a_refusal_names_the_action(
+async def test_forbidden_impersonation_error_names_action(
     target: ServerUnderTest, alice: aiohttp.ClientSession, user: str, way: str
 ) -> None:
     alice.headers["Impersonate-User"] = user
@@ -160,7 +162,7 @@ NEW = "authentication.k8s.io"
         ),
     ],
 )
-async def test_there_are_two_kinds_of_rights(
+async def test_impersonating_users_and_groups_needs_separate_rights(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     alice: aiohttp.ClientSession,

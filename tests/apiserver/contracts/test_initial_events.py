@@ -21,6 +21,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -36,7 +37,7 @@ END = {"k8s.io/initial-events-end": "true"}
 
 @pytest.mark.parametrize("version", ["", "0", "1"])
 @pytest.mark.parametrize("plural", ["configmaps", "widgets", "events"])
-async def test_initial_events_end_with_an_annotated_bookmark(
+async def test_initial_events_end_with_annotated_bookmark(
     target: ServerUnderTest, http: aiohttp.ClientSession, plural: str, version: str
 ) -> None:
     path = target.path(plural, WIDGETS_GROUP if plural == "widgets" else "api/v1")
@@ -63,7 +64,7 @@ async def test_initial_events_end_with_an_annotated_bookmark(
     assert told(later) == [("ADDED", "c")]
 
 
-async def test_initial_events_of_an_empty_collection_end_at_once(
+async def test_initial_events_of_empty_collection_end_at_once(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -74,7 +75,7 @@ async def test_initial_events_of_an_empty_collection_end_at_once(
     assert event["object"]["metadata"]["annotations"] == END
 
 
-async def test_no_bookmark_ends_them_where_none_is_allowed(
+async def test_initial_events_without_bookmarks_have_no_end_mark(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -87,7 +88,7 @@ async def test_no_bookmark_ends_them_where_none_is_allowed(
 
 @pytest.mark.parametrize("params", [{}, {"resourceVersion": "0"}], ids=str)
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
-async def test_a_watch_without_a_version_is_marked_too(
+async def test_watch_without_version_ends_initial_events_with_bookmark(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     plural: str,
@@ -105,7 +106,7 @@ async def test_a_watch_without_a_version_is_marked_too(
     assert events[1]["object"]["metadata"]["annotations"] == END
 
 
-async def test_a_watch_from_a_version_is_not_marked(
+async def test_watch_from_version_has_no_initial_events_bookmark(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -120,7 +121,7 @@ async def test_a_watch_from_a_version_is_not_marked(
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-async def test_initial_events_are_left_out_on_request(
+async def test_initial_events_can_be_disabled(
     target: ServerUnderTest, http: aiohttp.ClientSession, version: str
 ) -> None:
     path = target.path("configmaps")
@@ -132,7 +133,7 @@ async def test_initial_events_are_left_out_on_request(
         assert told(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
-async def test_without_initial_events_the_history_is_told(
+async def test_watch_without_initial_events_sends_history(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -146,7 +147,7 @@ async def test_without_initial_events_the_history_is_told(
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
-async def test_initial_events_of_the_future_are_an_error_event(
+async def test_initial_events_at_future_version_are_error_event(
     target: ServerUnderTest, http: aiohttp.ClientSession, plural: str
 ) -> None:
     path = target.path(plural)
@@ -181,8 +182,8 @@ REQUIRES = (
 MATCH, INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
-@pytest.mark.parametrize(
-    ("params", "problems"),
+@each_case(
+    "params, problems",
     [
         ({MATCH: "Exact"}, {UNLESS_GIVEN: MATCH}),
         ({MATCH: "NotOlderThan"}, {UNLESS_GIVEN: MATCH}),
@@ -230,9 +231,8 @@ MATCH, INITIAL = "resourceVersionMatch", "sendInitialEvents"
         ({"watch": "1", "continue": "x"}, {WITH_CONTINUE: MATCH}),
         ({"watch": "1", "continue": "x", **STREAMING}, {WITH_CONTINUE: MATCH}),
     ],
-    ids=str,
 )
-async def test_contradictions_are_422(
+async def test_contradictory_watch_options_are_422(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     params: dict[str, str],
@@ -253,7 +253,7 @@ async def test_contradictions_are_422(
     assert reasons <= {"FieldValueForbidden", "FieldValueNotSupported"}
 
 
-async def test_a_watch_from_a_version_takes_no_notice_of_a_token(
+async def test_watch_from_version_ignores_continue_token(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -269,7 +269,7 @@ async def test_a_watch_from_a_version_takes_no_notice_of_a_token(
 # -------------------------------------------------------------------- bookmarks
 
 
-async def test_a_bookmark_comes_before_the_end(
+async def test_bookmark_is_sent_before_watch_timeout(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """Two seconds before, so that the next watch can begin with a fresh version.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask, make, patch
+from each_case import each_case
 from kind_samples import SAMPLES, Sample
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ async def kept(
     await patch(http, one, {"metadata": {"finalizers": None}})
 
 
-@pytest.mark.parametrize("sample", ALL)
-async def test_an_update_creates_only_some_kinds(
+@each_case("sample", ALL)
+async def test_put_creates_only_some_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     plural = sample.resource.plural
@@ -93,8 +94,8 @@ async def test_an_update_creates_only_some_kinds(
             assert answer["message"] == wanted
 
 
-@pytest.mark.parametrize("sample", ALL)
-async def test_an_update_without_a_version_is_refused_by_some_kinds(
+@each_case("sample", ALL)
+async def test_put_without_version_is_rejected_by_some_kinds(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -113,8 +114,8 @@ async def test_an_update_without_a_version_is_refused_by_some_kinds(
             assert answer["details"]["kind"] == plural
 
 
-@pytest.mark.parametrize("sample", QUIET)
-async def test_an_update_of_what_was_read_changes_nothing(
+@each_case("sample", QUIET)
+async def test_put_of_unchanged_object_keeps_version(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -129,8 +130,8 @@ async def test_an_update_of_what_was_read_changes_nothing(
         assert patched == found
 
 
-@pytest.mark.parametrize("sample", ALL)
-async def test_each_kind_counts_its_generation_in_its_own_way(
+@each_case("sample", ALL)
+async def test_generation_counts_changes_by_kind(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -148,8 +149,8 @@ async def test_each_kind_counts_its_generation_in_its_own_way(
         assert counted == wanted
 
 
-@pytest.mark.parametrize("sample", QUIET)
-async def test_a_deletion_is_answered_with_a_status_or_with_the_object(
+@each_case("sample", QUIET)
+async def test_delete_is_answered_with_status_or_object_by_kind(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     resource = sample.resource
@@ -169,8 +170,8 @@ async def test_a_deletion_is_answered_with_a_status_or_with_the_object(
         assert (await ask(http, "GET", one))[0] == 404
 
 
-@pytest.mark.parametrize("sample", ALL)
-async def test_dependents_of_jobs_and_controllers_stay_unless_asked_otherwise(
+@each_case("sample", ALL)
+async def test_delete_orphans_dependents_of_jobs_and_controllers_by_default(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     plural = sample.resource.plural
@@ -187,8 +188,8 @@ async def test_dependents_of_jobs_and_controllers_stay_unless_asked_otherwise(
         )
 
 
-@pytest.mark.parametrize("sample", ALL)
-async def test_an_update_of_another_uid_is_409(
+@each_case("sample", ALL)
+async def test_put_with_other_uid_is_409(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:
@@ -238,8 +239,8 @@ def success(
     }
 
 
-@pytest.mark.parametrize("sample", QUIET)
-async def test_what_was_created_can_be_put_once_more(
+@each_case("sample", QUIET)
+async def test_put_of_created_body_changes_nothing(
     target: ServerUnderTest, http: aiohttp.ClientSession, sample: Sample
 ) -> None:
     async with kept(http, sample, target) as one:

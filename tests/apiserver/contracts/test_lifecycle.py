@@ -21,6 +21,7 @@ from api_calls import (
     watching,
     widget,
 )
+from each_case import each_case
 from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ EVERYTHING = {
 # -------------------------------------------------------------------- status
 
 
-@pytest.mark.parametrize(
-    ("plural", "status", "first"),
+@each_case(
+    "plural, status, first",
     [
         (
             "pods",
@@ -52,7 +53,7 @@ EVERYTHING = {
         ("resourcequotas", {"hard": {"pods": "1"}}, {}),
     ],
 )
-async def test_create_ignores_the_status_that_was_sent(
+async def test_create_ignores_status(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     plural: str,
@@ -68,7 +69,7 @@ async def test_create_ignores_the_status_that_was_sent(
     assert made["status"] == first
 
 
-async def test_create_drops_the_status_of_a_custom_resource(
+async def test_create_of_custom_resource_drops_status(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -78,7 +79,7 @@ async def test_create_drops_the_status_of_a_custom_resource(
     assert "status" not in made
 
 
-async def test_a_node_is_created_with_its_status(
+async def test_create_of_node_keeps_status(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = named(target.namespace, status={"capacity": {"cpu": "4"}})
@@ -89,7 +90,7 @@ async def test_a_node_is_created_with_its_status(
     assert made["status"]["capacity"] == {"cpu": "4"}
 
 
-async def test_a_plain_write_leaves_the_status_alone(
+async def test_update_ignores_status(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -102,7 +103,7 @@ async def test_a_plain_write_leaves_the_status_alone(
     assert updated == patched == made
 
 
-async def test_a_status_write_leaves_the_spec_alone(
+async def test_status_update_ignores_spec(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -131,7 +132,7 @@ async def test_a_status_write_leaves_the_spec_alone(
         ("pods", ("ownerReferences",)),
     ],
 )
-async def test_a_status_write_of_a_built_in_kind_changes_metadata_too(
+async def test_status_update_of_builtin_kind_changes_metadata(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     plural: str,
@@ -149,7 +150,7 @@ async def test_a_status_write_of_a_built_in_kind_changes_metadata_too(
     assert new["metadata"]["generation"] == made["metadata"]["generation"]
 
 
-async def test_a_status_write_of_a_custom_resource_changes_nothing_else(
+async def test_status_update_of_custom_resource_ignores_metadata(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -166,7 +167,7 @@ async def test_a_status_write_of_a_custom_resource_changes_nothing_else(
     assert again == new
 
 
-async def test_a_status_of_a_stale_version_is_409(
+async def test_status_update_with_stale_version_is_409(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -178,7 +179,7 @@ async def test_a_status_of_a_stale_version_is_409(
     assert code == 409
 
 
-async def test_kinds_without_the_subresource_have_no_status(
+async def test_kind_without_status_subresource_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -193,8 +194,8 @@ async def test_kinds_without_the_subresource_have_no_status(
 # -------------------------------------------------------------------- generation
 
 
-@pytest.mark.parametrize(
-    ("plural", "content", "counts"),
+@each_case(
+    "plural, content, counts",
     [
         ("deployments", {"spec": {"replicas": 3}}, True),
         ("deployments", {"metadata": {"labels": {"a": "b"}}}, False),
@@ -208,7 +209,7 @@ async def test_kinds_without_the_subresource_have_no_status(
         ("networkpolicies", {"spec": {"ingress": [{}]}}, True),
     ],
 )
-async def test_the_generation_counts_what_is_intended(
+async def test_generation_counts_spec_changes(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     plural: str,
@@ -225,7 +226,7 @@ async def test_the_generation_counts_what_is_intended(
     assert new["metadata"]["generation"] == 1 + counts
 
 
-async def test_the_generation_of_a_custom_resource_counts_all_but_metadata(
+async def test_generation_of_custom_resource_counts_all_but_metadata(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -242,7 +243,7 @@ async def test_the_generation_of_a_custom_resource_counts_all_but_metadata(
 # -------------------------------------------------------------------- finalizers
 
 
-async def test_an_object_waits_for_its_finalizers(
+async def test_deleted_object_waits_for_finalizers(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -270,7 +271,7 @@ async def test_an_object_waits_for_its_finalizers(
     assert (await ask(http, "GET", f"{path}/a"))[0] == 404
 
 
-async def test_the_event_of_a_released_object_shows_its_last_finalizer(
+async def test_deleted_event_shows_last_finalizer(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -291,7 +292,7 @@ async def test_the_event_of_a_released_object_shows_its_last_finalizer(
     assert versions(events)[1] > versions(events)[0]
 
 
-async def test_no_finalizer_can_be_added_to_a_dying_object(
+async def test_finalizer_cannot_be_added_to_deleted_object(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -327,7 +328,7 @@ def finalizers(body: dict[str, Any]) -> list[str]:
         ({"orphanDependents": True}, ["orphan"]),
     ],
 )
-async def test_an_object_waits_for_what_becomes_of_its_dependents(
+async def test_propagation_policy_sets_finalizer(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     options: dict[str, Any],
@@ -347,7 +348,7 @@ async def test_an_object_waits_for_what_becomes_of_its_dependents(
     assert gone["status"] == "Success"
 
 
-async def test_a_later_policy_takes_the_place_of_an_earlier_one(
+async def test_later_propagation_policy_replaces_earlier_one(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -367,7 +368,7 @@ async def test_a_later_policy_takes_the_place_of_an_earlier_one(
     ]
 
 
-async def test_events_never_have_dependents(
+async def test_delete_of_event_ignores_propagation_policy(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     sample = SAMPLES["events"]
@@ -382,7 +383,7 @@ async def test_events_never_have_dependents(
 # -------------------------------------------------------------------- collections
 
 
-async def test_a_collection_can_be_deleted_by_selector(
+async def test_deletecollection_uses_selector(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -424,7 +425,7 @@ async def test_deletecollection_with_limit_deletes_one_page(
     ],
     ids=lambda it: next(iter(it)) if isinstance(it, dict) else "",
 )
-async def test_deletecollection_with_bad_list_options_deletes_nothing(
+async def test_deletecollection_with_invalid_list_options_deletes_nothing(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     options: dict[str, str],
@@ -440,7 +441,7 @@ async def test_deletecollection_with_bad_list_options_deletes_nothing(
     assert names((await ask(http, "GET", path, **mine))[1]) == ["a"]
 
 
-async def test_a_deleted_collection_leaves_what_waits(
+async def test_deletecollection_keeps_objects_with_finalizers(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")

@@ -21,6 +21,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -45,7 +46,7 @@ def token_of(content: object) -> str:
 # -------------------------------------------------------------------- shapes
 
 
-async def test_items_of_typed_kinds_do_not_say_what_they_are(
+async def test_items_of_builtin_kinds_have_no_type(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -61,7 +62,7 @@ async def test_items_of_typed_kinds_do_not_say_what_they_are(
     assert found["items"] == [made]
 
 
-async def test_items_of_custom_kinds_say_what_they_are(
+async def test_items_of_custom_kinds_have_type(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -77,7 +78,7 @@ async def test_items_of_custom_kinds_say_what_they_are(
 
 
 @pytest.mark.parametrize("custom", [False, True], ids=["typed", "custom"])
-async def test_an_empty_list_has_items_and_the_newest_version(
+async def test_empty_list_has_items_and_newest_version(
     target: ServerUnderTest, http: aiohttp.ClientSession, custom: bool
 ) -> None:
     made = await make(http, target.path("configmaps"), named("elsewhere"))
@@ -89,7 +90,7 @@ async def test_an_empty_list_has_items_and_the_newest_version(
     assert version_of(found) >= version_of(made)
 
 
-async def test_a_list_of_a_missing_namespace_is_empty(
+async def test_list_of_missing_namespace_is_empty(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"/api/v1/namespaces/no-{target.namespace}/configmaps"
@@ -99,7 +100,7 @@ async def test_a_list_of_a_missing_namespace_is_empty(
     assert (code, found["items"]) == (200, [])
 
 
-async def test_a_list_is_in_the_order_of_its_keys(
+async def test_list_is_sorted_by_key(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """By "namespace/name", where a dash comes before the slash."""
@@ -125,7 +126,7 @@ async def test_a_list_is_in_the_order_of_its_keys(
     await remove(http, f"/api/v1/namespaces/{other}")
 
 
-async def test_a_large_list_is_compressed_for_those_who_understand_it(
+async def test_large_list_is_gzipped_on_request(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -144,7 +145,7 @@ async def test_a_large_list_is_compressed_for_those_who_understand_it(
     assert len(plain["items"]) == 4
 
 
-async def test_a_small_list_is_not_compressed(
+async def test_small_list_is_not_gzipped(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -155,7 +156,7 @@ async def test_a_small_list_is_not_compressed(
         assert names(await answer.json()) == ["a"]
 
 
-async def test_answers_are_not_to_be_kept(
+async def test_answers_forbid_caching(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -168,7 +169,7 @@ async def test_answers_are_not_to_be_kept(
 # -------------------------------------------------------------------- pages
 
 
-async def test_pages_add_up_to_the_list(
+async def test_pages_add_up_to_whole_list(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -188,7 +189,7 @@ async def test_pages_add_up_to_the_list(
     assert len({version_of(page) for page in pages}) == 1
 
 
-async def test_a_page_that_ends_with_the_list_is_the_last(
+async def test_last_page_has_no_continue_token(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -199,7 +200,7 @@ async def test_a_page_that_ends_with_the_list_is_the_last(
     assert list(found["metadata"]) == ["resourceVersion"]
 
 
-async def test_pages_of_custom_kinds_sort_what_they_say(
+async def test_pages_of_custom_kinds_have_sorted_keys(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -215,7 +216,7 @@ async def test_pages_of_custom_kinds_sort_what_they_say(
     ]
 
 
-async def test_later_pages_show_the_state_of_the_first(
+async def test_later_pages_show_state_of_first_page(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -235,7 +236,7 @@ async def test_later_pages_show_the_state_of_the_first(
     assert names(now) == ["map-0", "map-2", "map-3", "map-9"]
 
 
-async def test_a_token_may_be_used_with_version_zero_and_other_selectors(
+async def test_continue_token_works_with_version_zero_and_other_selectors(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -251,7 +252,7 @@ async def test_a_token_may_be_used_with_version_zero_and_other_selectors(
     assert version_of(secrets) == version_of(first)
 
 
-async def test_a_selector_hides_the_remaining_count(
+async def test_selector_hides_remaining_item_count(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -263,7 +264,7 @@ async def test_a_selector_hides_the_remaining_count(
     assert list(found["metadata"]) == ["resourceVersion", "continue"]
 
 
-async def test_the_last_page_of_a_selector_may_be_empty(
+async def test_last_page_with_selector_may_be_empty(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """Whether what follows a full page matches is found out by the next request."""
@@ -279,7 +280,7 @@ async def test_the_last_page_of_a_selector_may_be_empty(
     assert (names(last), "continue" in last["metadata"]) == ([], False)
 
 
-async def test_a_list_of_one_name_has_no_second_page(
+async def test_list_by_name_has_one_page(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -296,7 +297,7 @@ async def test_a_list_of_one_name_has_no_second_page(
 # -------------------------------------------------------------------- tokens
 
 
-async def test_a_token_holds_version_and_place(
+async def test_continue_token_contains_version_and_start_key(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """Clients should not look; but some print it, and old ones are sent to new servers."""
@@ -316,7 +317,7 @@ async def test_a_token_holds_version_and_place(
     assert content_of(uncached["metadata"]["continue"])["start"] == "a\0"
 
 
-async def test_a_token_without_a_version_lists_the_rest_as_it_is_now(
+async def test_continue_token_without_version_lists_current_state(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -332,7 +333,7 @@ async def test_a_token_without_a_version_lists_the_rest_as_it_is_now(
 
 
 @pytest.mark.alone
-async def test_an_expired_token_is_410_and_offers_another(
+async def test_expired_continue_token_is_410_with_new_token(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     # Events, because a real server keeps the past of other kinds in its watch cache.
@@ -360,8 +361,8 @@ async def test_an_expired_token_is_410_and_offers_another(
     assert version_of(rest) > version_of(first)
 
 
-@pytest.mark.parametrize(
-    ("token", "why"),
+@each_case(
+    "token, why",
     [
         ("!", "illegal base64 data at input byte 0"),
         ("x", "illegal base64 data at input byte 0"),
@@ -388,7 +389,7 @@ async def test_an_expired_token_is_410_and_offers_another(
         (token_of({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}), "/../x"),
     ],
 )
-async def test_a_malformed_token_is_400(
+async def test_malformed_continue_token_is_400(
     target: ServerUnderTest, http: aiohttp.ClientSession, token: str, why: str
 ) -> None:
     path = target.path("configmaps")
@@ -402,7 +403,7 @@ async def test_a_malformed_token_is_400(
         assert status["message"] == beginning + why
 
 
-async def test_a_token_goes_with_no_other_version(
+async def test_continue_token_with_other_version_is_400(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -419,7 +420,7 @@ async def test_a_token_goes_with_no_other_version(
         )
 
 
-async def test_lists_keep_their_names_apart_from_what_they_hold(
+async def test_list_accepts_items_that_contain_text_of_lists(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """A list's own bytes do not depend on what is listed."""

@@ -34,7 +34,7 @@ def deployments(target: ServerUnderTest) -> str:
 # -------------------------------------------------------------------- other writes
 
 
-async def test_a_creator_owns_what_it_sets(
+async def test_create_owns_fields_it_sets(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     body = config_map(x="1")
@@ -60,7 +60,7 @@ async def test_a_creator_owns_what_it_sets(
     await changed(http, f"{maps}/a", {"metadata": {"finalizers": None}})
 
 
-async def test_a_manager_is_named_after_its_user_agent(
+async def test_field_manager_defaults_to_user_agent(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     headers = {"User-Agent": "my tool/1.0 (linux)"}
@@ -71,7 +71,7 @@ async def test_a_manager_is_named_after_its_user_agent(
     assert list(owned(found)) == ["my tool"]
 
 
-async def test_a_creator_of_a_deployment_owns_its_defaults(
+async def test_create_of_deployment_owns_defaults(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     web = {
@@ -128,7 +128,7 @@ async def test_a_creator_of_a_deployment_owns_its_defaults(
     }
 
 
-async def test_nobody_owns_what_the_server_gives_out(
+async def test_allocated_fields_have_no_owner(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     ports = [{"name": "b", "port": 443}, {"name": "a", "port": 80}]
@@ -157,7 +157,7 @@ async def test_nobody_owns_what_the_server_gives_out(
     ]
 
 
-async def test_an_update_takes_what_it_changes_and_forgets_what_it_removes(
+async def test_update_takes_changed_fields_and_drops_removed_ones(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     await made(http, maps, config_map(x="1", y="1", z="1"))
@@ -170,7 +170,7 @@ async def test_an_update_takes_what_it_changes_and_forgets_what_it_removes(
     }
 
 
-async def test_a_put_is_compared_with_what_is_stored(
+async def test_put_is_compared_with_stored_object(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     await made(http, maps, config_map(x="1", y="1"))
@@ -185,7 +185,7 @@ async def test_a_put_is_compared_with_what_is_stored(
     }
 
 
-async def test_a_write_that_changes_nothing_makes_no_entry(
+async def test_unchanged_write_adds_no_entry(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     old = await made(http, maps, config_map(x="1"))
@@ -193,7 +193,7 @@ async def test_a_write_that_changes_nothing_makes_no_entry(
     assert await changed(http, f"{maps}/a", {"data": {"x": "1"}}) == old
 
 
-async def test_each_subresource_has_its_own_entry(
+async def test_subresource_writes_have_own_entries(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     image = {"name": "web", "image": "registry.example/web:1"}
@@ -217,7 +217,7 @@ async def test_each_subresource_has_its_own_entry(
     }
 
 
-async def test_a_custom_object_without_a_schema_is_owned_by_its_shape(
+async def test_schemaless_custom_resource_is_owned_by_shape(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -239,7 +239,7 @@ async def test_a_custom_object_without_a_schema_is_owned_by_its_shape(
 
 
 @pytest.mark.parametrize("sent", [[], [{}]], ids=["no entry", "an empty entry"])
-async def test_managed_fields_are_reset_and_stay_so_until_an_apply(
+async def test_reset_managed_fields_stay_empty_until_apply(
     http: aiohttp.ClientSession, maps: str, sent: list[Any]
 ) -> None:
     await made(http, maps, config_map(x="1"))
@@ -256,7 +256,7 @@ async def test_managed_fields_are_reset_and_stay_so_until_an_apply(
     }
 
 
-async def test_managed_fields_that_make_sense_are_taken_over(
+async def test_valid_managed_fields_of_client_are_stored(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     await made(http, maps, config_map(x="1"))
@@ -280,7 +280,7 @@ async def test_managed_fields_that_make_sense_are_taken_over(
     assert kept == found
 
 
-async def test_no_more_than_ten_updaters_are_kept_apart(
+async def test_update_entries_beyond_ten_are_combined(
     http: aiohttp.ClientSession, maps: str
 ) -> None:
     found = await made(http, maps, config_map(x="1"))
@@ -296,7 +296,7 @@ async def test_no_more_than_ten_updaters_are_kept_apart(
 # -------------------------------------------------------------------- scale
 
 
-async def test_who_scales_owns_the_number(
+async def test_scale_write_owns_replicas(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     web = {"name": "web", "image": "registry.example/web:1"}
@@ -318,7 +318,7 @@ async def test_who_scales_owns_the_number(
     }
 
 
-async def test_nobody_owns_a_number_that_nobody_owned_before_it_was_scaled(
+async def test_scale_write_of_unowned_replicas_has_no_owner(
     http: aiohttp.ClientSession, deployments: str
 ) -> None:
     web = {"name": "web", "image": "registry.example/web:1"}

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
 
-@pytest.mark.parametrize(
-    ("method", "subresource"),
+@each_case(
+    "method, subresource",
     [
         ("GET", "pods/nope/log"),
         ("POST", "pods/nope/exec"),
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         ("GET", "pods/nope/resize"),
     ],
 )
-async def test_a_missing_object_is_named(
+async def test_missing_object_error_names_object(
     target: ServerUnderTest, http: aiohttp.ClientSession, method: str, subresource: str
 ) -> None:
     plural, _, rest = subresource.partition("/")
@@ -36,7 +37,7 @@ async def test_a_missing_object_is_named(
     assert answer["details"] == {"name": "nope", "kind": plural}
 
 
-async def test_a_missing_custom_object_is_named_whatever_is_asked_of_it(
+async def test_missing_custom_object_error_names_object_for_any_verb(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{target.path('widgets', WIDGETS_GROUP)}/nope/anything"
@@ -46,8 +47,8 @@ async def test_a_missing_custom_object_is_named_whatever_is_asked_of_it(
     assert (code, answer["message"]) == (404, 'widgets.example.com "nope" not found')
 
 
-@pytest.mark.parametrize(
-    ("method", "subresource", "code"),
+@each_case(
+    "method, subresource, code",
     [
         ("GET", "pods/nope/anything", 404),
         ("GET", "pods/nope/log/more", 404),
@@ -56,7 +57,7 @@ async def test_a_missing_custom_object_is_named_whatever_is_asked_of_it(
         ("DELETE", "pods/nope/status", 405),
     ],
 )
-async def test_nothing_is_named_where_nothing_could_be(
+async def test_error_without_object_name_has_no_details(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     method: str,
@@ -72,7 +73,7 @@ async def test_nothing_is_named_where_nothing_could_be(
 
 @pytest.mark.parametrize("name", ["nope", "nope/status"])
 @pytest.mark.parametrize("media", ["application/json", "text/plain"])
-async def test_a_patch_of_no_known_type_is_refused_by_the_route(
+async def test_unsupported_patch_type_is_rejected_before_lookup(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str, media: str
 ) -> None:
     path = f"{target.path('pods')}/{name}"
@@ -83,7 +84,7 @@ async def test_a_patch_of_no_known_type_is_refused_by_the_route(
     assert (answer["reason"], answer["details"]) == ("UnsupportedMediaType", {})
 
 
-async def test_a_patch_of_a_custom_object_is_told_which_types_there_are(
+async def test_unsupported_patch_of_custom_resource_lists_types(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{target.path('widgets', WIDGETS_GROUP)}/nope"

@@ -23,7 +23,7 @@ ODD = [
 
 @pytest.mark.parametrize("field", ["apiVersion", "kind"])
 @pytest.mark.parametrize(("odd", "called"), ODD)
-async def test_what_an_object_is_must_be_said_by_texts(
+async def test_api_version_and_kind_must_be_strings(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     field: str,
@@ -80,7 +80,7 @@ async def test_what_an_object_is_must_be_said_by_texts(
         ),
     ],
 )
-async def test_what_is_applied_must_fit_before_it_is_looked_at(
+async def test_apply_is_validated_before_lookup(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     body: dict[str, Any],
@@ -103,7 +103,7 @@ async def test_what_is_applied_must_fit_before_it_is_looked_at(
     assert (code, status["message"]) == (500, f"{what}: {why}")
 
 
-async def test_only_an_object_can_be_applied(
+async def test_apply_of_non_object_is_400(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{target.path('configmaps')}/a"
@@ -119,7 +119,7 @@ async def test_only_an_object_can_be_applied(
     assert typeless["message"] == "invalid object type: /, Kind="
 
 
-async def test_a_stated_version_is_refused_before_the_name_is_found_taken(
+async def test_create_with_version_is_rejected_before_name_conflict(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -132,7 +132,7 @@ async def test_a_stated_version_is_refused_before_the_name_is_found_taken(
     assert code == 500
 
 
-async def test_some_kinds_take_any_finalizer(
+async def test_some_kinds_accept_unqualified_finalizers(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = named("a", metadata={"finalizers": ["mine"]})
@@ -144,7 +144,7 @@ async def test_some_kinds_take_any_finalizer(
     assert (strict, lax) == (422, 201)
 
 
-async def test_metadata_of_an_update_are_checked_as_often_as_by_a_real_server(
+async def test_metadata_problems_of_update_are_repeated_like_real_server(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("services")
@@ -164,7 +164,7 @@ async def test_metadata_of_an_update_are_checked_as_often_as_by_a_real_server(
     ]
 
 
-async def test_the_status_of_a_pod_says_nothing_about_its_deletion(
+async def test_pod_status_update_ignores_deletion_fields(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_calls import ask
 from custom_definitions import SCALE, defined, definition, group_of, version
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ def silent(text: Any) -> Any:
     }
 
 
-async def test_the_index_leads_to_documents_that_may_be_kept(
+async def test_index_has_cacheable_document_addresses(
     http: aiohttp.ClientSession,
 ) -> None:
     async with http.get("/openapi/v3") as answer:
@@ -117,8 +118,8 @@ async def test_the_index_leads_to_documents_that_may_be_kept(
         assert (answer.status, await answer.read()) == (304, b"")
 
 
-@pytest.mark.parametrize(
-    ("path", "accept", "told"),
+@each_case(
+    "path, accept, told",
     [
         ("v3/apis/apps/v1", "application/yaml", (406, "")),
         ("v3/apis/apps/v1", "application/yaml, */*;q=0.1", (200, "application/json")),
@@ -127,7 +128,7 @@ async def test_the_index_leads_to_documents_that_may_be_kept(
         ("v2", f"{BINARY}@v1.0+protobuf", (200, f"{BINARY}.v1.0+protobuf")),
     ],
 )
-async def test_a_document_is_written_in_what_its_readers_know(
+async def test_document_is_negotiated(
     http: aiohttp.ClientSession, path: str, accept: str, told: tuple[int, str]
 ) -> None:
     headers = {"Accept": accept}
@@ -138,12 +139,12 @@ async def test_a_document_is_written_in_what_its_readers_know(
     assert (answer.status, answer.content_type if body else "") == told
 
 
-async def test_the_index_is_for_everyone(http: aiohttp.ClientSession) -> None:
+async def test_index_is_readable_without_rights(http: aiohttp.ClientSession) -> None:
     async with http.get("/openapi/v3", headers={"Accept": "text/html"}) as answer:
         assert "api/v1" in (await answer.json(content_type=None))["paths"]
 
 
-async def test_an_outdated_address_leads_to_the_new_one(
+async def test_outdated_document_address_redirects(
     http: aiohttp.ClientSession,
 ) -> None:
     path = "/openapi/v3/api/v1"
@@ -152,14 +153,14 @@ async def test_an_outdated_address_leads_to_the_new_one(
         assert answer.headers["Location"].startswith(f"{path}?hash=")
 
 
-async def test_a_group_that_is_not_served_has_no_document(
+async def test_unserved_group_has_no_document(
     http: aiohttp.ClientSession,
 ) -> None:
     async with http.get("/openapi/v3/apis/nope/v1") as answer:
         assert (answer.status, await answer.read()) == (404, b"")
 
 
-async def test_every_path_of_a_kind_is_described(http: aiohttp.ClientSession) -> None:
+async def test_all_paths_of_kind_are_described(http: aiohttp.ClientSession) -> None:
     found = (await document(http, "apis/apps/v1"))["paths"]
 
     assert {path: operations(found[path]) for path in DEPLOYMENTS} == DEPLOYMENTS
@@ -173,7 +174,9 @@ async def test_every_path_of_a_kind_is_described(http: aiohttp.ClientSession) ->
             assert (named["group"], named["version"], named["kind"]) == expected
 
 
-async def test_writes_tell_their_parameters(http: aiohttp.ClientSession) -> None:
+async def test_write_operations_describe_parameters(
+    http: aiohttp.ClientSession,
+) -> None:
     item = (await document(http, "api/v1"))["paths"][
         "/api/v1/namespaces/{namespace}/pods/{name}"
     ]
@@ -196,7 +199,7 @@ async def test_writes_tell_their_parameters(http: aiohttp.ClientSession) -> None
 
 
 @pytest.mark.parametrize("api", ["api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"])
-async def test_all_that_is_referred_to_is_there(
+async def test_all_references_are_resolvable(
     http: aiohttp.ClientSession, api: str
 ) -> None:
     found = await document(http, api)
@@ -205,7 +208,7 @@ async def test_all_that_is_referred_to_is_there(
     assert set(references(found)) <= set(schemas)
 
 
-async def test_schemas_say_how_lists_are_patched(http: aiohttp.ClientSession) -> None:
+async def test_schemas_have_patch_extensions(http: aiohttp.ClientSession) -> None:
     schemas = (await document(http, "apis/apps/v1"))["components"]["schemas"]
 
     spec = silent(schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"])
@@ -221,7 +224,7 @@ async def test_schemas_say_how_lists_are_patched(http: aiohttp.ClientSession) ->
     }
 
 
-async def test_a_custom_resource_is_described_by_its_definition(
+async def test_custom_resource_is_described_by_definition(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)

@@ -16,6 +16,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -54,7 +55,7 @@ async def one(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
 # -------------------------------------------------------------------- merge patches
 
 
-async def test_a_merge_patch_merges(
+async def test_merge_patch_merges_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -67,7 +68,7 @@ async def test_a_merge_patch_merges(
     assert new["spec"] == {"keep": 1, "list": [3], "deep": {"a": 1, "c": 2}}
 
 
-async def test_a_patch_that_changes_nothing_keeps_the_version(
+async def test_patch_without_changes_keeps_version(
     target: ServerUnderTest, http: aiohttp.ClientSession, one: str
 ) -> None:
     made = await change(http, one, {"metadata": {"labels": {"a": "b"}}})
@@ -79,7 +80,7 @@ async def test_a_patch_that_changes_nothing_keeps_the_version(
     assert same == again == made
 
 
-async def test_a_patch_with_a_version_is_an_optimistic_lock(
+async def test_patch_with_stale_version_is_409(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     _, found = await ask(http, "GET", one)
@@ -94,8 +95,8 @@ async def test_a_patch_with_a_version_is_an_optimistic_lock(
     assert status["reason"] == "Conflict"
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "text"),
+@each_case(
+    "content, code, text",
     [
         pytest.param(
             [1],
@@ -132,7 +133,7 @@ async def test_a_patch_with_a_version_is_an_optimistic_lock(
         ),
     ],
 )
-async def test_a_merge_patch_keeps_to_the_rules(
+async def test_invalid_result_of_merge_patch_is_rejected(
     http: aiohttp.ClientSession, one: str, content: object, code: int, text: str
 ) -> None:
     answered, status = await patch(http, one, content)
@@ -156,7 +157,7 @@ async def test_a_merge_patch_keeps_to_the_rules(
         ),
     ],
 )
-async def test_what_a_patch_makes_must_be_an_object_of_its_kind(
+async def test_patch_result_must_be_object_of_its_kind(
     http: aiohttp.ClientSession, one: str, content: object, why: str
 ) -> None:
     code, status = await patch(http, one, content)
@@ -170,7 +171,7 @@ async def test_what_a_patch_makes_must_be_an_object_of_its_kind(
     assert (cause["field"], cause["reason"]) == ("patch", "FieldValueInvalid")
 
 
-async def test_what_a_patch_makes_may_have_to_be_known(
+async def test_patch_with_unknown_field_warns_unless_strict(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     strictly, status = await patch(http, one, {"foo": 1}, fieldValidation="Strict")
@@ -184,7 +185,7 @@ async def test_what_a_patch_makes_may_have_to_be_known(
     assert (code, warnings) == (200, ['299 - "unknown field \\"foo\\""'])
 
 
-async def test_a_missing_object_cannot_be_patched(
+async def test_patch_of_missing_object_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -208,7 +209,7 @@ async def test_a_missing_object_cannot_be_patched(
         ),
     ],
 )
-async def test_a_broken_patch_is_refused_once_there_is_something_to_patch(
+async def test_malformed_patch_of_missing_object_is_404(
     http: aiohttp.ClientSession, one: str, raw: str, why: str
 ) -> None:
     for media, prefix in ((MERGE, "error decoding patch: "), (STRATEGIC, "")):
@@ -222,15 +223,13 @@ async def test_a_broken_patch_is_refused_once_there_is_something_to_patch(
         assert (code, status["message"]) == (400, prefix + why)
 
 
-async def test_a_patch_of_an_unknown_type_is_415(
-    http: aiohttp.ClientSession, one: str
-) -> None:
+async def test_unknown_patch_type_is_415(http: aiohttp.ClientSession, one: str) -> None:
     code, status = await ask(http, "PATCH", one, {}, content_type="application/json")
 
     assert (code, status["reason"]) == (415, "UnsupportedMediaType")
 
 
-async def test_server_ignores_case_of_media_types_but_of_patches(
+async def test_media_type_is_case_insensitive_except_for_patches(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path, merge = target.path("configmaps"), "Application/Merge-Patch+JSON"
@@ -247,7 +246,7 @@ async def test_server_ignores_case_of_media_types_but_of_patches(
     assert (created[0], patched[0]) == (201, 415)
 
 
-async def test_a_custom_resource_stays_what_it_is(
+async def test_patch_cannot_change_type_of_custom_resource(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -282,7 +281,7 @@ async def test_a_custom_resource_stays_what_it_is(
 # -------------------------------------------------------------------- JSON patches
 
 
-async def test_operations_apply_one_after_the_other(
+async def test_json_patch_operations_apply_in_order(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     code, new = await json_patch(
@@ -310,7 +309,7 @@ async def test_operations_apply_one_after_the_other(
     assert new["metadata"]["finalizers"] == ["example.com/b", "example.com/c"]
 
 
-async def test_operations_are_read_more_liberally_than_the_rfc_has_it(
+async def test_json_patch_is_more_liberal_than_rfc(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     code, new = await json_patch(
@@ -332,7 +331,7 @@ async def test_operations_are_read_more_liberally_than_the_rfc_has_it(
     assert new["metadata"]["finalizers"] == ["example.com/a", "example.com/c"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "operation",
     [
         pytest.param(op("test", "/data/x", "2"), id="test"),
@@ -354,7 +353,7 @@ async def test_operations_are_read_more_liberally_than_the_rfc_has_it(
         pytest.param(None, id="null"),
     ],
 )
-async def test_an_operation_that_does_not_apply_is_422(
+async def test_inapplicable_json_patch_operation_is_422(
     http: aiohttp.ClientSession, one: str, operation: object
 ) -> None:
     _, before = await ask(http, "GET", one)
@@ -365,8 +364,8 @@ async def test_an_operation_that_does_not_apply_is_422(
     assert (await ask(http, "GET", one))[1] == before
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "text"),
+@each_case(
+    "content, code, text",
     [
         pytest.param(
             {"data": {}},
@@ -401,7 +400,7 @@ async def test_an_operation_that_does_not_apply_is_422(
         ),
     ],
 )
-async def test_a_malformed_json_patch_is_refused(
+async def test_malformed_json_patch_is_rejected(
     http: aiohttp.ClientSession, one: str, content: object, code: int, text: str
 ) -> None:
     media = "application/json-patch+json"
@@ -411,7 +410,7 @@ async def test_a_malformed_json_patch_is_refused(
     assert (answered, status["message"]) == (code, text)
 
 
-async def test_numbers_are_tested_as_they_are_written(
+async def test_json_patch_test_compares_numbers_by_text(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("pods")
@@ -426,8 +425,8 @@ async def test_numbers_are_tested_as_they_are_written(
     assert found == [200, 422, 422, 422]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
+@each_case(
+    "content, why",
     [
         ({"data": [1]}, "cannot restore map from slice"),
         ({"data": "x"}, "cannot restore map from string"),
@@ -437,7 +436,7 @@ async def test_numbers_are_tested_as_they_are_written(
         ({"metadata": {"finalizers": "x"}}, "cannot restore slice from string"),
     ],
 )
-async def test_a_strategic_patch_of_the_wrong_type_is_told_in_other_words(
+async def test_strategic_patch_with_wrong_type_has_own_error(
     http: aiohttp.ClientSession, one: str, content: dict[str, Any], why: str
 ) -> None:
     code, status = await ask(http, "PATCH", one, content, content_type=STRATEGIC)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, make, named, names, widget
+from each_case import each_case
 from yarl import URL
 
 from aioinformer.model.resources import (
@@ -41,7 +42,7 @@ NO_SUCH_PATH = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "/api/v1/unheard-of",
@@ -58,7 +59,7 @@ NO_SUCH_PATH = {
         "/api/v1/namespaces/default/configmaps/x%2Fy",
     ],
 )
-async def test_serves_nothing_in_the_wrong_place(
+async def test_resource_in_wrong_scope_is_404(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     async with http.get(URL(path, encoded=True)) as answer:
@@ -67,7 +68,7 @@ async def test_serves_nothing_in_the_wrong_place(
     assert (answer.status, found) == (404, NO_SUCH_PATH)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path",
     [
         "/unheard-of",
@@ -78,7 +79,7 @@ async def test_serves_nothing_in_the_wrong_place(
         "/livez/",
     ],
 )
-async def test_what_is_no_built_in_api_is_a_missing_page(
+async def test_unknown_api_path_is_404_page(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     """Answered by another part of a real server, which knows nothing of statuses."""
@@ -87,8 +88,8 @@ async def test_what_is_no_built_in_api_is_a_missing_page(
         assert await answer.text() == "404 page not found\n"
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
+@each_case(
+    "method, path",
     [
         ("POST", "/api/v1/configmaps"),
         ("DELETE", "/api/v1/configmaps"),
@@ -103,7 +104,7 @@ async def test_what_is_no_built_in_api_is_a_missing_page(
         ("DELETE", "/api"),
     ],
 )
-async def test_refuses_methods_that_a_path_does_not_have(
+async def test_unsupported_method_is_405(
     http: aiohttp.ClientSession, method: str, path: str
 ) -> None:
     code, status = await ask(http, method, path)
@@ -120,7 +121,7 @@ async def test_refuses_methods_that_a_path_does_not_have(
 
 
 @pytest.mark.parametrize("name", ["", "/a", "/none"])
-async def test_there_are_no_heads_of_objects(
+async def test_head_of_object_is_405(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str
 ) -> None:
     await make(http, target.path("configmaps"), named("a"))
@@ -129,7 +130,7 @@ async def test_there_are_no_heads_of_objects(
         assert answer.status == 405
 
 
-async def test_a_slash_may_end_a_path(
+async def test_trailing_slash_is_accepted(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -142,7 +143,7 @@ async def test_a_slash_may_end_a_path(
 
 
 @pytest.mark.parametrize("name", ["a%2Db", "%61-b", "a-b%2F"])
-async def test_paths_are_decoded(
+async def test_paths_are_percent_decoded(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str
 ) -> None:
     path = target.path("configmaps")
@@ -158,7 +159,7 @@ async def test_paths_are_decoded(
 @pytest.mark.parametrize(
     ("name", "shown"), [("a%20b", "a b"), ("%C3%A9", "é"), ("a%22", 'a\\"')]
 )
-async def test_a_name_that_none_can_have_is_not_found(
+async def test_impossible_name_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str, shown: str
 ) -> None:
     path = target.path("configmaps")
@@ -179,7 +180,7 @@ async def test_a_name_that_none_can_have_is_not_found(
         ("%25", "%", "may not contain '%'"),
     ],
 )
-async def test_a_name_that_is_no_part_of_a_path_is_400(
+async def test_invalid_path_segment_name_is_400(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     name: str,
@@ -195,7 +196,7 @@ async def test_a_name_that_is_no_part_of_a_path_is_400(
     assert status["message"] == f'Name parameter invalid: "{shown}": {why}'
 
 
-async def test_unknown_parameters_do_not_matter(
+async def test_unknown_parameters_are_ignored(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -207,7 +208,7 @@ async def test_unknown_parameters_do_not_matter(
     assert (names(found), code) == (["a"], 200)
 
 
-async def test_the_first_of_several_values_counts(
+async def test_first_value_of_repeated_parameter_is_used(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -218,7 +219,7 @@ async def test_the_first_of_several_values_counts(
         assert names(await answer.json()) == ["a"]
 
 
-async def test_malformed_parameters_do_not_exist(
+async def test_malformed_parameters_are_ignored(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -228,7 +229,7 @@ async def test_malformed_parameters_do_not_exist(
             assert answer.status == 200
 
 
-async def test_an_empty_namespace_is_none(
+async def test_empty_namespace_is_all_namespaces(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     await make(http, target.path("configmaps"), named(target.namespace))
@@ -237,7 +238,7 @@ async def test_an_empty_namespace_is_none(
         assert target.namespace in names(await answer.json())
 
 
-async def test_the_same_name_may_be_of_several_kinds(
+async def test_kinds_have_separate_names(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     await make(http, target.path("configmaps"), named("a"))
@@ -256,7 +257,7 @@ async def test_the_same_name_may_be_of_several_kinds(
     assert kinds == ["ConfigMap", "Secret", "Widget"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "resource",
     [
         PODS,
@@ -272,9 +273,8 @@ async def test_the_same_name_may_be_of_several_kinds(
         JOBS,
         LEASES,
     ],
-    ids=str,
 )
-async def test_serves_the_built_in_kinds(
+async def test_builtin_kinds_are_served(
     http: aiohttp.ClientSession, resource: Resource
 ) -> None:
     code, found = await ask(http, "GET", resource.path())
@@ -283,6 +283,8 @@ async def test_serves_the_built_in_kinds(
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
-async def test_says_that_it_is_well(http: aiohttp.ClientSession, path: str) -> None:
+async def test_health_endpoints_answer_ok(
+    http: aiohttp.ClientSession, path: str
+) -> None:
     async with http.get(path) as answer:
         assert (answer.status, await answer.text()) == (200, "ok")

@@ -18,7 +18,7 @@ def review(kind: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
 
 
-async def test_one_may_ask_about_ones_own_rights(
+async def test_self_subject_access_review_reports_own_rights(
     http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     wanted = {"verb": "list", "resource": "pods", "namespace": "default"}
@@ -37,7 +37,7 @@ async def test_one_may_ask_about_ones_own_rights(
     assert answers[0][1]["spec"]["resourceAttributes"] == wanted
 
 
-async def test_one_may_ask_about_somebody_elses_rights(
+async def test_subject_access_review_reports_rights_of_other_user(
     http: aiohttp.ClientSession,
 ) -> None:
     body = review(
@@ -60,7 +60,7 @@ async def test_one_may_ask_about_somebody_elses_rights(
         ("SubjectAccessReview", {"resourceAttributes": {"verb": "get"}}, "spec.user"),
     ],
 )
-async def test_an_incomplete_question_is_422(
+async def test_incomplete_review_is_422(
     http: aiohttp.ClientSession, kind: str, spec: dict[str, Any], field: str
 ) -> None:
     path = f"{REVIEWS}/{kind.lower()}s"
@@ -71,7 +71,9 @@ async def test_an_incomplete_question_is_422(
     assert [it["field"] for it in status["details"]["causes"]] == [field]
 
 
-async def test_rules_are_listed(alice: aiohttp.ClientSession) -> None:
+async def test_self_subject_rules_review_lists_rules(
+    alice: aiohttp.ClientSession,
+) -> None:
     body = review("SelfSubjectRulesReview", namespace="default")
 
     code, answer = await ask(alice, "POST", f"{REVIEWS}/selfsubjectrulesreviews", body)
@@ -87,7 +89,7 @@ async def test_rules_are_listed(alice: aiohttp.ClientSession) -> None:
     }
 
 
-async def test_one_may_ask_who_one_is(
+async def test_self_subject_review_reports_user(
     target: ServerUnderTest, http: aiohttp.ClientSession, alice: aiohttp.ClientSession
 ) -> None:
     group = "/apis/authentication.k8s.io/v1"
@@ -106,7 +108,7 @@ async def test_one_may_ask_who_one_is(
     assert nobody["status"] == {"user": {}, "error": "invalid bearer token"}
 
 
-async def test_reviews_are_only_created(http: aiohttp.ClientSession) -> None:
+async def test_reviews_support_only_create(http: aiohttp.ClientSession) -> None:
     code, status = await ask(http, "GET", f"{REVIEWS}/selfsubjectaccessreviews")
 
     assert (code, status["reason"]) == (405, "MethodNotAllowed")
@@ -138,7 +140,7 @@ async def test_reviews_are_only_created(http: aiohttp.ClientSession) -> None:
         ),
     ],
 )
-async def test_a_question_of_the_wrong_shape_is_400(
+async def test_review_with_wrong_types_is_400(
     http: aiohttp.ClientSession,
     kind: str,
     spec: object,
@@ -157,7 +159,7 @@ async def test_a_question_of_the_wrong_shape_is_400(
     )
 
 
-async def test_a_question_of_another_kind_is_400(http: aiohttp.ClientSession) -> None:
+async def test_review_of_other_kind_is_400(http: aiohttp.ClientSession) -> None:
     body = review("Gadget", resourceAttributes={"verb": "get"})
 
     code, status = await ask(http, "POST", f"{REVIEWS}/selfsubjectaccessreviews", body)
@@ -166,7 +168,7 @@ async def test_a_question_of_another_kind_is_400(http: aiohttp.ClientSession) ->
     assert 'no kind "Gadget" is registered' in status["message"]
 
 
-async def test_all_that_is_wrong_with_a_question_is_told(
+async def test_all_problems_of_review_are_reported(
     http: aiohttp.ClientSession,
 ) -> None:
     both = {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x"}}
@@ -192,7 +194,7 @@ async def test_all_that_is_wrong_with_a_question_is_told(
         ({"nonResourceAttributes": {"verb": "get"}}, "nonResourceAttributes"),
     ],
 )
-async def test_a_local_question_is_about_its_namespace(
+async def test_local_review_checks_its_namespace(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     attributes: dict[str, Any],
@@ -220,7 +222,7 @@ async def test_a_local_question_is_about_its_namespace(
         f"{REVIEWS}/selfsubjectaccessreviews/one",
     ],
 )
-async def test_reviews_are_asked_in_one_place(
+async def test_review_in_wrong_scope_is_404(
     http: aiohttp.ClientSession, path: str
 ) -> None:
     code, _ = await ask(http, "POST", path, review("SelfSubjectAccessReview"))
@@ -228,7 +230,7 @@ async def test_reviews_are_asked_in_one_place(
     assert code == 404
 
 
-async def test_a_review_of_no_token_is_400(http: aiohttp.ClientSession) -> None:
+async def test_token_review_without_token_is_400(http: aiohttp.ClientSession) -> None:
     body = {"kind": "TokenReview", "spec": {}}
     path = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -238,7 +240,9 @@ async def test_a_review_of_no_token_is_400(http: aiohttp.ClientSession) -> None:
     assert status["message"] == "token is required for TokenReview in authentication"
 
 
-async def test_what_is_not_in_a_question_is_told(http: aiohttp.ClientSession) -> None:
+async def test_strict_review_with_unknown_field_is_400(
+    http: aiohttp.ClientSession,
+) -> None:
     body = review("SelfSubjectAccessReview", resourceAttributes={"verb": "get", "x": 1})
     path = f"{REVIEWS}/selfsubjectaccessreviews?fieldValidation=Strict"
 

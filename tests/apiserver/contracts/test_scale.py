@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import ask, change, make, named, patch, version_of
+from each_case import each_case
 from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ async def one(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
     "plural",
     ["deployments", "replicasets", "replicationcontrollers", "statefulsets"],
 )
-async def test_a_scale_shows_its_owner(
+async def test_scale_shows_owner(
     target: ServerUnderTest, http: aiohttp.ClientSession, plural: str
 ) -> None:
     sample = SAMPLES[plural]
@@ -49,7 +50,7 @@ async def test_a_scale_shows_its_owner(
     }
 
 
-async def test_a_selector_is_shown_as_text(
+async def test_scale_shows_selector_as_text(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     sample = SAMPLES["deployments"]
@@ -70,7 +71,7 @@ async def test_a_selector_is_shown_as_text(
     assert found == "app=web,b in (c,d),e,!n,x notin (y,z)"
 
 
-async def test_a_scale_can_be_written_in_every_way(
+async def test_scale_supports_put_and_all_patches(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     operations = [{"op": "replace", "path": "/spec/replicas", "value": 3}]
@@ -101,7 +102,7 @@ async def test_a_scale_can_be_written_in_every_way(
     assert owner["metadata"]["generation"] == 5
 
 
-async def test_a_scale_without_replicas_asks_for_none(
+async def test_scale_without_replicas_means_zero(
     target: ServerUnderTest, http: aiohttp.ClientSession, one: str
 ) -> None:
     name = SAMPLES["deployments"].name(target)
@@ -112,7 +113,7 @@ async def test_a_scale_without_replicas_asks_for_none(
     assert (await ask(http, "GET", one))[1]["spec"]["replicas"] == 0
 
 
-async def test_a_scale_changes_nothing_but_its_replicas(
+async def test_scale_write_changes_only_replicas(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     await change(http, f"{one}/scale", {"spec": {"replicas": 2}})
@@ -128,7 +129,9 @@ async def test_a_scale_changes_nothing_but_its_replicas(
     assert after == before
 
 
-async def test_a_dry_run_scales_nothing(http: aiohttp.ClientSession, one: str) -> None:
+async def test_dry_run_scale_write_changes_nothing(
+    http: aiohttp.ClientSession, one: str
+) -> None:
     code, scale = await patch(
         http, f"{one}/scale", {"spec": {"replicas": 9}}, dryRun="All"
     )
@@ -137,8 +140,8 @@ async def test_a_dry_run_scales_nothing(http: aiohttp.ClientSession, one: str) -
     assert (await ask(http, "GET", one))[1]["spec"]["replicas"] == 1
 
 
-@pytest.mark.parametrize(
-    ("metadata", "spec", "code", "text"),
+@each_case(
+    "metadata, spec, code, text",
     [
         pytest.param({}, {"replicas": 2}, 200, "", id="unconditional"),
         pytest.param(
@@ -177,7 +180,7 @@ async def test_a_dry_run_scales_nothing(http: aiohttp.ClientSession, one: str) -
         ),
     ],
 )
-async def test_a_scale_keeps_to_the_rules(
+async def test_invalid_scale_write_is_rejected(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     one: str,
@@ -195,7 +198,7 @@ async def test_a_scale_keeps_to_the_rules(
     assert text in status.get("message", "")
 
 
-async def test_the_scale_of_nothing_is_404(
+async def test_scale_of_missing_object_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     deployments = SAMPLES["deployments"].path(target)
@@ -209,9 +212,7 @@ async def test_the_scale_of_nothing_is_404(
     assert status["message"] == 'deployments.apps "no" not found'
 
 
-async def test_who_scales_owns_the_replicas(
-    http: aiohttp.ClientSession, one: str
-) -> None:
+async def test_scale_write_owns_replicas(http: aiohttp.ClientSession, one: str) -> None:
     await patch(http, f"{one}/scale", {"spec": {"replicas": 2}}, fieldManager="scaler")
 
     _, owner = await ask(http, "GET", one)
@@ -277,7 +278,7 @@ def gadget(target: ServerUnderTest, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": "Gadget", **named("a", **fields)}
 
 
-async def test_a_custom_resource_is_scaled_where_its_definition_says(
+async def test_custom_resource_scale_uses_paths_of_definition(
     target: ServerUnderTest, http: aiohttp.ClientSession, gadgets: str
 ) -> None:
     await make(http, gadgets, gadget(target, spec={"size": 1}))
@@ -295,7 +296,7 @@ async def test_a_custom_resource_is_scaled_where_its_definition_says(
     assert owner["metadata"]["generation"] == 2
 
 
-async def test_a_custom_resource_may_not_say_what_it_wants(
+async def test_custom_resource_scale_without_replicas_is_500(
     target: ServerUnderTest, http: aiohttp.ClientSession, gadgets: str
 ) -> None:
     await make(http, gadgets, gadget(target))
@@ -317,7 +318,7 @@ async def test_a_custom_resource_may_not_say_what_it_wants(
         (-7, ".spec.size: Invalid value: -7: should be a non-negative integer"),
     ],
 )
-async def test_a_custom_resource_is_checked_when_it_is_scaled(
+async def test_custom_resource_scale_write_validates_object(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     gadgets: str,
@@ -344,7 +345,7 @@ async def test_a_custom_resource_is_checked_when_it_is_scaled(
         ),
     ],
 )
-async def test_what_is_scaled_must_tell_a_number_in_any_write(
+async def test_custom_resource_write_validates_scale_replicas(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     gadgets: str,

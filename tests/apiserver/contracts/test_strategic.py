@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from api_calls import WIDGETS_GROUP, ask, change, make, named, patch, widget
+from each_case import each_case
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -144,7 +145,7 @@ def first_of(body: dict[str, Any]) -> dict[str, Any]:
         pytest.param(containers(), {"x": "i", "y": "j"}, id="empty"),
     ],
 )
-async def test_items_are_merged_by_their_names(
+async def test_strategic_patch_merges_items_by_name(
     http: aiohttp.ClientSession, one: str, content: object, found: dict[str, str]
 ) -> None:
     code, new = await strategic(http, one, content)
@@ -153,7 +154,7 @@ async def test_items_are_merged_by_their_names(
     assert list(images(new).items()) == list(found.items())
 
 
-async def test_lists_within_items_merge_in_their_own_way(
+async def test_strategic_patch_merges_nested_lists_by_their_schema(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     reference = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
@@ -202,7 +203,7 @@ async def test_lists_within_items_merge_in_their_own_way(
         ),
     ],
 )
-async def test_values_of_some_lists_are_united(
+async def test_strategic_patch_unites_primitive_lists(
     http: aiohttp.ClientSession, one: str, content: object, found: str
 ) -> None:
     code, new = await strategic(http, one, {"metadata": content})
@@ -222,7 +223,7 @@ async def test_values_of_some_lists_are_united(
         pytest.param({"$retainKeys": ["n"], "n": "m"}, {"n": "m"}, id="retain"),
     ],
 )
-async def test_objects_obey_directives(
+async def test_strategic_patch_obeys_directives(
     http: aiohttp.ClientSession, one: str, labels: object, found: object
 ) -> None:
     code, new = await strategic(http, one, {"metadata": {"labels": labels}})
@@ -231,7 +232,7 @@ async def test_objects_obey_directives(
     assert new["metadata"].get("labels") == found
 
 
-async def test_what_is_new_is_taken_without_its_directives(
+async def test_strategic_patch_drops_directives_of_new_values(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     volumes = [{"name": "v", "$patch": "delete"}, {"name": "w", "emptyDir": {}}]
@@ -247,7 +248,9 @@ async def test_what_is_new_is_taken_without_its_directives(
     assert new["spec"]["template"]["spec"]["volumes"] == [{"name": "w", "emptyDir": {}}]
 
 
-async def test_a_union_changes_sides(http: aiohttp.ClientSession, one: str) -> None:
+async def test_strategic_patch_with_retain_keys_replaces_union_member(
+    http: aiohttp.ClientSession, one: str
+) -> None:
     strategy = {"$retainKeys": ["type"], "type": "Recreate"}
 
     code, new = await strategic(http, one, {"spec": {"strategy": strategy}})
@@ -258,8 +261,8 @@ async def test_a_union_changes_sides(http: aiohttp.ClientSession, one: str) -> N
 ORDERED = "doesn't match $setElementOrder list:\n[map[name:y] map[name:x]]\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "text"),
+@each_case(
+    "content, code, text",
     [
         pytest.param(
             containers({"image": "w"}),
@@ -333,7 +336,7 @@ ORDERED = "doesn't match $setElementOrder list:\n[map[name:y] map[name:x]]\n"
         ),
     ],
 )
-async def test_a_malformed_strategic_patch_is_refused(
+async def test_malformed_strategic_patch_is_rejected(
     http: aiohttp.ClientSession, one: str, content: object, code: int, text: str
 ) -> None:
     answered, status = await strategic(http, one, content)
@@ -341,7 +344,7 @@ async def test_a_malformed_strategic_patch_is_refused(
     assert (answered, status["message"]) == (code, text)
 
 
-async def test_a_refusal_shows_the_patch_as_go_prints_it(
+async def test_strategic_patch_error_shows_patch_like_go(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     code, status = await strategic(http, one, {"spec": [1, None, {"b": 1, "a": True}]})
@@ -353,7 +356,7 @@ async def test_a_refusal_shows_the_patch_as_go_prints_it(
     )
 
 
-async def test_items_of_other_types_cannot_be_merged(
+async def test_strategic_patch_of_mixed_item_types_is_rejected(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     code, status = await strategic(http, one, containers("x"))
@@ -363,7 +366,7 @@ async def test_items_of_other_types_cannot_be_merged(
     assert status["message"].endswith("] [x]]")
 
 
-async def test_custom_resources_know_no_strategic_patch(
+async def test_strategic_patch_of_custom_resource_is_415(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -379,7 +382,7 @@ async def test_custom_resources_know_no_strategic_patch(
     )
 
 
-async def test_a_status_may_be_patched_strategically(
+async def test_strategic_patch_of_status_merges_conditions(
     http: aiohttp.ClientSession, one: str
 ) -> None:
     first = {"type": "Available", "status": "True"}

@@ -23,7 +23,7 @@ def without_descriptions(table: dict[str, Any]) -> dict[str, Any]:
 # -------------------------------------------------------------------- tables
 
 
-async def test_a_table_of_one_object_bears_its_version(
+async def test_table_of_one_object_has_its_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -55,7 +55,7 @@ async def test_a_table_of_one_object_bears_its_version(
 
 
 @pytest.mark.parametrize("api", ["v1", "v1beta1"])
-async def test_a_table_of_either_version_holds_metadata_of_that_version(
+async def test_table_version_decides_version_of_metadata(
     api: str, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -76,7 +76,7 @@ async def test_a_table_of_either_version_holds_metadata_of_that_version(
         ("Object", "ConfigMap"),
     ],
 )
-async def test_a_row_includes_what_is_asked_for(
+async def test_table_rows_include_requested_object(
     include: str,
     kind: str | None,
     target: ServerUnderTest,
@@ -94,7 +94,7 @@ async def test_a_row_includes_what_is_asked_for(
 
 
 @pytest.mark.parametrize("params", [{}, {"watch": "1"}], ids=["list", "watch"])
-async def test_nothing_else_can_be_included(
+async def test_unknown_include_object_is_400(
     params: dict[str, str], target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -109,7 +109,7 @@ async def test_nothing_else_can_be_included(
 
 
 @pytest.mark.parametrize(("accept", "kind"), [(TABLE, "Table"), (PARTIAL, "Partial")])
-async def test_the_answer_to_a_write_is_shown_as_asked(
+async def test_table_answers_write_on_request(
     accept: str, kind: str, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -126,7 +126,7 @@ async def test_the_answer_to_a_write_is_shown_as_asked(
         assert json.loads(text)["kind"].startswith(kind)
 
 
-async def test_the_answer_to_a_dry_run_bears_no_version(
+async def test_table_of_dry_run_create_has_no_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -136,7 +136,7 @@ async def test_the_answer_to_a_dry_run_bears_no_version(
     assert json.loads(text)["metadata"] == {}
 
 
-async def test_a_deletion_of_many_is_answered_with_a_table(
+async def test_table_answers_deletecollection(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -149,7 +149,7 @@ async def test_a_deletion_of_many_is_answered_with_a_table(
     assert [row["cells"][0] for row in rows] == ["web-1", "web-2"]
 
 
-async def test_a_watch_tells_the_columns_of_a_table_once(
+async def test_table_watch_sends_columns_once(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -196,7 +196,7 @@ COLUMNS = [
 ]
 
 
-async def test_columns_of_a_custom_resource_are_those_of_its_definition(
+async def test_table_columns_of_custom_resource_come_from_definition(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)
@@ -230,7 +230,7 @@ async def test_columns_of_a_custom_resource_are_those_of_its_definition(
     assert bare == ["bare", *nothing, "<invalid>", None, None, None, None, None]
 
 
-async def test_the_age_is_shown_of_a_custom_resource_without_columns(
+async def test_table_of_custom_resource_without_columns_shows_age(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     group = group_of(target)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from api_calls import next_events, watching
 from contract_servers import WIDGETS
+from each_case import each_case
 from table_rows_apps import APPS_ROWS
 from table_rows_core import CORE_ROWS, event_rows
 from table_rows_more import MORE_ROWS
@@ -180,8 +180,8 @@ async def table(http: aiohttp.ClientSession, path: str) -> dict[str, Any]:
         return found
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda it: it.plural)
-async def test_each_kind_is_told_in_cells_of_its_own(
+@each_case("resource", RESOURCES)
+async def test_table_cells_match_real_server_for_each_kind(
     resource: Resource, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     rows = [row for row in ROWS if row.resource == resource]
@@ -205,8 +205,8 @@ async def test_each_kind_is_told_in_cells_of_its_own(
         assert [it["reason"] for it in conditions] == row.conditions
 
 
-@pytest.mark.parametrize("resource", BLANK, ids=lambda it: it.plural)
-async def test_a_bookmark_is_a_row_about_nothing(
+@each_case("resource", BLANK)
+async def test_table_bookmark_is_row_without_object(
     resource: Resource, target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     query = {

@@ -17,6 +17,7 @@ from api_calls import (
     version_of,
     watching,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -64,7 +65,7 @@ def a_newer_event(namespace: str, **fields: Any) -> dict[str, Any]:
     return named("web", **{**told, **fields})
 
 
-async def test_an_event_of_the_core_group_is_read_in_the_newer_version(
+async def test_core_event_is_readable_as_events_v1(
     target: ServerUnderTest, http: aiohttp.ClientSession, core: str, newer: str
 ) -> None:
     body = an_event("web", target.namespace, message="M", source=SOURCE, count=3)
@@ -86,7 +87,7 @@ async def test_an_event_of_the_core_group_is_read_in_the_newer_version(
     }
 
 
-async def test_a_newer_event_is_read_in_the_core_group(
+async def test_events_v1_event_is_readable_as_core_event(
     target: ServerUnderTest, http: aiohttp.ClientSession, core: str, newer: str
 ) -> None:
     made = await make(http, newer, a_newer_event(target.namespace))
@@ -110,7 +111,7 @@ async def test_a_newer_event_is_read_in_the_core_group(
     }
 
 
-async def test_both_are_the_same_events(
+async def test_both_event_versions_share_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession, core: str, newer: str
 ) -> None:
     await make(http, newer, a_newer_event(target.namespace))
@@ -128,7 +129,7 @@ async def test_both_are_the_same_events(
     assert (seen["type"], gone["type"]) == ("ADDED", "DELETED")
 
 
-async def test_who_managed_an_event_in_the_other_group_is_forgotten(
+async def test_managed_fields_of_other_event_group_are_dropped(
     target: ServerUnderTest, http: aiohttp.ClientSession, core: str, newer: str
 ) -> None:
     await make(http, core, an_event("web", target.namespace))
@@ -143,8 +144,8 @@ async def test_who_managed_an_event_in_the_other_group_is_forgotten(
     assert [*entry["fieldsV1"]] == ["f:metadata"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "problems"),
+@each_case(
+    "fields, problems",
     [
         ({"eventTime": None}, ["eventTime: Required value"]),
         ({"type": "x"}, ['type: Invalid value: "": has invalid value: x']),
@@ -159,7 +160,7 @@ async def test_who_managed_an_event_in_the_other_group_is_forgotten(
         ({"action": ""}, ["action: Required value"]),
     ],
 )
-async def test_newer_events_are_checked_more_strictly(
+async def test_events_v1_event_is_validated_more_strictly(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     newer: str,
@@ -176,7 +177,7 @@ async def test_newer_events_are_checked_more_strictly(
 
 
 @pytest.mark.parametrize("name", ["Web", "a_b", "a..b"])
-async def test_only_newer_events_need_names_of_dns(
+async def test_only_events_v1_requires_dns_names(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     core: str,
@@ -193,7 +194,7 @@ async def test_only_newer_events_need_names_of_dns(
     await make(http, core, an_event(name, target.namespace))
 
 
-async def test_a_newer_event_only_adds_to_its_series(
+async def test_events_v1_update_may_only_change_series(
     target: ServerUnderTest, http: aiohttp.ClientSession, newer: str
 ) -> None:
     await make(http, newer, a_newer_event(target.namespace))
@@ -233,7 +234,7 @@ def cpu(percentage: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "percentage"), [({"targetCPUUtilizationPercentage": 50}, 50), ({}, 80)]
 )
-async def test_a_first_version_aims_at_a_use_of_cpu(
+async def test_autoscaler_v1_target_is_cpu_metric(
     http: aiohttp.ClientSession,
     first: str,
     second: str,
@@ -315,7 +316,7 @@ def of_type(holder: str, held: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("holder", "new", "old"), METRICS, ids=[holder for holder, *_ in METRICS]
 )
-async def test_the_first_version_carries_other_metrics_in_an_annotation(
+async def test_autoscaler_v1_keeps_other_metrics_in_annotation(
     http: aiohttp.ClientSession,
     first: str,
     second: str,
@@ -338,7 +339,7 @@ async def test_the_first_version_carries_other_metrics_in_an_annotation(
     assert "annotations" not in back["metadata"]
 
 
-async def test_the_first_version_carries_behavior_and_status_in_annotations(
+async def test_autoscaler_v1_keeps_behavior_and_status_in_annotations(
     http: aiohttp.ClientSession, first: str, second: str
 ) -> None:
     policies = [{"type": "Pods", "value": 4, "periodSeconds": 60}]
@@ -373,7 +374,7 @@ async def test_the_first_version_carries_behavior_and_status_in_annotations(
     assert back["status"] == {**status, "currentMetrics": status["currentMetrics"]}
 
 
-async def test_annotations_that_nobody_can_read_are_dropped(
+async def test_autoscaler_v1_drops_malformed_annotations(
     http: aiohttp.ClientSession, first: str
 ) -> None:
     body = an_autoscaler()
@@ -384,7 +385,7 @@ async def test_annotations_that_nobody_can_read_are_dropped(
     assert made["metadata"]["annotations"] == {"a": "b"}
 
 
-async def test_mistakes_are_told_in_the_words_of_the_second_version(
+async def test_autoscaler_v1_problems_use_paths_of_v2(
     http: aiohttp.ClientSession, first: str
 ) -> None:
     body = an_autoscaler(maxReplicas=0, targetCPUUtilizationPercentage=50)
@@ -400,7 +401,7 @@ async def test_mistakes_are_told_in_the_words_of_the_second_version(
 
 
 @pytest.mark.parametrize("group_version", [EVENTS, FIRST])
-async def test_its_tables_are_those_of_the_other_version(
+async def test_autoscaler_v1_table_has_columns_of_v2(
     target: ServerUnderTest, http: aiohttp.ClientSession, group_version: str
 ) -> None:
     plural = "events" if group_version == EVENTS else "horizontalpodautoscalers"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------- update
 
 
-async def test_an_unknown_object_is_404(
+async def test_update_of_missing_object_is_404(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = f"{target.path('pods')}/web"
@@ -39,7 +39,7 @@ async def test_an_unknown_object_is_404(
         assert status["details"] == {"name": "web", "kind": "pods"}
 
 
-async def test_update_replaces_all_but_what_the_server_owns(
+async def test_update_replaces_all_but_server_owned_fields(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -65,7 +65,7 @@ async def test_update_replaces_all_but_what_the_server_owns(
     assert version_of(found) > version_of(old)
 
 
-async def test_an_update_of_a_stale_version_is_409(
+async def test_update_with_stale_version_is_409(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -86,7 +86,7 @@ async def test_an_update_of_a_stale_version_is_409(
 @pytest.mark.parametrize(
     ("version", "code"), [("", 200), ("0", 200), ("1", 409), ("x", 500)]
 )
-async def test_a_version_is_a_number(
+async def test_update_with_malformed_version_is_500(
     target: ServerUnderTest, http: aiohttp.ClientSession, version: str, code: int
 ) -> None:
     path = target.path("configmaps")
@@ -100,7 +100,7 @@ async def test_a_version_is_a_number(
         assert status["message"] == 'strconv.ParseUint: parsing "x": invalid syntax'
 
 
-async def test_an_update_that_changes_nothing_keeps_the_version(
+async def test_update_without_changes_keeps_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -160,7 +160,7 @@ async def test_an_update_that_changes_nothing_keeps_the_version(
         ),
     ],
 )
-async def test_an_update_keeps_to_the_rules(
+async def test_invalid_update_is_rejected(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     given: dict[str, Any],
@@ -175,7 +175,7 @@ async def test_an_update_keeps_to_the_rules(
     assert (answered, status["message"]) == (code, text)
 
 
-async def test_an_update_cannot_change_the_uid(
+async def test_update_cannot_change_uid(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -201,7 +201,7 @@ async def test_an_update_cannot_change_the_uid(
     assert len(problem["details"]["causes"]) == 2
 
 
-async def test_an_update_that_creates_ignores_the_version(
+async def test_creating_update_ignores_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("leases", "apis/coordination.k8s.io/v1")
@@ -213,7 +213,7 @@ async def test_an_update_that_creates_ignores_the_version(
     assert version_of(made) != 5
 
 
-async def test_custom_resources_are_updated_at_a_version_only(
+async def test_custom_resource_update_requires_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -242,7 +242,7 @@ async def warned(
         return answer.status, await answer.json(), warnings
 
 
-async def test_unknown_fields_are_left_out_with_a_warning(
+async def test_unknown_fields_are_dropped_with_warning(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -260,7 +260,7 @@ async def test_unknown_fields_are_left_out_with_a_warning(
     assert quiet[2] == ""
 
 
-async def test_unknown_fields_are_refused_where_that_is_asked_for(
+async def test_strict_write_with_unknown_fields_is_rejected(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path, params = target.path("configmaps"), {"fieldValidation": "Strict"}
@@ -274,7 +274,7 @@ async def test_unknown_fields_are_refused_where_that_is_asked_for(
     )
 
 
-async def test_repeated_fields_are_told(
+async def test_duplicate_fields_are_reported(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path, headers = target.path("configmaps"), {"Content-Type": "application/json"}
@@ -298,7 +298,7 @@ async def test_repeated_fields_are_told(
         ("[1,]", "invalid character ']' looking for beginning of value", "5b312c5d"),
     ],
 )
-async def test_what_is_no_json_is_refused(
+async def test_malformed_json_is_rejected(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     raw: str,
@@ -320,7 +320,7 @@ async def test_what_is_no_json_is_refused(
 # -------------------------------------------------------------------- dry runs
 
 
-async def test_a_dry_run_stores_nothing(
+async def test_dry_run_stores_nothing(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -345,14 +345,14 @@ async def test_a_dry_run_stores_nothing(
 # -------------------------------------------------------------------- namespaces
 
 
-async def test_first_namespaces_exist(http: aiohttp.ClientSession) -> None:
+async def test_system_namespaces_exist(http: aiohttp.ClientSession) -> None:
     _, found = await ask(http, "GET", "/api/v1/namespaces")
 
     first = {"default", "kube-node-lease", "kube-public", "kube-system"}
     assert first <= set(names(found))
 
 
-async def test_create_in_a_missing_namespace_is_404(
+async def test_create_in_missing_namespace_is_404(
     http: aiohttp.ClientSession,
 ) -> None:
     # Also of what is not valid: there is nothing to put it into.
@@ -364,7 +364,7 @@ async def test_create_in_a_missing_namespace_is_404(
     assert status["details"] == {"name": "no-shop", "kind": "namespaces"}
 
 
-async def test_reading_in_a_missing_namespace_finds_nothing(
+async def test_list_in_missing_namespace_is_empty(
     http: aiohttp.ClientSession,
 ) -> None:
     path = "/api/v1/namespaces/no-shop/configmaps"
@@ -377,7 +377,7 @@ async def test_reading_in_a_missing_namespace_finds_nothing(
 
 
 @pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
-async def test_some_namespaces_cannot_be_deleted(
+async def test_system_namespace_cannot_be_deleted(
     http: aiohttp.ClientSession, name: str
 ) -> None:
     code, status = await ask(http, "DELETE", f"/api/v1/namespaces/{name}", dryRun="All")
@@ -388,7 +388,7 @@ async def test_some_namespaces_cannot_be_deleted(
     )
 
 
-async def test_a_terminating_namespace_takes_nothing_new(
+async def test_terminating_namespace_rejects_creates(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     held = named("held", metadata={"finalizers": ["example.com/wait"]})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from api_calls import ask
+from each_case import each_case
 
 from aioinformer_apiserver.storage.kinds import built_in_kinds
 
@@ -24,10 +24,8 @@ CALLS: dict[str, tuple[str, str, dict[str, Any] | None]] = {
 NOWHERE = {"labelSelector": "nothing-has-this", "dryRun": "All"}
 
 
-@pytest.mark.parametrize(
-    "api_version", sorted({it.resource.api_version for it in built_in_kinds()})
-)
-async def test_paths_take_the_verbs_of_discovery(
+@each_case("api_version", sorted({it.resource.api_version for it in built_in_kinds()}))
+async def test_paths_support_discovered_verbs(
     target: ServerUnderTest, http: aiohttp.ClientSession, api_version: str
 ) -> None:
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -59,7 +57,7 @@ async def verbs_of(http: aiohttp.ClientSession, path: str) -> list[str]:
     return taken
 
 
-async def test_namespaces_are_deleted_one_by_one(
+async def test_namespaces_do_not_support_deletecollection(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     code, refusal = await ask(http, "DELETE", "/api/v1/namespaces", **NOWHERE)

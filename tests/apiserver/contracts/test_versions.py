@@ -17,6 +17,7 @@ from api_calls import (
     remove,
     version_of,
 )
+from each_case import each_case
 
 if TYPE_CHECKING:
     import aiohttp
@@ -33,7 +34,7 @@ async def with_a_past(http: aiohttp.ClientSession, path: str) -> str:
     return str(version_of(past))
 
 
-async def test_version_zero_with_a_limit_is_answered_whole(
+async def test_list_at_version_zero_ignores_limit(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -47,7 +48,7 @@ async def test_version_zero_with_a_limit_is_answered_whole(
         assert list(found["metadata"]) == ["resourceVersion"]
 
 
-async def test_version_zero_pages_where_there_is_no_watch_cache(
+async def test_list_at_version_zero_pages_without_watch_cache(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("events")
@@ -60,7 +61,7 @@ async def test_version_zero_pages_where_there_is_no_watch_cache(
     assert found["metadata"]["remainingItemCount"] == 1
 
 
-async def test_a_bare_version_with_a_limit_shows_the_past(
+async def test_list_at_version_with_limit_is_exact(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -74,7 +75,7 @@ async def test_a_bare_version_with_a_limit_shows_the_past(
     assert first["metadata"]["remainingItemCount"] == 1
 
 
-async def test_an_exact_version_shows_the_past(
+async def test_list_at_exact_version_shows_past_state(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -88,7 +89,7 @@ async def test_an_exact_version_shows_the_past(
     assert whole["metadata"] == {"resourceVersion": past}
 
 
-async def test_a_version_without_a_limit_shows_the_newest_state(
+async def test_list_at_version_without_limit_shows_newest_state(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -100,7 +101,7 @@ async def test_a_version_without_a_limit_shows_the_newest_state(
     assert version_of(found) > int(past)
 
 
-async def test_not_older_than_shows_the_newest_state(
+async def test_list_not_older_than_version_shows_newest_state(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -114,7 +115,7 @@ async def test_not_older_than_shows_the_newest_state(
     assert version_of(paged) > int(past)
 
 
-async def test_a_past_state_has_the_objects_of_its_time(
+async def test_past_state_has_objects_of_its_time(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -131,7 +132,7 @@ async def test_a_past_state_has_the_objects_of_its_time(
 
 
 @pytest.mark.alone
-async def test_a_forgotten_version_is_410(
+async def test_compacted_version_is_410(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     # Events, because a real server keeps the past of other kinds in its watch cache.
@@ -165,7 +166,7 @@ async def test_a_forgotten_version_is_410(
     ],
     ids=str,
 )
-async def test_a_version_in_the_future_is_504_without_a_watch_cache(
+async def test_future_version_without_watch_cache_is_504(
     target: ServerUnderTest, http: aiohttp.ClientSession, params: dict[str, str]
 ) -> None:
     path = target.path("events")
@@ -177,7 +178,7 @@ async def test_a_version_in_the_future_is_504_without_a_watch_cache(
 
 
 @pytest.mark.parametrize("name", ["", "/a", "/none"], ids=["list", "get", "missing"])
-async def test_a_version_in_the_future_is_waited_for(
+async def test_future_version_is_waited_for(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str
 ) -> None:
     """Three seconds, and then the client is asked to try again after another one."""
@@ -204,7 +205,7 @@ def check_too_large(status: dict[str, Any], more: dict[str, Any]) -> None:
     assert status["details"] == {"causes": [cause], **more}
 
 
-async def test_a_version_that_arrives_in_time_is_answered(
+async def test_list_returns_when_future_version_arrives(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -221,7 +222,7 @@ async def test_a_version_that_arrives_in_time_is_answered(
 
 
 @pytest.mark.parametrize("version", ["0", "1", "newest"])
-async def test_a_get_shows_the_newest_state(
+async def test_get_shows_newest_state(
     target: ServerUnderTest, http: aiohttp.ClientSession, version: str
 ) -> None:
     path = target.path("configmaps")
@@ -239,10 +240,8 @@ async def test_a_get_shows_the_newest_state(
         assert found == changed or version == "1"
 
 
-@pytest.mark.parametrize(
-    "text", ["abc", "-1", "1.5", " 1", "0x5", "9" * 24, "9" * 5000]
-)
-async def test_a_version_that_is_no_number_is_refused(
+@each_case("text", ["abc", "-1", "1.5", " 1", "0x5", "9" * 24, "9" * 5000])
+async def test_malformed_version_is_rejected(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:
     path, events = target.path("configmaps"), target.path("events")

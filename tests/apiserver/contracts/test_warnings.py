@@ -75,7 +75,7 @@ def unknown(*fields: str) -> list[str]:
         ),
     ],
 )
-async def test_an_unknown_field_is_told_although_the_write_is_refused(
+async def test_rejected_write_warns_about_unknown_fields(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     code: int,
@@ -91,7 +91,7 @@ async def test_an_unknown_field_is_told_although_the_write_is_refused(
     assert refused == (code, unknown("foo"))
 
 
-async def test_nothing_is_told_of_a_patch_for_which_there_is_no_object(
+async def test_patch_of_missing_object_has_no_warnings(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -99,7 +99,7 @@ async def test_nothing_is_told_of_a_patch_for_which_there_is_no_object(
     assert await warned(http, "PATCH", f"{path}/x", {"foo": 1}) == (404, [])
 
 
-async def test_each_warning_has_a_header_of_its_own(
+async def test_each_warning_has_own_header(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     pod = a_pod("a", spec={"foo": 1, "bar": 2})
@@ -109,7 +109,7 @@ async def test_each_warning_has_a_header_of_its_own(
     assert made == (201, unknown("spec.foo", "spec.bar"))
 
 
-async def test_what_cannot_be_seen_in_a_field_is_escaped(
+async def test_control_characters_in_warnings_are_escaped(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -121,7 +121,7 @@ async def test_what_cannot_be_seen_in_a_field_is_escaped(
     assert made == (201, escaped)
 
 
-async def test_warnings_that_are_too_long_are_cut(
+async def test_long_warnings_are_truncated(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -134,7 +134,7 @@ async def test_warnings_that_are_too_long_are_cut(
     assert told == [it[:256] for it in unknown(*fields)]
 
 
-async def test_too_many_warnings_are_left_out(
+async def test_excess_warnings_are_dropped(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -148,7 +148,7 @@ async def test_too_many_warnings_are_left_out(
     assert told == unknown(*fields)[:52]
 
 
-async def test_a_finalizer_is_warned_of_once_the_object_is_valid(
+async def test_finalizer_warning_requires_valid_object(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -168,7 +168,7 @@ async def test_a_finalizer_is_warned_of_once_the_object_is_valid(
     assert changed == (200, [FINALIZER.format("yours")])
 
 
-async def test_who_deletes_jobs_is_warned_of_their_pods(
+async def test_job_delete_warns_about_pods(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("jobs", JOBS)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("custom", [False, True], ids=["typed", "custom"])
-async def test_a_watch_tells_what_happens_after_its_version(
+async def test_watch_sends_events_after_its_version(
     target: ServerUnderTest, http: aiohttp.ClientSession, custom: bool
 ) -> None:
     path, body = target.path("configmaps"), named("a")
@@ -58,7 +58,7 @@ async def test_a_watch_tells_what_happens_after_its_version(
     assert gone == changed
 
 
-async def test_a_watch_catches_up_on_the_history(
+async def test_watch_replays_history(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -76,7 +76,7 @@ async def test_a_watch_catches_up_on_the_history(
 
 @pytest.mark.parametrize("params", [{}, {"resourceVersion": "0"}], ids=str)
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
-async def test_a_watch_without_a_version_begins_with_what_exists(
+async def test_watch_without_version_starts_with_existing_objects(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     params: dict[str, str],
@@ -98,7 +98,7 @@ async def test_a_watch_without_a_version_begins_with_what_exists(
     assert told(events) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 
-async def test_events_come_in_the_order_of_their_versions(
+async def test_watch_events_are_ordered_by_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """Whatever namespace and object they are about."""
@@ -124,7 +124,7 @@ async def test_events_come_in_the_order_of_their_versions(
     assert versions(events) == sorted(set(versions(events)))
 
 
-async def test_a_version_older_than_the_watch_cache_is_an_error_event(
+async def test_watch_from_version_older_than_cache_is_error_event(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     """The status says that all is well; only the first event tells."""
@@ -148,7 +148,7 @@ async def test_a_version_older_than_the_watch_cache_is_an_error_event(
 
 
 @pytest.mark.alone
-async def test_a_compacted_version_is_an_error_event_in_other_words(
+async def test_watch_from_compacted_version_is_error_event(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     # Events, because they are watched without a watch cache.
@@ -167,7 +167,7 @@ async def test_a_compacted_version_is_an_error_event_in_other_words(
 
 
 @pytest.mark.alone
-async def test_the_newest_version_survives_a_compaction(
+async def test_newest_version_survives_compaction(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("events")
@@ -181,7 +181,7 @@ async def test_the_newest_version_survives_a_compaction(
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "events"])
-async def test_a_watch_from_the_future_is_silent(
+async def test_watch_from_future_version_is_silent(
     target: ServerUnderTest, http: aiohttp.ClientSession, plural: str
 ) -> None:
     path = target.path(plural)
@@ -194,7 +194,7 @@ async def test_a_watch_from_the_future_is_silent(
         assert await all_events(watch) == []
 
 
-async def test_a_watch_of_one_object_is_one_by_its_name(
+async def test_watch_of_single_object_selects_by_name(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -213,7 +213,7 @@ async def test_a_watch_of_one_object_is_one_by_its_name(
 # -------------------------------------------------------------------- how it ends
 
 
-async def test_the_timeout_ends_a_watch_cleanly(
+async def test_watch_timeout_ends_stream_cleanly(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -226,7 +226,7 @@ async def test_the_timeout_ends_a_watch_cleanly(
     assert loop.time() - start == pytest.approx(1, abs=0.3)
 
 
-async def test_a_negative_timeout_has_passed_already(
+async def test_negative_watch_timeout_ends_at_once(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -240,7 +240,7 @@ async def test_a_negative_timeout_has_passed_already(
 # -------------------------------------------------------------------- selectors
 
 
-async def test_selected_objects_come_and_go(
+async def test_selector_watch_sends_added_and_deleted_for_matches(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -268,7 +268,7 @@ async def test_selected_objects_come_and_go(
     assert version_of(gone) == version_of(left)
 
 
-async def test_a_deletion_of_what_does_not_match_is_not_told(
+async def test_selector_watch_skips_deletion_of_other_objects(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -284,7 +284,7 @@ async def test_a_deletion_of_what_does_not_match_is_not_told(
         assert told(await next_events(watch, 1)) == [("ADDED", "b")]
 
 
-async def test_a_namespace_selects_what_is_told(
+async def test_namespace_watch_sends_own_events_only(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     other = f"{target.namespace}-b"
@@ -304,7 +304,7 @@ async def test_a_namespace_selects_what_is_told(
 
 
 @pytest.mark.parametrize("text", ["1", "true", "yes", ""])
-async def test_whatever_is_not_false_watches(
+async def test_watch_parameter_is_true_unless_false(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:
     path = target.path("configmaps")
@@ -319,7 +319,7 @@ async def test_whatever_is_not_false_watches(
 
 
 @pytest.mark.parametrize("text", ["0", "false", "False"])
-async def test_a_false_watch_is_a_list(
+async def test_watch_false_is_list(
     target: ServerUnderTest, http: aiohttp.ClientSession, text: str
 ) -> None:
     _, found = await ask(http, "GET", target.path("configmaps"), watch=text)
@@ -339,7 +339,7 @@ async def test_a_false_watch_is_a_list(
         ("9" * 5000, "value out of range"),
     ],
 )
-async def test_what_is_no_integer_is_400(
+async def test_malformed_integer_parameter_is_400(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     name: str,
@@ -355,7 +355,7 @@ async def test_what_is_no_integer_is_400(
         assert status["message"] == f'strconv.ParseInt: parsing "{text}": {why}'
 
 
-async def test_a_negative_limit_is_none(
+async def test_negative_limit_is_ignored(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("configmaps")
@@ -374,7 +374,7 @@ async def test_a_negative_limit_is_none(
 
 
 @pytest.mark.parametrize("custom", [False, True], ids=["typed", "custom"])
-async def test_the_old_path_of_a_watch_is_still_served(
+async def test_deprecated_watch_path_is_served(
     target: ServerUnderTest, http: aiohttp.ClientSession, custom: bool
 ) -> None:
     """Before there was a parameter, watches had paths of their own."""
@@ -394,7 +394,7 @@ async def test_the_old_path_of_a_watch_is_still_served(
         assert told(events) == [("ADDED", "a")]
 
 
-async def test_the_old_path_of_one_object_names_it(
+async def test_deprecated_watch_path_of_object_selects_by_name(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     old = target.path("configmaps").replace("/v1/", "/v1/watch/")

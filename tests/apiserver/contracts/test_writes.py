@@ -16,6 +16,7 @@ from api_calls import (
     version_of,
     widget,
 )
+from each_case import each_case
 from kind_samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def problems(status: dict[str, Any]) -> list[tuple[str, str]]:
 # -------------------------------------------------------------------- create
 
 
-async def test_create_completes_the_object(
+async def test_create_completes_metadata(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     pods = target.path("pods")
@@ -77,7 +78,7 @@ async def test_create_completes_the_object(
     assert metadata == {"name": "web", "namespace": target.namespace, "generation": 1}
 
 
-async def test_what_only_the_server_decides_is_ignored(
+async def test_create_ignores_server_owned_metadata(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     given = {
@@ -103,7 +104,7 @@ async def test_what_only_the_server_decides_is_ignored(
     assert found["creationTimestamp"] > "2000"
 
 
-async def test_create_generates_a_name(
+async def test_create_generates_name(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = {"metadata": {"generateName": "web-"}}
@@ -116,7 +117,7 @@ async def test_create_generates_a_name(
     assert found[0]["metadata"]["generateName"] == "web-"
 
 
-async def test_a_long_start_of_a_generated_name_is_cut(
+async def test_long_generate_name_is_truncated(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = {"metadata": {"generateName": "a" * 70}}
@@ -126,7 +127,7 @@ async def test_a_long_start_of_a_generated_name_is_cut(
     assert len(made["metadata"]["name"]) == 63
 
 
-async def test_create_of_a_taken_name_is_409(
+async def test_create_of_existing_name_is_409(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     sample = SAMPLES["deployments"]
@@ -141,8 +142,8 @@ async def test_create_of_a_taken_name_is_409(
     assert status["details"] == {"name": name, "group": "apps", "kind": "deployments"}
 
 
-@pytest.mark.parametrize(
-    ("metadata", "found"),
+@each_case(
+    "metadata, found",
     [
         pytest.param(
             {"name": ""},
@@ -254,7 +255,7 @@ async def test_create_of_a_taken_name_is_409(
         ),
     ],
 )
-async def test_create_tells_what_is_wrong_with_metadata(
+async def test_create_with_invalid_metadata_is_422(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     metadata: dict[str, Any],
@@ -270,7 +271,7 @@ async def test_create_tells_what_is_wrong_with_metadata(
     assert (await ask(http, "GET", path))[1]["items"] == []
 
 
-async def test_all_that_is_wrong_is_told_at_once(
+async def test_all_problems_are_reported_at_once(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     body = named("B_", labels={"a b": "c"}, metadata={"finalizers": ["x"]})
@@ -282,7 +283,7 @@ async def test_all_that_is_wrong_is_told_at_once(
     assert status["message"] == f'ConfigMap "B_" is invalid: [{", ".join(texts)}]'
 
 
-async def test_only_one_owner_is_the_controller(
+async def test_only_one_owner_can_be_controller(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     owners = [owner("a", controller=True), owner("b", controller=True)]
@@ -297,8 +298,8 @@ async def test_only_one_owner_is_the_controller(
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "text"),
+@each_case(
+    "body, code, text",
     [
         pytest.param(
             named("a", metadata={"namespace": "b"}),
@@ -362,7 +363,7 @@ async def test_only_one_owner_is_the_controller(
         ),
     ],
 )
-async def test_create_refuses_what_it_cannot_understand(
+async def test_malformed_create_is_rejected(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     body: Any,
@@ -377,7 +378,7 @@ async def test_create_refuses_what_it_cannot_understand(
     assert (await ask(http, "GET", path))[1]["items"] == []
 
 
-async def test_a_custom_resource_must_say_what_it_is(
+async def test_custom_resource_requires_api_version_and_kind(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -402,7 +403,7 @@ async def test_a_custom_resource_must_say_what_it_is(
     )
 
 
-async def test_a_custom_resource_should_have_finalizers_with_a_domain(
+async def test_unqualified_finalizer_of_custom_resource_warns(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
     path = target.path("widgets", WIDGETS_GROUP)
@@ -416,8 +417,8 @@ async def test_a_custom_resource_should_have_finalizers_with_a_domain(
     assert 'metadata.finalizers: \\"mine\\": prefer a domain-qual' in warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("plural", "name", "why"),
+@each_case(
+    "plural, name, why",
     [
         pytest.param("clusterroles", "system:node:", "", id="colon"),
         pytest.param("clusterroles", "a%b", "may not contain '%'", id="percent"),
@@ -432,7 +433,7 @@ async def test_a_custom_resource_should_have_finalizers_with_a_domain(
         pytest.param("pods", "a.b", "", id="subdomain"),
     ],
 )
-async def test_each_kind_has_rules_for_names(
+async def test_name_rules_depend_on_kind(
     target: ServerUnderTest,
     http: aiohttp.ClientSession,
     plural: str,

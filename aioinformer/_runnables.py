@@ -1,0 +1,275 @@
+"""`Runnables`: coroutines that run side by side, each in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioinformer._tasks import unexpected_cancellation, unwrap_group, wait_for_end
+from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer.errors import AioInformerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Runnable", "Runnables"]
+
+logger = guarded_logger(__name__)
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Runnable:
+    """A coroutine function that runs until it is cancelled or done.
+
+    Attributes:
+        name: Name in logs and of the task.
+        run: Coroutine function without arguments.
+        hurry: Function that makes a run which is ending end at once. None for a second
+            cancellation.
+        on_end: Function called when the task is over. The argument is the reason if
+            neither the owner nor the runnable itself ended it.
+    """
+
+    name: str
+    run: Callable[[], Awaitable[object]]
+    hurry: Callable[[], None] | None = None
+    on_end: Callable[[BaseException | None], None] | None = None
+
+
+class Runnables:
+    """A group of runnables, each in a task of its own. It runs once.
+
+    A runnable that fails ends alone: the group reports it, and its owner decides.
+
+    Args:
+        on_failure: Function called with each runnable that fails, and its error.
+        drain_seconds: Seconds that all may take to end together; then they are hurried.
+            None for no limit.
+    """
+
+    def __init__(
+        self,
+        on_failure: Callable[[Runnable, BaseException], None],
+        *,
+        drain_seconds: float | None = None,
+    ) -> None:
+        self.failure: BaseException | None = None
+        """First failure, or None."""
+        self.ended = False
+        """True once nothing is started any more."""
+        self._on_failure = on_failure
+        self._drain_seconds = drain_seconds
+        self._pending: list[Runnable] = []
+        self._tasks: dict[Runnable, asyncio.Task[None]] = {}
+        # Asked to end, or failed: a second cancellation would cut short their drain.
+        self._ending: set[Runnable] = set()
+        self._failed: set[Runnable] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._context = contextvars.Context()
+        self._nonempty = asyncio.Event()
+        # Set by the first failure, or at the end.
+        self._decided = asyncio.Event()
+        self._hurried = False
+
+    def __repr__(self) -> str:
+        return f"<Runnables {len(self._pending) + len(self._tasks)}>"
+
+    @property
+    def running(self) -> bool:
+        """True while added runnables start at once."""
+        return self._group is not None and not self.ended
+
+    def add(self, runnable: Runnable) -> None:
+        """Add a runnable, and start it at once if the group runs."""
+        if self._group is None:
+            self._pending.append(runnable)
+        else:
+            self._start(runnable, self._group)
+
+        self._nonempty.set()
+
+    async def wait_nonempty(self) -> None:
+        """Wait until the first runnable is added. Cancellation: safe."""
+        await self._nonempty.wait()
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Run all runnables, including those added later, until cancelled.
+
+        Args:
+            ready: Function called once the first of them are started.
+
+        Cancellation:
+            The way to stop it. Every runnable is cancelled once; this ends when the last
+            of them has. A second cancellation hurries them, and so do `drain_seconds`.
+        """
+        # A runnable added later, perhaps by a request to a web app, inherits the context
+        # of this run and not that of the request.
+        self._context = contextvars.copy_context()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for runnable in self._pending:
+                self._start(runnable, group)
+
+            self._pending.clear()
+            try:
+                ready()
+                await asyncio.Event().wait()  # until cancelled
+            finally:
+                self._group = None
+                self.close()
+                await self._end_all()
+
+    def close(self) -> None:
+        """Start nothing any more. Idempotent."""
+        self.ended = True
+        self._decide()
+
+    async def stop(
+        self,
+        runnable: Runnable,
+        *,
+        wait: bool = True,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Stop one runnable before the others. Idempotent.
+
+        Args:
+            runnable: Runnable to stop; one that was never started is dropped.
+            wait: False to return before it has ended.
+            then: Function called when it has ended.
+
+        Cancellation:
+            Deferred until the runnable has ended.
+        """
+        task = self._tasks.get(runnable)
+        if task is None:
+            if runnable in self._pending:
+                self._pending.remove(runnable)
+
+            if runnable.on_end is not None:
+                runnable.on_end(None)
+
+            then()
+            return
+
+        task.add_done_callback(lambda _: then())
+        self._cancel(runnable)
+        if wait:
+            await wait_for_end(task)
+
+    def hurry(self) -> None:
+        """End at once those runnables that are ending, and those that will."""
+        self._hurried = True
+        if not (self.ended and self._tasks):
+            return
+
+        names = ", ".join(runnable.name for runnable in self._tasks)
+        logger.warning("drain cut short for: %s", names)
+        for runnable, task in self._tasks.items():
+            if runnable.hurry is None:
+                task.cancel()
+            else:
+                runnable.hurry()
+
+    async def wait_failed(self) -> BaseException | None:
+        """Wait for the first failure. Return None if all ended without one.
+
+        Cancellation:
+            Safe.
+        """
+        await self._decided.wait()
+        return self.failure
+
+    def fail(self, runnable: Runnable, failure: BaseException) -> None:
+        """Record the failure of a runnable, once, before its task is over."""
+        if runnable in self._failed or runnable not in self._tasks:
+            return
+
+        self._failed.add(runnable)
+        self._ending.add(runnable)  # by itself
+        if self.failure is None:
+            self.failure = failure
+            self._decide()
+
+        self._on_failure(runnable, failure)
+
+    def unexpected_cancellation(self, runnable: Runnable) -> BaseException | None:
+        """Return the error of a cancelled runnable; None if its owner cancelled it."""
+        if self.ended or runnable in self._ending or runnable not in self._tasks:
+            return None
+
+        return unexpected_cancellation(repr(runnable.name))
+
+    # ------------------------------------------------------------ helpers
+
+    def _start(self, runnable: Runnable, group: asyncio.TaskGroup) -> None:
+        task = group.create_task(
+            self._run(runnable), name=runnable.name, context=self._context.copy()
+        )
+        self._tasks[runnable] = task
+        task.add_done_callback(lambda task: self._remove(runnable, task))
+
+    async def _run(self, runnable: Runnable) -> None:
+        try:
+            await runnable.run()
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+
+            failure = AioInformerError(f"{runnable.name} has cancelled itself")
+            failure.__cause__ = exc
+            self.fail(runnable, failure)
+        except BaseExceptionGroup as errors:
+            self.fail(runnable, unwrap_group(errors))
+        except user_errors() as exc:
+            self.fail(runnable, exc)
+
+    def _remove(self, runnable: Runnable, task: asyncio.Task[None]) -> None:
+        """Forget a task that is over."""
+        if runnable.on_end is not None:
+            # A task that is cancelled before its first step never called `run()`.
+            cancelled = task.cancelled()
+            runnable.on_end(
+                self.unexpected_cancellation(runnable) if cancelled else None
+            )
+
+        del self._tasks[runnable]
+        self._ending.discard(runnable)
+        self._failed.discard(runnable)
+        self._decide()
+
+    def _cancel(self, runnable: Runnable) -> None:
+        if runnable not in self._ending:
+            self._ending.add(runnable)
+            self._tasks[runnable].cancel()
+
+    def _decide(self) -> None:
+        if self.failure is not None or (self.ended and not self._tasks):
+            self._decided.set()
+
+    async def _end_all(self) -> None:
+        """End all tasks here: the TaskGroup would cancel those again that end already."""
+        tasks = list(self._tasks.values())
+        for runnable in self._tasks:
+            self._cancel(runnable)
+
+        if not tasks:
+            return
+
+        if self._drain_seconds is None:
+            await asyncio.wait(tasks)
+            return
+
+        loop = asyncio.get_running_loop()
+        # At the earliest in the next turn: two cancellations in one turn act as one.
+        timer = loop.call_later(
+            0.0 if self._hurried else self._drain_seconds, self.hurry
+        )
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            timer.cancel()
+            self.hurry()

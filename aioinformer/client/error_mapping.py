@@ -1,0 +1,263 @@
+"""The one place that turns what goes wrong with HTTP into the errors of this package.
+
+Each message names the server, what happened, and what to do about it. The error of the
+HTTP library is the `__cause__`.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import orjson
+from aiohttp import RequestInfo
+from aiohttp.http import HttpProcessingError
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from aioinformer._user_code import guarded_logger
+from aioinformer.client.auth.credentials import is_transient
+from aioinformer.client.redaction import MOST_CHARACTERS, redacted, redacted_url
+from aioinformer.errors import AioInformerError, ApiError, DecodeError, TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "NETWORK_ERRORS",
+    "api_error",
+    "map_errors",
+    "refuse_web_page",
+    "retry_after_seconds",
+    "transport_error",
+]
+
+logger = guarded_logger(__name__)
+
+NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError)
+"""What the HTTP library raises where the network fails."""
+
+# What an API server says, in plain text, where not even the group is known to it.
+_NO_SUCH_PATH = "404 page not found"
+
+# What is shown of an error body that is not a Status.
+EXCERPT_CHARACTERS = 200
+
+
+@contextmanager
+def map_errors(
+    server: str, *, proxied: bool = False, answered: bool = False
+) -> Iterator[None]:
+    """Map what the block raises, other than errors of this package.
+
+    Args:
+        server: For the messages.
+        proxied: True if connections go to a proxy.
+        answered: True if the head of an answer has arrived.
+
+    Raises:
+        TransportError: If the network failed, or the operating system did.
+    """
+    try:
+        yield
+    except AioInformerError:
+        raise
+    except Exception as exc:
+        _forget_headers(exc)
+        raise transport_error(exc, server, proxied=proxied, answered=answered) from exc
+
+
+def transport_error(
+    exc: Exception, server: str, *, proxied: bool = False, answered: bool = False
+) -> TransportError:
+    """Say what failed between us and `server`, and what to do."""
+    cause = getattr(exc, "os_error", None) or exc
+    match exc:
+        case aiohttp.ClientConnectorCertificateError() | ssl.CertificateError():
+            reason = getattr(exc, "certificate_error", exc)
+            what = (
+                f"has a certificate that does not verify: {reason}. "
+                "If it has expired, renew it. Else give the authority that signed it "
+                "(certificate-authority, ca_file), or tls-server-name if only the "
+                "name differs."
+            )
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            what = (
+                f"cannot be spoken to by TLS: {cause}. Check that it speaks TLS on "
+                "this port and accepts the client's certificate."
+            )
+        case aiohttp.ClientConnectorDNSError(os_error=local) if is_transient(local):
+            what = (
+                f"could not be looked up: {local.strerror}. This machine ran out of "
+                "something; trying again may help."
+            )
+        case aiohttp.ClientConnectorDNSError() | UnicodeError() if proxied:
+            what = (
+                "is behind a proxy whose name cannot be looked up: "
+                f"{cause}. Check proxy-url and DNS."
+            )
+        case aiohttp.ClientConnectorDNSError() | UnicodeError():
+            what = f"has a name that cannot be looked up: {cause}. Check name and DNS."
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            what = (
+                f"is behind a proxy that failed: {redacted(str(exc))}. Check proxy-url."
+            )
+        case aiohttp.ConnectionTimeoutError() if proxied:
+            what = (
+                "is behind a proxy, and one of the two does not answer to connections. "
+                "Check proxy-url, the server's address, and the firewalls in between."
+            )
+        case aiohttp.ConnectionTimeoutError():
+            what = (
+                "does not answer to connections. Check its address, and the firewalls "
+                "in between."
+            )
+        case aiohttp.ClientPayloadError():
+            reason = redacted(str(exc))
+            what = (
+                f"ended its answer before it was complete: {reason}. Trying again may "
+                "help."
+            )
+        case aiohttp.ServerDisconnectedError():
+            what = "closed the connection without an answer. Trying again may help."
+        case _ if isinstance(cause, ConnectionRefusedError):
+            what = (
+                f"refused the connection: {cause}. Check that the API server runs "
+                "there, and the port."
+            )
+        case aiohttp.ClientConnectorError():
+            what = f"cannot be reached: {cause}. Check its address and the network."
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            what = (
+                f"answered something that is not HTTP: {redacted(exc.message)}. "
+                "Check the port."
+            )
+        case _ if isinstance(exc, NETWORK_ERRORS):
+            reason = redacted(str(exc)) or type(exc).__name__
+            what = f"broke the connection: {reason}. Trying again may help."
+        case _:
+            # A bug of a library, or what it did not expect.
+            what = f"could not be asked: {type(exc).__name__}: {redacted(str(exc))}"
+            logger.error("%s %s", server, what)
+
+    unreachable = not answered and _is_of_connecting(exc)
+    return TransportError(f"{server} {what}", unreachable=unreachable)
+
+
+def _is_of_connecting(exc: Exception) -> bool:
+    """Whether there was no connection, or one that was closed without an answer."""
+    match exc:
+        case ssl.SSLEOFError() | aiohttp.ConnectionTimeoutError():
+            return True
+        case aiohttp.ClientSSLError():
+            return isinstance(exc.__cause__, ssl.SSLEOFError | ConnectionResetError)
+        case ssl.SSLError() | aiohttp.ClientHttpProxyError():
+            return False
+        case _:
+            return isinstance(exc, OSError | aiohttp.ServerDisconnectedError)
+
+
+def api_error(
+    status: int, phrase: str, headers: Any, body: bytes, server: str
+) -> ApiError:
+    """Turn a refusal into the error that names it.
+
+    Args:
+        status: The HTTP status code.
+        phrase: The words that came with it.
+        headers: Those of the answer, a case-insensitive mapping.
+        body: The answer's body or its beginning: a Status, or what a proxy says.
+        server: Who answered, for the message.
+    """
+    wait = retry_after_seconds(headers.get("Retry-After", ""))
+    said = _status_object(body)
+    if said is not None:
+        return ApiError.from_status(said, code=status, retry_after=wait)
+
+    message = f"{server} answered {status} {redacted(phrase)}".rstrip()
+    if 300 <= status < 400:
+        target = redacted_url(headers.get("Location", "nowhere"))
+        message += f", a redirect to {target}: use the URL of the API server itself"
+    else:
+        kind = headers.get("Content-Type", "no content type").partition(";")[0]
+        kind = redacted(kind)
+        message += f" with {kind} and not a Kubernetes Status"
+        text = _readable(body)
+        message += f": {text!r}" if text else ""
+        if status == 404 and text == _NO_SUCH_PATH:
+            message = (
+                f"{server} serves no such resource ({text}): check its name, version and "
+                "group, and that its CustomResourceDefinition is installed; or the URL "
+                "is not that of an API server"
+            )
+        else:
+            message += ". Is a proxy in between, or the URL not that of an API server?"
+
+    return ApiError.from_status({"message": message}, code=status, retry_after=wait)
+
+
+def refuse_web_page(headers: Any, server: str) -> None:
+    """Check that an answer which is no error is none of a proxy's pages either.
+
+    Args:
+        headers: Those of the answer, a case-insensitive mapping.
+        server: Who answered, for the message.
+
+    Raises:
+        DecodeError: If it is a web page.
+    """
+    # Not aiohttp's `content_type`: a strange header would make it raise.
+    kind = headers.get("Content-Type", "").partition(";")[0]
+    if kind.strip().lower() == "text/html":
+        raise DecodeError(
+            f"{server} answered with a web page. Is a proxy or a log-in in between, or "
+            "the URL not that of an API server?"
+        )
+
+
+def retry_after_seconds(value: str) -> float | None:
+    """Read a `Retry-After` header: seconds, or a date; None if it is neither."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+
+    try:
+        when = parsedate_to_datetime(value)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+
+        return max(0.0, (when - datetime.now(tz=UTC)).total_seconds())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _forget_headers(exc: BaseException) -> None:
+    """Remove the token, which `repr()` of such an error shows with the other headers."""
+    if isinstance(exc, aiohttp.ClientResponseError):
+        told = exc.request_info
+        nothing = CIMultiDictProxy[str](CIMultiDict())
+        exc.request_info = RequestInfo(told.url, told.method, nothing, told.real_url)
+        exc.args = ()
+
+
+def _status_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+
+    is_status = isinstance(said, dict) and said.get("kind") == "Status"
+    return said if is_status else None
+
+
+def _readable(body: bytes) -> str:
+    # Markup that never ends takes the square of its length.
+    text = body[:MOST_CHARACTERS].decode("utf-8", "replace")
+    text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>", " ", text)
+    text = redacted(text)
+    cut = text[:EXCERPT_CHARACTERS]
+    return cut if cut == text else f"{cut}..."

@@ -1,0 +1,281 @@
+"""State of an elector: durations, the observed Lease, and whether this replica leads.
+
+Every change of the state is one call. Nothing here waits. Times are arguments, in seconds
+of one clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioinformer._user_code import user_errors
+from aioinformer.controller import lease_record
+from aioinformer.errors import OptionsError
+from aioinformer.model.times import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from aioinformer.controller.lease_record import LeaseRecord, ObservedRecord, Step
+    from aioinformer.controller.metrics import LeaderMetrics
+    from aioinformer.model.times import Duration
+
+__all__ = ["JITTER", "NOT_RENEWED", "ElectorState", "LeaseTiming"]
+
+JITTER = 1.2
+"""Maximum number of retry periods added to the pause of a candidate."""
+
+MAX_UNANSWERED = 2
+"""Claims in a row without an answer, after which a replica lets its lease expire."""
+
+NOT_RENEWED = "the lease was not renewed in time"
+"""Default reason for lost leadership."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTiming:
+    """Durations of an election, in seconds.
+
+    Attributes:
+        lease: Time that candidates wait after they first saw the last renewal.
+        renew: Time that a leader continues after it sent the last renewal.
+        retry: Time between two attempts.
+    """
+
+    lease: int
+    renew: float
+    retry: float
+
+    @classmethod
+    def of(
+        cls, lease_duration: Duration, renew_deadline: Duration, retry_period: Duration
+    ) -> LeaseTiming:
+        """Check the user's durations. The lease is cut to whole seconds, as in a Lease.
+
+        Raises:
+            OptionsError: Unless the durations are positive and fit into each other.
+        """
+        lease = int(seconds_of(lease_duration))
+        renew, retry = seconds_of(renew_deadline), seconds_of(retry_period)
+        if retry <= 0:
+            raise OptionsError(f"retry_period must be positive, not {retry:g} s")
+
+        if renew <= JITTER * retry:
+            raise OptionsError(
+                f"renew_deadline ({renew:g} s) must be greater than retry_period "
+                f"({retry:g} s) * {JITTER}"
+            )
+
+        if lease <= renew:
+            raise OptionsError(
+                f"lease_duration ({lease} s, in whole seconds) must be greater than "
+                f"renew_deadline ({renew:g} s)"
+            )
+
+        return cls(lease, renew, retry)
+
+    @property
+    def request(self) -> float:
+        """Timeout of one request.
+
+        A leader with slower requests cannot renew in time: a renewal needs the response
+        to the one before.
+        """
+        return self.renew / 2
+
+    @property
+    def courtesy(self) -> float:
+        """Time for which a replica leaves its own expired lease to other candidates.
+
+        They may have seen its last renewal one pause late, and retry after another one.
+        """
+        return 2 * self.pause(1)
+
+    @property
+    def release_retry(self) -> float:
+        """Pause before a release is retried after a conflict."""
+        return self.retry / 10
+
+    def pause(self, draw: float) -> float:
+        """Return the pause of a candidate between two attempts.
+
+        Args:
+            draw: Random number in [0, 1).
+        """
+        return self.retry * (1 + JITTER * draw)
+
+
+class ElectorState:
+    """What one replica knows of its Lease, and whether it leads.
+
+    Attributes:
+        observed: Lease as it was last read or written. None if it does not exist, or
+            was not read yet.
+        sent: Time at which the last successful write was sent, or None. It is kept until
+            the leader's work has ended, even if leadership is lost before.
+        deadline: Time until which this replica leads, or None.
+        doubtful: True after a claim that was refused or could not connect. It was
+            probably not written, and counts as unanswered only if the Lease shows it.
+        unanswered: Number of claims in a row with a late response or none. Some of them
+            may have been written.
+        why_lost: Reason for lost leadership.
+
+    Args:
+        identity: Identity of this replica.
+        timing: Durations of the election.
+        metrics: Metrics of the elector.
+        on_new_leader: Callback for each new leader.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        timing: LeaseTiming,
+        metrics: LeaderMetrics,
+        on_new_leader: Callable[[str], object] | None = None,
+    ) -> None:
+        self.observed: ObservedRecord | None = None
+        self.sent: float | None = None
+        self.deadline: float | None = None
+        self.doubtful = False
+        self.unanswered = 0
+        self.why_lost = NOT_RENEWED
+        self._identity = identity
+        self._timing = timing
+        self._metrics = metrics
+        self._on_new_leader = on_new_leader
+        self._reported_leader = ""
+
+    # Properties read their attributes once, as other threads may call them.
+
+    @property
+    def leader(self) -> str:
+        """Identity of the last observed leader, empty for none."""
+        observed = self.observed
+        return observed.record.holder if observed else ""
+
+    @property
+    def lease_ends(self) -> float | None:
+        """Time at which other replicas may lead, by the last write; None without one."""
+        sent = self.sent
+        return None if sent is None else sent + self._timing.lease
+
+    def leads(self, now: float) -> bool:
+        """Return True if this replica may act as the leader."""
+        deadline = self.deadline
+        return deadline is not None and now < deadline
+
+    # ------------------------------------------------------------ decisions
+
+    @property
+    def claim_seconds(self) -> float:
+        """Timeout of a claim. A leader needs time for a second attempt."""
+        timing = self._timing
+        return timing.renew if self.deadline is None else timing.request
+
+    def next_step(self, now: float) -> Step:
+        """Return what to do about the Lease that was just observed."""
+        leading = self.deadline is not None
+        if not leading and self._must_let_expire(now):
+            return lease_record.Step.WAIT
+
+        return lease_record.next_step(
+            self.observed, self._identity, now, leading=leading
+        )
+
+    def _must_let_expire(self, now: float) -> bool:
+        """Return True if claims of ours, without responses, hold the Lease.
+
+        Further claims would block other replicas, and this one might never lead.
+        """
+        observed = self.observed
+        return (
+            self.unanswered >= MAX_UNANSWERED
+            and observed is not None
+            and observed.record.holder == self._identity
+            and now < observed.alive_until + self._timing.courtesy
+        )
+
+    def claim(self, wall: datetime) -> LeaseRecord:
+        """Return the record that makes this replica the leader, or keeps it so."""
+        before = self.observed.record if self.observed else None
+        return lease_record.claimed(before, self._identity, self._timing.lease, wall)
+
+    # ------------------------------------------------------------ changes
+
+    def forget(self) -> None:
+        """Forget the observed Lease, whose time is of another clock."""
+        self.observed = None
+
+    def observe(self, record: LeaseRecord | None, now: float) -> None:
+        """Note the Lease that was read or released, or None if it does not exist."""
+        before = None if self.observed is None else self.observed.record
+        ours = record is not None and record.holder == self._identity
+        if self.doubtful and ours and record != before:
+            self.unanswered += 1
+            self.doubtful = False
+
+        self._note(record, now)
+
+    def _note(self, record: LeaseRecord | None, now: float) -> None:
+        if record is None:
+            self.observed = None
+        else:
+            self.observed = lease_record.observe(self.observed, record, now)
+
+        if self.leader != self._reported_leader:
+            self._reported_leader = self.leader
+            self._call_back(self._reported_leader)
+
+    def written(self, record: LeaseRecord, sent: float, now: float) -> None:
+        """Note a successful claim: this replica leads, unless the deadline has passed.
+
+        Args:
+            record: Record that was written.
+            sent: Time at which the claim was sent.
+            now: Time of the response.
+        """
+        in_time = now - sent <= self._timing.request
+        self.doubtful = False
+        self.unanswered = 0 if in_time else self.unanswered + 1
+        deadline = sent + self._timing.renew
+        if now < (deadline if self.deadline is None else self.deadline):
+            if self.deadline is None:
+                self.why_lost = NOT_RENEWED
+                self._metrics.began()
+
+            self.sent, self.deadline = sent, deadline
+
+        self._note(record, now)
+
+    def lost(self, why: str) -> None:
+        """Note that leadership is lost. The leader's work may still run."""
+        self.deadline = None
+        self.why_lost = why
+        self._metrics.lost(why)
+
+    def work_ended(self, now: float) -> bool:
+        """Note that the leader's work has ended.
+
+        Returns:
+            True if it ended before the deadline, so that the Lease may be released.
+        """
+        in_time = self.leads(now)
+        if in_time:
+            self._metrics.ended()
+        elif self.deadline is not None:
+            self.lost(NOT_RENEWED)
+
+        self.sent = self.deadline = None
+        return in_time
+
+    def _call_back(self, leader: str) -> None:
+        if self._on_new_leader is None:
+            return
+
+        try:
+            self._on_new_leader(leader)
+        except user_errors() as exc:
+            self._metrics.callback_failed(leader, exc)

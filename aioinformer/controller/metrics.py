@@ -1,0 +1,290 @@
+"""Metrics and log lines of controllers and electors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from aioinformer._user_code import guarded_logger, user_errors
+from aioinformer.errors import HandlerError
+from aioinformer.informer.log_limit import LogLimit
+from aioinformer.informer.reporting import Reporter
+from aioinformer.metrics import GuardedSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.controller.reconcile import Outcome, ReconcileRequest
+    from aioinformer.metrics import MetricsSink
+
+__all__ = ["ControllerMetrics", "LeaderMetrics"]
+
+logger = guarded_logger(__name__)
+
+
+class ControllerMetrics:
+    """Metrics and log lines of one controller. Failing sinks and callbacks are survived.
+
+    Names and meanings are those of controller-runtime, with the label `controller`:
+
+    * `controller_runtime_reconcile_total`, by `result`: `success`, `requeue_after` or
+      `error`;
+    * `controller_runtime_reconcile_errors_total`: failed reconciles;
+    * `controller_runtime_terminal_reconcile_errors_total`: those that are not retried;
+    * `controller_runtime_reconcile_timeouts_total`: those that timed out;
+    * `controller_runtime_reconcile_time_seconds`: durations;
+    * `controller_runtime_max_concurrent_reconciles`, `controller_runtime_active_workers`.
+
+    Two are our own: `aioinformer_stale_reconciles_total` counts reconciles that began
+    before the informers showed earlier writes, and `aioinformer_blocking_reconciles_total`
+    counts those that blocked the event loop for more than 50 ms.
+
+    Failures are logged with their key and cause. Frequent failures of one class are
+    limited to the first ones of each minute, and a count of the others.
+
+    Args:
+        name: Name of the controller.
+        sink: Sink of the metrics.
+        on_error: Callback for each failure.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sink: MetricsSink,
+        on_error: Callable[[HandlerError], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._sink = GuardedSink(sink, f"controller {name}", controller=name)
+        self._on_error = on_error
+        # By the class of the failure.
+        self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+        self._blocking = LogLimit()
+
+    def concurrency(self, limit: int) -> None:
+        """Set the maximum number of concurrent reconciles."""
+        self._sink.gauge("controller_runtime_max_concurrent_reconciles", limit)
+
+    def active(self, number: int) -> None:
+        """Set the number of running reconciles."""
+        self._sink.gauge("controller_runtime_active_workers", number)
+
+    def ended(self, outcome: Outcome, seconds: float) -> None:
+        """Count a reconcile that has ended."""
+        count, observe = self._sink.count, self._sink.observe
+        total = "controller_runtime_reconcile_total"
+        count(total, 1.0, result=outcome.label)
+        observe("controller_runtime_reconcile_time_seconds", seconds)
+        if outcome.failure is not None:
+            count("controller_runtime_reconcile_errors_total")
+            if not outcome.retry:
+                count("controller_runtime_terminal_reconcile_errors_total")
+
+        if outcome.timed_out:
+            count("controller_runtime_reconcile_timeouts_total")
+
+    def failed(
+        self,
+        request: ReconcileRequest,
+        outcome: Outcome,
+        attempt: int,
+        now: float,
+        *,
+        stopping: bool,
+    ) -> None:
+        """Report a failed reconcile.
+
+        Args:
+            request: Request of the reconcile.
+            outcome: Outcome, with a failure.
+            attempt: Number of attempts in a row.
+            now: Time of the loop.
+            stopping: True if the controller is shutting down.
+        """
+        failure = outcome.failure
+        assert failure is not None
+        kind = type(failure).__name__
+        limit = self._limits[kind].note(now)
+        if limit.each:
+            logger.error(
+                "controller %s: reconcile failed (key=%s attempt=%d, %s): %s: %s",
+                self._name,
+                request.key,
+                attempt,
+                _next_attempt(outcome, stopping=stopping),
+                kind,
+                failure,
+                exc_info=failure,
+            )
+
+        for number in limit.sums:
+            logger.error(
+                "controller %s: %d reconciles failed with %s within a minute",
+                self._name,
+                number,
+                kind,
+            )
+
+        self._report(request, failure)
+
+    def stale(self, request: ReconcileRequest, why: BaseException) -> None:
+        """Report a reconcile that continues though informers do not show its writes."""
+        self._sink.count("aioinformer_stale_reconciles_total")
+        logger.warning(
+            "controller %s: informers do not show the writes of an earlier reconcile "
+            "(key=%s): %s",
+            self._name,
+            request.key,
+            why,
+        )
+
+    def blocked(self, request: ReconcileRequest, seconds: float) -> None:
+        """Report a reconcile that blocked the event loop."""
+        self._sink.count("aioinformer_blocking_reconciles_total")
+        limit = self._blocking.note(asyncio.get_running_loop().time())
+        if limit.each:
+            logger.warning(
+                "controller %s: reconcile blocked the event loop for %.0f ms (key=%s)",
+                self._name,
+                seconds * 1000.0,
+                request.key,
+            )
+
+        for number in limit.sums:
+            logger.warning(
+                "controller %s: %d reconciles blocked the event loop within a minute",
+                self._name,
+                number,
+            )
+
+    def long(self, request: ReconcileRequest, seconds: float, *, bounded: bool) -> None:
+        """Report a reconcile that runs for long, with a timeout or without one."""
+        logger.warning(
+            "controller %s: reconcile has been running for %.0f s (key=%s)%s",
+            self._name,
+            seconds,
+            request.key,
+            "" if bounded else "; set timeout= to end it",
+        )
+
+    def thread_overdue(
+        self, request: ReconcileRequest, function: str, seconds: float
+    ) -> None:
+        """Report a thread that runs on after its reconcile was cancelled."""
+        logger.warning(
+            "controller %s: thread has not ended %.0f s after its reconcile was "
+            "cancelled (key=%s function=%s); the key stays in work and the lease held",
+            self._name,
+            seconds,
+            request.key,
+            function,
+        )
+
+    def _report(self, request: ReconcileRequest, cause: BaseException) -> None:
+        if self._on_error is None:
+            return
+
+        failure = HandlerError("reconcile", self._name, request)
+        failure.__cause__ = cause
+        try:
+            self._on_error(failure)
+        except user_errors():
+            logger.exception("controller %s: on_error failed", self._name)
+
+
+def _next_attempt(outcome: Outcome, *, stopping: bool) -> str:
+    if stopping:
+        return "not retried: the controller is stopping"
+
+    return (
+        "will be retried" if outcome.retry else "not retried until the object changes"
+    )
+
+
+class LeaderMetrics:
+    """Metrics and log lines of one elector. Failing sinks and callbacks are survived.
+
+    Names and meanings are those of client-go, with the label `name`:
+
+    * `leader_election_master_status`: 1 while this replica leads, else 0;
+    * `leader_election_slowpath_total`: renewals that had to read the Lease first.
+
+    One is our own: `aioinformer_leader_overruns_total` counts how often the leader's work
+    was still running when its lease expired.
+
+    Args:
+        name: Name of the elector.
+        identity: Identity of this replica.
+        sink: Sink of the metrics.
+        on_error: Callback for failures in the user's code.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        identity: str,
+        sink: MetricsSink,
+        on_error: Callable[[HandlerError], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._sink = GuardedSink(sink, name, name=name)
+        self._reporter = Reporter(name, on_error, sink)
+        # By the class of the failure.
+        self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
+        self._status(0)
+
+    def began(self) -> None:
+        """Report that this replica has become the leader."""
+        self._status(1)
+        logger.info("%s: became leader (identity=%s)", self._name, self._identity)
+
+    def ended(self) -> None:
+        """Report that this replica stops leading, as its work has ended."""
+        self._status(0)
+        logger.info("%s: stopped leading (identity=%s)", self._name, self._identity)
+
+    def lost(self, why: str) -> None:
+        """Report that this replica lost leadership before its work has ended."""
+        self._status(0)
+        logger.warning(
+            "%s: lost leadership (identity=%s): %s", self._name, self._identity, why
+        )
+
+    def slow_path(self) -> None:
+        """Count a renewal that has to read the Lease first."""
+        self._sink.count("leader_election_slowpath_total", 1.0)
+
+    def overran(self) -> None:
+        """Report that the lease expired while the leader's work still runs."""
+        self._sink.count("aioinformer_leader_overruns_total", 1.0)
+        logger.error(
+            "%s: the leader's work has not stopped and the lease has expired; another "
+            "replica may lead concurrently",
+            self._name,
+        )
+
+    def failed(self, what: str, failure: Exception, now: float) -> None:
+        """Report a failed request, which is retried."""
+        kind = type(failure).__name__
+        limit = self._limits[kind].note(now)
+        if limit.each:
+            # `asyncio.timeout()` has no message.
+            text = str(failure) or "no response in time"
+            logger.warning("%s: cannot %s: %s: %s", self._name, what, kind, text)
+
+        for number in limit.sums:
+            logger.warning(
+                "%s: %d requests failed with %s within a minute",
+                self._name,
+                number,
+                kind,
+            )
+
+    def callback_failed(self, leader: str, failure: BaseException) -> None:
+        """Report that `on_new_leader` raised."""
+        self._reporter.failed("on_new_leader", self._name, leader, failure)
+
+    def _status(self, value: float) -> None:
+        self._sink.gauge("leader_election_master_status", value)

@@ -1,0 +1,201 @@
+"""The few fields of an object that the machinery needs, read without the rest.
+
+A pod of 7 KB is mostly spec, status and managedFields. Servers write the fields needed
+here (name, namespace, uid, version, labels) before all of that, so the body is cut
+behind them and only the front is decoded: 1.3 microseconds instead of 4.5. The cut is
+exact, and whatever does not fit it is decoded as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.deep_json import truncate_nesting
+
+__all__ = ["LabelTable", "ObjectMeta", "read_identity", "read_object_meta"]
+
+
+class ObjectMeta(msgspec.Struct, gc=False, rename="camel"):
+    """Identity, version and undecoded labels of one object; empty where absent."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    labels: msgspec.Raw = msgspec.Raw()
+
+
+class _Complete(ObjectMeta, kw_only=True):
+    """One that lacks nothing, but for the namespace."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: msgspec.Raw
+
+
+class _Namespaced(_Complete, kw_only=True):
+    namespace: str
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: ObjectMeta | None = None
+
+
+class _AnyObject(msgspec.Struct, gc=False):
+    metadata: dict[str, Any] | None = None
+
+
+class _Front(msgspec.Struct, gc=False):
+    metadata: _Complete
+
+
+class _NamespacedFront(msgspec.Struct, gc=False):
+    metadata: _Namespaced
+
+
+_decode: Final = msgspec.json.Decoder(_Object).decode
+_decode_any: Final = msgspec.json.Decoder(_AnyObject).decode
+_decode_front: Final = msgspec.json.Decoder(_Front).decode
+_decode_namespaced: Final = msgspec.json.Decoder(_NamespacedFront).decode
+_decode_labels: Final = msgspec.json.Decoder(dict[str, str | None] | None).decode
+
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+# Where bodies are cut, to be closed again. Why a cut is exact: inside a JSON string a
+# quote is written \", so a quote behind a comma and before a letter can only open a key.
+# And the front decodes with exactly these closing braces only if the cut was made at
+# that depth: within an object's metadata, or before the brace that ends them.
+_WITHIN: Final = b',"managedFields":['
+_BEHIND: Final = (b'},"spec":', b'},"data":')
+_CLOSING: Final = b"}}"
+
+# Metadata may hold 256 KiB of annotations. Where a mark stands further behind, it is not
+# that of the metadata, and copying what stands before it is no gain.
+_FRONT_LIMIT: Final = 1024 * 1024
+
+
+def read_object_meta(body: bytes, *, namespaced: bool = True) -> ObjectMeta:
+    """Read the head of a complete JSON object.
+
+    What is behind the head is not validated: a broken body shows when it is decoded.
+    An object that nests too deeply for a decoder has a head, too.
+
+    Args:
+        body: The whole object.
+        namespaced: False if its kind has no namespaces, so that none is looked for.
+
+    Raises:
+        DecodeError: If it is not JSON, or its metadata has the wrong shape.
+    """
+    cut = body.find(_WITHIN, 0, _FRONT_LIMIT)
+    if cut > 0:
+        decode = _decode_namespaced if namespaced else _decode_front
+        try:
+            return decode(body[:cut] + _CLOSING).metadata
+        except _UNREADABLE:
+            pass  # or something is missing: it may stand behind the managed fields
+
+    for mark in _BEHIND:
+        cut = body.find(mark, 0, _FRONT_LIMIT)
+        if cut > 0:
+            try:
+                head = _decode(body[:cut] + _CLOSING).metadata
+            except _UNREADABLE:
+                continue
+
+            if head is not None:
+                return head  # whatever is missing there is nowhere
+
+    try:
+        try:
+            return _decode(body).metadata or ObjectMeta()
+        except RecursionError:
+            return _decode(truncate_nesting(body)).metadata or ObjectMeta()
+
+    except (*_UNREADABLE, DecodeError) as exc:
+        raise DecodeError(f"an object that cannot be read: {exc}") from exc
+
+
+def read_identity(body: bytes) -> ObjectMeta:
+    """Read name, namespace, uid and version of an object with an unreadable head.
+
+    Other metadata may have any shape. A uid or version of the wrong type is absent.
+
+    Raises:
+        DecodeError: If it is not JSON, or has no readable name and namespace.
+    """
+    try:
+        try:
+            metadata = _decode_any(body).metadata or {}
+        except RecursionError:
+            metadata = _decode_any(truncate_nesting(body)).metadata or {}
+
+    except (*_UNREADABLE, DecodeError) as exc:
+        raise DecodeError(f"an object that cannot be read: {exc}") from exc
+
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not (name and isinstance(name, str) and isinstance(namespace, str | None)):
+        raise DecodeError("an object without a readable name")
+
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    return ObjectMeta(
+        name,
+        namespace,
+        uid if isinstance(uid, str) else None,
+        version if isinstance(version, str) else None,
+    )
+
+
+class LabelTable:
+    """Label sets by their bytes: replicas with equal labels share one dict.
+
+    Saves 0.8 KB and most of the decode for each object of a set. Bounded: when it holds
+    `limit` sets it starts over (objects keep the dicts they have).
+    """
+
+    __slots__ = ("_limit", "_sets", "_strings")
+
+    def __init__(self, limit: int = 4096) -> None:
+        self._limit = limit
+        self._sets: dict[bytes, dict[str, str]] = {}
+        self._strings: dict[str, str] = {}
+
+    def get(self, raw: msgspec.Raw) -> dict[str, str]:
+        """The decoded labels; a shared dict, so never to be changed.
+
+        Values that are null are left out, as if absent.
+
+        Raises:
+            DecodeError: If they are not an object of strings.
+        """
+        text = bytes(raw)
+        found = self._sets.get(text)
+        if found is None:
+            found = self._decode(text)
+            if len(self._sets) >= self._limit:
+                self._sets.clear()
+                self._strings.clear()
+
+            self._sets[text] = found
+
+        return found
+
+    def _decode(self, text: bytes) -> dict[str, str]:
+        if not text:
+            return {}
+
+        try:
+            labels = _decode_labels(text)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise DecodeError(f"labels that cannot be read: {exc}") from exc
+
+        share = self._strings.setdefault
+        return {
+            share(name, name): share(value, value)
+            for name, value in (labels or {}).items()
+            if value is not None
+        }

@@ -1,0 +1,125 @@
+"""Durations: as users give them, in `float` seconds or a `timedelta`, and as they read.
+
+Kubernetes shows ages in few letters, the coarser the older; so does whoever imitates it.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from aioinformer.errors import OptionsError
+
+__all__ = [
+    "Duration",
+    "human_duration",
+    "kube_time",
+    "micro_time",
+    "seconds_of",
+    "timeout_of",
+]
+
+
+Duration = float | timedelta
+
+
+def seconds_of(duration: Duration) -> float:
+    """Turn a duration into seconds; negative ones stay negative.
+
+    Raises:
+        OptionsError: If it is not finite, so that no timer can be set by it; or no
+            number.
+    """
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+
+    try:
+        finite = math.isfinite(duration)
+    except TypeError:  # unlike float(), it takes no text
+        raise OptionsError(
+            f"a duration is a number of seconds, or a timedelta, not {duration!r}"
+        ) from None
+
+    if not finite:
+        raise OptionsError(f"a duration cannot be {duration!r} seconds")
+
+    return float(duration)
+
+
+def timeout_of(timeout: Duration | None) -> float | None:
+    """The same for a timeout, where None stands for no limit.
+
+    Raises:
+        OptionsError: If it is not finite: None is how to wait for ever.
+    """
+    return None if timeout is None else seconds_of(timeout)
+
+
+_MINUTE = 60
+
+
+_HOUR = 60 * _MINUTE
+
+
+_DAY = 24 * _HOUR
+
+
+_YEAR = 365 * _DAY
+
+
+# Up to how many seconds (exclusively) a duration is told in which units; the second one
+# is left out where it is 0. The same steps as kubectl's.
+_STEPS: tuple[tuple[float, tuple[int, str], tuple[int, str] | None], ...] = (
+    (2 * _MINUTE, (1, "s"), None),
+    (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
+    (3 * _HOUR, (_MINUTE, "m"), None),
+    (8 * _HOUR, (_HOUR, "h"), (_MINUTE, "m")),
+    (2 * _DAY, (_HOUR, "h"), None),
+    (8 * _DAY, (_DAY, "d"), (_HOUR, "h")),
+    (2 * _YEAR, (_DAY, "d"), None),
+    (8 * _YEAR, (_YEAR, "y"), (_DAY, "d")),
+    (math.inf, (_YEAR, "y"), None),
+)
+
+
+def human_duration(seconds: float) -> str:
+    """Tell a duration as Kubernetes tells ages: `"45s"`, `"3m20s"`, `"5d4h"`, `"2y"`.
+
+    Args:
+        seconds: Fractions are cut off. Up to 2 seconds below zero count as none, as
+            clocks differ; what lies further in the future is `"<invalid>"`.
+    """
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+
+    whole = max(whole, 0)
+    large, small = next((one, two) for limit, one, two in _STEPS if whole < limit)
+    size, unit = large
+    told = f"{whole // size}{unit}"
+    if small is None:
+        return told
+
+    rest = whole % size // small[0]
+    return f"{told}{rest}{small[1]}" if rest else told
+
+
+def kube_time(moment: datetime) -> str:
+    """Write a time with a zone as Kubernetes writes a Time, to the second.
+
+    Example:
+        >>> kube_time(datetime(2026, 8, 1, 12, 30, tzinfo=UTC))
+        '2026-08-01T12:30:00Z'
+    """
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_time(moment: datetime) -> str:
+    """Write a time with a zone as Kubernetes writes a MicroTime.
+
+    Example:
+        >>> micro_time(datetime(2026, 8, 1, 12, 30, tzinfo=UTC))
+        '2026-08-01T12:30:00.000000Z'
+    """
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,203 @@
+"""Fakes: watches whose events come from a test, or never.
+
+For what reads a watch and knows nothing of servers. A whole collection that answers
+lists and watches is `aioinformer.testing.FakeListerWatcher`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aioinformer.errors import OptionsError, QueueShutDown
+from aioinformer.watch.events import EventType, WatchEvent
+from aioinformer.watch.interface import Watch
+from aioinformer.watch.tools.channel import Channel, ChannelWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioinformer.errors import ApiError
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["EmptyWatch", "FakeWatch", "RaceFreeFakeWatch"]
+
+Body: TypeAlias = "KubeObject | Mapping[str, Any]"
+
+# As client-go's.
+DEFAULT_SIZE = 100
+
+
+class EmptyWatch(Watch):
+    """A watch that has ended before it began; stopping it is harmless."""
+
+    async def _fetch(self) -> list[WatchEvent]:
+        return []
+
+    def _close(self) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "<EmptyWatch>"
+
+
+class _SentByHand(ChannelWatch):
+    """What both fakes have: the end that a server makes, and a new beginning."""
+
+    def end(self) -> None:
+        """End the watch as a server does: what was taken in is read first. Idempotent.
+
+        Those who still wait to send get the error of `action()`.
+        """
+        self._channel.close()
+
+    def reset(self) -> None:
+        """Open it anew, and empty. One that is open is stopped first.
+
+        Who was reading gets the end of the watch as it was, also if it runs only later.
+        """
+        self.stop()
+        self._channel = Channel(self._channel.room)
+        self._stopped = self._ended = False
+
+
+class FakeWatch(_SentByHand):
+    """A watch whose events are sent by hand; who sends waits for the reader.
+
+    The methods that send return when the reader has taken the event, or, with a buffer,
+    when there was room for it. Events are read in the order in which they were sent,
+    whoever sent them. As client-go's `FakeWatcher`, except that `stop()` is the
+    reader's and drops what was not read; how a server ends a watch is `end()`.
+
+    Args:
+        size: How many events may lie unread without their senders waiting.
+
+    Raises:
+        OptionsError: If that is negative.
+
+    Example:
+        A reader that is tested::
+
+            watch = FakeWatch()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reader(watch))
+                await watch.add({"metadata": {"name": "web"}})
+                watch.end()
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        if size < 0:
+            raise OptionsError(f"a buffer cannot hold {size} events")
+
+        super().__init__(Channel(size))
+
+    async def add(self, obj: Body) -> None:
+        """Send an ADDED event; see `action()`."""
+        await self.action(EventType.ADDED, obj)
+
+    async def modify(self, obj: Body) -> None:
+        """Send a MODIFIED event; see `action()`."""
+        await self.action(EventType.MODIFIED, obj)
+
+    async def delete(self, obj: Body) -> None:
+        """Send a DELETED event; see `action()`."""
+        await self.action(EventType.DELETED, obj)
+
+    async def bookmark(self, obj: Body | str) -> None:
+        """Send a BOOKMARK event, of an object or of a version alone; see `action()`."""
+        await self.action(_bookmark_of(obj))
+
+    async def error(self, error: ApiError | Body) -> None:
+        """Send an ERROR event, of an error or of a Status; see `action()`.
+
+        The watch is still open then: a server's ends behind it, so `end()` should
+        follow.
+        """
+        await self.action(WatchEvent.of_error(error))
+
+    async def action(
+        self, what: WatchEvent | EventType | str, obj: Body | None = None
+    ) -> None:
+        """Send an event, given as such or as its type and its object.
+
+        Raises:
+            QueueShutDown: If the watch is stopped or has ended, or did so before the
+                event was taken.
+            OptionsError: If it is no event.
+            DecodeError: If the object's metadata has the wrong shape.
+            WrongLoop: If somebody waits in another event loop or thread.
+
+        Cancellation:
+            Takes the event back, unless the reader (or the buffer) has it already.
+        """
+        if not await self._channel.send(WatchEvent.of(what, obj)):
+            raise QueueShutDown("the watch has been stopped: nobody reads what is sent")
+
+
+class RaceFreeFakeWatch(_SentByHand):
+    """A watch whose events are sent by hand, by plain methods that never wait.
+
+    What is sent after `stop()` is ignored, so that a test need not know who comes
+    first, its events or the reader's leaving. As client-go's `RaceFreeFakeWatcher`,
+    except that `stop()` is the reader's and drops what was not read; how a server ends
+    a watch is `end()`.
+
+    Args:
+        size: How many events may lie unread.
+
+    Raises:
+        OptionsError: If there is no room for any.
+    """
+
+    def __init__(self, size: int = DEFAULT_SIZE) -> None:
+        if size < 1:
+            raise OptionsError(f"a buffer of {size} events takes none")
+
+        super().__init__(Channel(size))
+
+    def add(self, obj: Body) -> None:
+        """Send an ADDED event; see `action()`."""
+        self.action(EventType.ADDED, obj)
+
+    def modify(self, obj: Body) -> None:
+        """Send a MODIFIED event; see `action()`."""
+        self.action(EventType.MODIFIED, obj)
+
+    def delete(self, obj: Body) -> None:
+        """Send a DELETED event; see `action()`."""
+        self.action(EventType.DELETED, obj)
+
+    def bookmark(self, obj: Body | str) -> None:
+        """Send a BOOKMARK event, of an object or of a version alone; see `action()`."""
+        self.action(_bookmark_of(obj))
+
+    def error(self, error: ApiError | Body) -> None:
+        """Send an ERROR event, of an error or of a Status; see `action()`.
+
+        The watch is still open then: a server's ends behind it, so `end()` should
+        follow.
+        """
+        self.action(WatchEvent.of_error(error))
+
+    def action(
+        self, what: WatchEvent | EventType | str, obj: Body | None = None
+    ) -> None:
+        """Send an event, given as such or as its type and its object.
+
+        Ignored once the watch is stopped or has ended.
+
+        Raises:
+            asyncio.QueueFull: If the buffer is full.
+            OptionsError: If it is no event.
+            DecodeError: If the object's metadata has the wrong shape.
+            WrongLoop: If somebody waits in another event loop or thread.
+        """
+        event = WatchEvent.of(what, obj)
+        if not self._channel.offer(event) and not self._channel.closed:
+            room = self._channel.room
+            raise asyncio.QueueFull(f"{event} is one more than the {room} held unread")
+
+
+def _bookmark_of(obj: Body | str) -> WatchEvent:
+    body = {"metadata": {"resourceVersion": obj}} if isinstance(obj, str) else obj
+    return WatchEvent.of(EventType.BOOKMARK, body)

@@ -1,0 +1,461 @@
+"""`RetryWatch`: a watch that outlives its connections.
+
+What happens in a watch is judged by a pure function, `resuming.decide`; this performs
+what it says, and waits between two watches. It never lists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+
+from aioinformer._user_code import guarded_logger
+from aioinformer.backoff import Backoff, failure_of
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    Forbidden,
+    InternalError,
+    Invalid,
+    OptionsError,
+    ResourceExpired,
+    ServerError,
+    Unauthorized,
+    WrongLoop,
+)
+from aioinformer.model.keys import version_number
+from aioinformer.model.times import Duration, seconds_of
+from aioinformer.watch.connectivity import Connectivity
+from aioinformer.watch.events import EventType, WatchEvent
+from aioinformer.watch.interface import Connected, Watch, WatchOptions
+
+if TYPE_CHECKING:
+    from aioinformer.watch.interface import ListerWatcher
+
+__all__ = ["Decision", "End", "Forward", "Ignore", "Retry", "RetryWatch", "decide"]
+
+logger = guarded_logger(__name__)
+
+SHORTEST_GAP_SECONDS = 1.0
+"""Watches start at least so far apart, also where all goes well: as in client-go."""
+
+
+WATCH_SECONDS = 300.0
+"""How long a watch lasts: a connection that died in silence is missed after it."""
+
+
+class RetryWatch(Watch):
+    """A watch that goes on from its last event whenever its connection ends.
+
+    ::
+
+        async with RetryWatch(source, pods.resource_version) as watch:
+            async for event in watch:
+                ...
+
+    Gives ADDED, MODIFIED and DELETED events, each once and in the order of the server,
+    over as many watches as that takes. Bookmarks are asked for and remembered, but not
+    given. Of what the server repeats (decimal versions not above the last one) nothing
+    is given twice.
+
+    It goes on after everything that may pass. Where no further attempt could succeed,
+    its last event is an ERROR, and then it ends: an event like any other, nothing is
+    raised. `event.error()` is the reason: `ResourceExpired` (the server has forgotten
+    what comes next: list again), `Forbidden`, `Unauthorized` or `Invalid`. The table of
+    `resuming.decide` has all cases.
+
+    As client-go's `RetryWatcher`, but for this: 410, 400 and 422 in answer to a request
+    end it, where client-go repeats the request for ever; repeated events are left out;
+    failures in a row are answered by longer and longer pauses.
+
+    Not guaranteed:
+        That it notices when the server's history goes backwards (a restored backup):
+        that takes a list, which informers make. Nor deletions by servers that give them
+        the version that the object had before.
+
+    Pace:
+        Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
+        While they fail, the pauses grow to 30 to 60 s; while the server cannot be
+        reached, it is probed once a second. A server's `Retry-After` is honoured, up to
+        2 minutes.
+
+    Lifetime:
+        It owns no task: the reader's connects, reads and pauses. Leave it by
+        `async with`, in the task that reads, which closes the connection. `stop()`
+        ends it at once, from wherever it is called; what is left of a connection's
+        context is then left by the reader, or by the `async with`.
+
+    Args:
+        source: What to watch.
+        resource_version: Changes after this one: that of a list, or of an object.
+        name: Names it in the log.
+        watch_seconds: How long the server should keep one watch open: drawn from
+            [w, 2w) for each. At least 1 s; whole seconds.
+        rng: Where the jitter comes from.
+
+    Raises:
+        OptionsError: If the version is `""` or `"0"`, from which nothing can be
+            resumed, or the seconds are less than 1.
+
+    Attributes:
+        failures: Watches in a row that were refused, or broke off, and gave nothing.
+        last_error: The last failure, until a watch is accepted.
+        duplicates: Events that were left out because the server had sent them before.
+    """
+
+    def __init__(
+        self,
+        source: ListerWatcher,
+        resource_version: str,
+        *,
+        name: str = "retry watch",
+        watch_seconds: Duration = WATCH_SECONDS,
+        rng: random.Random | None = None,
+    ) -> None:
+        if resource_version in ("", "0"):
+            raise OptionsError(
+                f"a watch cannot be resumed from version {resource_version!r}: give "
+                "that of a list, or of an object"
+            )
+
+        if seconds_of(watch_seconds) < 1:
+            raise OptionsError(f"watch_seconds must be at least 1, not {watch_seconds}")
+
+        super().__init__()
+        self.failures = 0
+        self.last_error: Exception | None = None
+        self.duplicates = 0
+        self._name = name
+        self._source = source
+        self._seconds = seconds_of(watch_seconds)
+        self._rng = rng or random.Random()
+        # Invariant: everything up to here was taken from a watch, and handed on.
+        self._version = resource_version
+        self._finished = False
+
+        # The watch that is read. Its context is left later than it ends, as that may
+        # take time: no watch without a context, but perhaps a context without a watch.
+        self._watch: Watch | None = None
+        self._context = AsyncExitStack()
+        self._skipped = 0
+
+        self._backoff = Backoff(self._rng)
+        self._connectivity = (
+            source.connectivity if isinstance(source, Connected) else Connectivity()
+        )
+        self._started = -math.inf
+        self._not_before = -math.inf
+        # Open while a reader pauses or connects, for `stop()` to end that.
+        self._patience: asyncio.Timeout | None = None
+
+    def __repr__(self) -> str:
+        state = "connected" if self._watch is not None else "not connected"
+        if self._ended or self._finished:
+            state = "ended"
+
+        return (
+            f"<RetryWatch {self._name} version={self._version} {state} "
+            f"failures={self.failures}>"
+        )
+
+    @property
+    def skipped(self) -> int:
+        """Events left out so far: unreadable, of another kind or an unknown type."""
+        return self._skipped + (self._watch.skipped if self._watch is not None else 0)
+
+    async def next_batch(self) -> list[WatchEvent]:
+        """Wait for events: all that have arrived. An empty list is the end.
+
+        Errors of the server and the network are not raised: see the class. Mistakes
+        are, such as the `OptionsError` of a client that nobody has entered.
+
+        Cancellation:
+            Safe: nothing is lost, call again. If it comes while connecting, that begins
+            anew then.
+        """
+        return await super().next_batch()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        await self._leave()
+
+    async def _fetch(self) -> list[WatchEvent]:
+        while not self._stopped and not self._finished:
+            if self._watch is not None:
+                events = await self._read(self._watch)
+            else:
+                events = await self._connect()
+
+            if events:
+                return events
+
+        self._end_watch()
+        await self._leave()
+        return []
+
+    def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+
+        if self._patience is not None:
+            self._patience.reschedule(self._now())
+
+    # ------------------------------------------------------------ attempts
+
+    async def _connect(self) -> list[WatchEvent]:
+        """Begin another watch, when it is time; returns an event if it is refused."""
+        await self._leave()
+        if self._stopped:
+            return []
+
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                await asyncio.sleep(max(self._not_before - self._now(), 0.0))
+                async with self._connectivity.turn():
+                    self._begin()
+                    context = self._source.watch(self._options())
+                    self._watch = await self._context.enter_async_context(context)
+        except (InternalError, OptionsError, WrongLoop):
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever a source raises
+            if self.stopped:
+                return []
+
+            self._connectivity.failed(exc)
+            return self._perform(exc, accepted=False)
+        else:
+            self.last_error = None
+            self._connectivity.reached()
+        finally:
+            self._patience = None
+
+        return []
+
+    async def _read(self, watch: Watch) -> list[WatchEvent]:
+        """Take the next batch; returns those of its events that are handed on."""
+        try:
+            batch = await watch.next_batch()
+        except (InternalError, OptionsError, WrongLoop):
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever a source raises
+            return self._perform(exc)
+
+        events: list[WatchEvent] = []
+        for happened in batch or (None,):
+            events += self._perform(happened)
+            if self._watch is None:
+                break  # what came behind its end means nothing
+
+        return events
+
+    async def _leave(self) -> None:
+        """Leave the context of the watch before, if there is one."""
+        # What goes wrong there concerns nobody: that watch is over.
+        with contextlib.suppress(Exception):
+            await self._context.aclose()
+
+    # Atomic from here on: no await between an event's arrival and its consequences.
+
+    def _perform(
+        self, happened: WatchEvent | Exception | None, *, accepted: bool = True
+    ) -> list[WatchEvent]:
+        """Do what is to be done; returns what is to be handed on."""
+        match decide(happened, self._version):
+            case Forward(version=version):
+                assert isinstance(happened, WatchEvent)
+                self._version, self.failures = version, 0
+                return [happened]
+            case Ignore(version=version):
+                self._note_ignored(happened)
+                self._version, self.failures = version, 0
+                return []
+            case Retry() as retry:
+                self._end_watch()
+                self._plan(retry, accepted=accepted)
+                return []
+            case End(event=event):
+                self._end_watch()
+                self._finished = True
+                return [event]
+            case never:
+                assert_never(never)
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+            self._skipped += self._watch.skipped
+            self._watch = None
+
+    def _begin(self) -> None:
+        self._started = now = self._now()
+        # Holds also for an attempt of which nothing is heard, being cancelled.
+        self._not_before = now + SHORTEST_GAP_SECONDS
+        self._backoff.begin(now)
+
+    def _plan(self, retry: Retry, *, accepted: bool) -> None:
+        """Decide when the next watch may begin."""
+        now = self._now()
+        wait = self._backoff.end(
+            now,
+            failure_of(retry.error),
+            accepted=accepted,
+            retry_after=retry.seconds,
+        )
+        self._not_before = max(self._started + SHORTEST_GAP_SECONDS, now + wait)
+        self.last_error = retry.error
+        self.failures = 0 if retry.error is None else self.failures + 1
+        if _is_power_of_two(self.failures):
+            # The first break of a watch is part of normal life.
+            logger.log(
+                logging.INFO if accepted and self.failures == 1 else logging.WARNING,
+                "%s: watch failed (%d in a row), will go on behind version %s: %s",
+                *(self._name, self.failures, self._version, retry.error),
+            )
+
+    def _note_ignored(self, happened: object) -> None:
+        if not isinstance(happened, WatchEvent) or happened.type is EventType.BOOKMARK:
+            return
+
+        self.duplicates += 1
+        if _is_power_of_two(self.duplicates):
+            # A server that came back with an older history sends nothing else for long.
+            logger.warning(
+                "%s: %d events so far are not above the version known before (now "
+                "%s, known %s): left out",
+                *(self._name, self.duplicates),
+                *(happened.object.resource_version, self._version),
+            )
+
+    def _options(self) -> WatchOptions:
+        least = self._seconds
+        seconds = max(int(least * (1.0 + self._rng.random())), math.ceil(least))
+        return WatchOptions(resource_version=self._version, timeout_seconds=seconds)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _is_power_of_two(number: int) -> bool:
+    """True for the 1st, 2nd, 4th ...: what to log of a row that may last for days."""
+    return number > 0 and number & (number - 1) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Hand the event on; behind it, the watch is at `version`."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """Hand nothing on; the watch is at `version`."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """This watch is over: begin another one behind the last version."""
+
+    error: Exception | None = None
+    """Why; None if it just ended."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the server asked to wait, if it did."""
+        return self.error.retry_after if isinstance(self.error, ApiError) else None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Hand on this ERROR event as the last one: no other watch could do better."""
+
+    event: WatchEvent
+
+
+Decision: TypeAlias = Forward | Ignore | Retry | End
+
+
+# Refusals that the same request meets again, until a person does something about it.
+_FINAL: Final = Unauthorized | Forbidden | Invalid | ResourceExpired
+
+
+def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
+    """What to do about an event, a failure, or the end of a watch.
+
+    ==================================  ================================================
+    what happened                       decision
+    ==================================  ================================================
+    ADDED, MODIFIED, DELETED
+      with a version                    Forward, at that version
+      with a decimal version that is    Ignore: the server repeats itself
+      not above the last one
+      without a version                 End, with an InternalError: nothing could be
+                                        resumed behind it
+    BOOKMARK
+      with a version                    Ignore, at that version
+      with none, or one not above       Ignore
+      the last one
+    ERROR
+      410                               End, with that event
+      any other, or no Status           Retry, not before the server wants it
+    a failure
+      401, 403                          End, with its Status
+      400, 410, 422                     End, with its Status: the same request is
+                                        refused each time. client-go asks for ever
+      any other refusal, a broken       Retry, not before the server wants it
+      connection, bytes that cannot
+      be read
+    the end of the stream               Retry
+    ==================================  ================================================
+
+    Args:
+        happened: An event, the error with which a watch was refused or broke off, or
+            None for a stream that has ended.
+        version: The last version before.
+    """
+    match happened:
+        case None:
+            return Retry()
+        case WatchEvent(type=EventType.ERROR):
+            return _decide_error(happened)
+        case WatchEvent():
+            return _decide_event(happened, version)
+        case ApiError() if isinstance(happened, _FINAL):
+            return End(WatchEvent.of_error(happened))
+        case _:
+            return Retry(happened)
+
+
+def _decide_error(event: WatchEvent) -> Decision:
+    try:
+        error: Exception = event.error()
+    except DecodeError as exc:
+        error = exc
+
+    return End(event) if isinstance(error, ResourceExpired) else Retry(error)
+
+
+def _decide_event(event: WatchEvent, version: str) -> Decision:
+    new = event.object.resource_version
+    if event.type is not EventType.BOOKMARK and not new:
+        error = ServerError(
+            f"an {event.type} event of {event.object.key} has no resource version: the "
+            "watch cannot be resumed behind it",
+            status=500,
+            reason="InternalError",
+        )
+        return End(WatchEvent.of_error(error))
+
+    if not new or 0 <= version_number(new) <= version_number(version):
+        return Ignore(version)
+
+    return Ignore(new) if event.type is EventType.BOOKMARK else Forward(new)

@@ -1,0 +1,553 @@
+"""What goes wrong with HTTP and TLS, and what is said about it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.http import HttpProcessingError
+from canned import CannedServer, bytes_server
+from multidict import CIMultiDict
+
+from aioinformer.client import Client
+from aioinformer.client.error_mapping import (
+    api_error,
+    retry_after_seconds,
+    transport_error,
+)
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    Invalid,
+    NotFound,
+    ResourceExpired,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from aioinformer.model.resources import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+TOKEN = "s3cr3t-t0ken"
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"}}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CannedServer]:
+    async with CannedServer() as server:
+        yield server
+
+
+async def failure(client: Client) -> str:
+    async with client:
+        with pytest.raises(TransportError) as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    assert caught.value.__cause__ is not None
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def refusal(status: int, body: bytes, **headers: str) -> ApiError:
+    return api_error(status, "Phrase", CIMultiDict(headers), body, "https://api")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, Invalid),
+        (401, Unauthorized),
+        (404, NotFound),
+        (410, ResourceExpired),
+        (418, ApiError),
+        (429, TooManyRequests),
+        (502, ServerError),
+    ],
+)
+def test_an_error_without_status_object_is_named_by_its_code(
+    status: int, kind: type[ApiError]
+) -> None:
+    error = refusal(status, b"")
+
+    assert type(error) is kind
+    assert error.status == status
+    assert f"https://api answered {status} Phrase" in str(error)
+
+
+def test_a_status_object_speaks_for_itself() -> None:
+    body = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}'
+
+    error = refusal(400, body)
+
+    assert type(error) is ResourceExpired
+    assert error.message == "too old"
+
+
+def test_a_web_page_is_shown_without_its_markup() -> None:
+    page = "<html><style>b {}</style><h1>502</h1>\n<p>Bad <b>gate</b></p>" + "x " * 999
+
+    error = refusal(502, page.encode(), **{"content-type": "text/html; charset=x"})
+
+    assert "with text/html and not a Kubernetes Status: '502 Bad gate x x" in str(error)
+    assert "x x...'. Is a proxy in between" in str(error)
+    assert len(str(error)) < 500
+
+
+def test_a_path_that_an_api_server_does_not_know_is_a_missing_resource() -> None:
+    error = refusal(404, b"404 page not found\n")
+    assert "https://api serves no such resource" in str(error)
+
+
+@pytest.mark.parametrize("body", [b'{"kind":"Pod"}', b"[]", b"\xff\xfe", b'{"kind'])
+def test_json_that_is_no_status_is_still_an_api_error(body: bytes) -> None:
+    assert "not a Kubernetes Status" in str(refusal(500, body))
+
+
+def test_a_redirect_says_where_to() -> None:
+    error = refusal(302, b"", location="https://login.example")
+
+    assert type(error) is ApiError
+    assert "a redirect to https://login.example" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        (" 120 ", 120.0),
+        ("", None),
+        ("soon", None),
+        ("-3", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", None),
+        ("Mon, 01 Jan 99999 00:00:00 GMT", None),
+    ],
+)
+def test_reads_retry_after_in_seconds(value: str, seconds: float | None) -> None:
+    assert retry_after_seconds(value) == seconds
+
+
+@pytest.mark.parametrize("usegmt", [True, False])
+def test_reads_retry_after_as_a_date(usegmt: bool) -> None:
+    when = datetime.now(tz=UTC) + timedelta(seconds=90)
+
+    seconds = retry_after_seconds(format_datetime(when, usegmt=usegmt))
+
+    assert seconds is not None
+    assert 60 < seconds <= 90
+
+
+def test_a_retry_after_that_has_passed_is_no_wait() -> None:
+    assert retry_after_seconds("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+    assert retry_after_seconds("Wed, 21 Oct 2015 07:28:00 -0000") == 0
+
+
+async def test_a_refusal_tells_the_request(server: CannedServer) -> None:
+    body = {"kind": "Status", "code": 429, "reason": "TooManyRequests"}
+    server.json(body, 429, **{"Retry-After": "3"})
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(TooManyRequests) as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    assert caught.value.retry_after == 3
+    assert caught.value.__notes__ == ["in answer to GET /api/v1/namespaces/x/pods/a"]
+
+
+async def test_a_redirect_is_not_followed(server: CannedServer) -> None:
+    server.text("", 302, "text/html", Location="/elsewhere")
+
+    async with Client.from_url(server.url, token=TOKEN) as client:
+        with pytest.raises(ApiError, match="redirect to /elsewhere"):
+            await client.get(PODS, "a", namespace="x")
+
+    assert len(server.seen) == 1
+
+
+async def test_a_web_page_is_no_answer(server: CannedServer) -> None:
+    server.text("<h1>Please log in</h1>", 200, "text/html")
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(DecodeError, match="answered with a web page"):
+            await client.list(PODS)
+
+
+async def got(head: str, body: str) -> str:
+    """The name of the pod in an answer."""
+    answer = f"HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    async with (
+        bytes_server(speaking(answer.encode())) as address,
+        Client.from_url(f"http://{address}") as client,
+    ):
+        return (await client.get(PODS, "a", namespace="x")).name
+
+
+@pytest.mark.parametrize("kind", ["application/json; x*", "; charset*", 'a/b;c="'])
+async def test_a_strange_content_type_is_no_obstacle(kind: str) -> None:
+    assert await got(f"Content-Type: {kind}", '{"metadata":{"name":"a"}}') == "a"
+
+
+async def test_a_web_page_of_a_strange_type_is_no_answer() -> None:
+    with pytest.raises(DecodeError, match="answered with a web page"):
+        await got("Content-Type: Text/HTML ; x*", "<h1>Please log in</h1>")
+
+
+async def test_an_error_body_that_is_cut_off_is_still_an_error(
+    server: CannedServer,
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=503, headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"upstream is aw")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    server.answer(answer)
+
+    async with Client.from_url(server.url) as client:
+        with pytest.raises(ServerError, match="503"):
+            await client.get(PODS, "a", namespace="x")
+
+
+# ---------------------------------------------------------------- the network
+
+
+async def test_says_that_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, so nobody else takes it; not listening
+        port = taken.getsockname()[1]
+
+        said = await failure(Client.from_url(f"http://127.0.0.1:{port}"))
+
+    assert said.startswith(f"http://127.0.0.1:{port} refused the connection")
+    assert "Check that the API server runs" in said
+
+
+KEY = ConnectionKey("api", 443, True, True, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("exc", "words"),
+    [
+        pytest.param(
+            aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")),
+            "a name that cannot be looked up: [Errno -2] Name not known",
+            id="dns",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, OSError(113, "No route to host")),
+            "cannot be reached: [Errno 113] No route to host",
+            id="no-route",
+        ),
+        pytest.param(
+            aiohttp.ClientProxyConnectionError(KEY, OSError(111, "refused")),
+            "behind a proxy that failed",
+            id="proxy",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "WRONG_VERSION")),
+            "cannot be spoken to by TLS",
+            id="tls",
+        ),
+        pytest.param(
+            aiohttp.ClientOSError(104, "Connection reset by peer"),
+            "broke the connection: [Errno 104] Connection reset by peer",
+            id="reset",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectionError(),
+            "broke the connection: ClientConnectionError",
+            id="without-words",
+        ),
+    ],
+)
+def test_names_what_failed(exc: Exception, words: str) -> None:
+    said = str(transport_error(exc, "https://api"))
+
+    assert said.startswith("https://api ")
+    assert words in said
+
+
+EOF = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, OSError(111, "refused")), id="refused"
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, OSError(113, "no route")), id="no-route"
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), id="no-name"
+        ),
+        pytest.param(
+            aiohttp.ClientProxyConnectionError(KEY, OSError(111, "refused")), id="proxy"
+        ),
+        pytest.param(aiohttp.ClientOSError(104, "reset"), id="reset"),
+        pytest.param(aiohttp.ServerDisconnectedError(), id="closed-without-an-answer"),
+        pytest.param(aiohttp.ConnectionTimeoutError(), id="no-answer-to-connections"),
+        pytest.param(EOF, id="closed-in-the-handshake"),
+    ],
+)
+def test_a_connection_that_cannot_be_made_is_unreachable_until_an_answer_came(
+    exc: Exception,
+) -> None:
+    assert transport_error(exc, "https://api").unreachable
+    assert not transport_error(exc, "https://api", answered=True).unreachable
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        pytest.param(
+            aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "WRONG_VERSION")),
+            id="tls",
+        ),
+        pytest.param(ssl.SSLCertVerificationError(1, "expired"), id="certificate"),
+        pytest.param(aiohttp.ClientPayloadError("incomplete"), id="cut-off"),
+        pytest.param(HttpProcessingError(message="bad"), id="no-http"),
+        pytest.param(UnicodeError("label too long"), id="no-possible-name"),
+        pytest.param(RuntimeError("can't start new thread"), id="no-thread"),
+    ],
+)
+def test_other_failures_are_not_unreachable(exc: Exception) -> None:
+    assert not transport_error(exc, "https://api").unreachable
+
+
+async def test_a_request_that_the_machine_cannot_make_is_a_transport_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def look_up(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    said = await failure(Client.from_url("http://api.invalid:1"))
+
+    assert "could not be asked: RuntimeError: no room" in said
+    assert "ERROR" in {it.levelname for it in caplog.records}
+
+
+async def test_look_up_without_threads_says_that_the_machine_ran_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    async with Client.from_url("http://api.invalid:1") as client:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(TransportError, match="ran out") as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    assert "can't start new thread" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("exc", "words"),
+    [
+        pytest.param(
+            aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")),
+            "a proxy whose name cannot be looked up: [Errno -2] Name not known",
+            id="dns",
+        ),
+        pytest.param(
+            aiohttp.ConnectionTimeoutError(),
+            "a proxy, and one of the two does not answer",
+            id="silence",
+        ),
+    ],
+)
+def test_names_the_proxy_where_it_is_what_failed(exc: Exception, words: str) -> None:
+    said = str(transport_error(exc, "https://api", proxied=True))
+
+    assert f"https://api is behind {words}" in said
+    assert "proxy-url" in said
+
+
+@pytest.mark.parametrize("host", ["xn--zzzz-\u00ff.example", "*.xn--\u00ff"])
+async def test_a_name_that_cannot_be_encoded_is_a_transport_error(host: str) -> None:
+    said = await failure(Client.from_url(f"http://{host}:1"))
+
+    assert "a name that cannot be looked up" in said
+
+
+async def test_gives_up_connecting_after_30_seconds() -> None:
+    async def say_nothing(*_: object) -> None:
+        """Accept, and never speak TLS."""
+
+    async with bytes_server(say_nothing) as address:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        said = await failure(Client.from_url(f"https://{address}"))
+
+    assert "does not answer to connections" in said
+    assert 30 <= loop.time() - before < 32  # aiohttp rounds up to whole seconds
+
+
+async def test_gives_up_waiting_for_an_answer_after_30_seconds(
+    server: CannedServer,
+) -> None:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answer(answer)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    said = await failure(Client.from_url(server.url))
+
+    assert "did not answer for 30 s" in said
+    assert loop.time() - before == pytest.approx(30, abs=0.5)
+
+
+async def test_gives_up_on_a_body_after_30_silent_seconds(
+    server: CannedServer,
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(3):
+            await response.write(b" ")
+            await asyncio.sleep(20)  # slow, but never silent for long enough
+
+        await asyncio.Event().wait()
+        return response
+
+    server.answer(answer)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    said = await failure(Client.from_url(server.url))
+
+    assert "sent nothing for 30 s" in said
+    assert loop.time() - before == pytest.approx(40 + 30, abs=0.5)
+
+
+async def test_says_that_the_connection_was_closed() -> None:
+    async def hang_up(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async with bytes_server(hang_up) as address:
+        said = await failure(Client.from_url(f"http://{address}"))
+
+    assert "closed the connection without an answer" in said
+
+
+def speaking(answer: bytes) -> Callable[[Any, Any], Awaitable[None]]:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", "not HTTP", id="another-protocol"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+            "ended its answer before it was complete",
+            id="shorter-than-promised",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+            "ended its answer before it was complete",
+            id="last-chunk-missing",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            "http://127.0.0.1",
+            id="no-chunk",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+            "http://127.0.0.1",
+            id="not-compressed",
+        ),
+    ],
+)
+async def test_broken_answers_are_transport_errors(answer: bytes, words: str) -> None:
+    async with bytes_server(speaking(answer)) as address:
+        assert words in await failure(Client.from_url(f"http://{address}"))
+
+
+async def test_no_error_shows_the_token() -> None:
+    async with (
+        bytes_server(speaking(b"SSH-2.0-OpenSSH\r\n\r\n")) as address,
+        Client.from_url(f"http://{address}", token=TOKEN) as client,
+    ):
+        with pytest.raises(TransportError) as caught:
+            await client.get(PODS, "a", namespace="x")
+
+    exc: BaseException | None = caught.value
+    while exc is not None:
+        assert TOKEN not in f"{exc} {exc!r} {exc.args} {vars(exc)}"
+        exc = exc.__cause__ or exc.__context__
+
+
+async def test_a_cancelled_request_closes_its_connection(server: CannedServer) -> None:
+    asked = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answer(answer)
+
+    async with Client.from_url(server.url) as client:
+        request = asyncio.create_task(client.get(PODS, "a", namespace="x"))
+        await asked.wait()
+        request.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await request
+
+        await server.gone.wait()
+
+
+def test_secrets_in_the_page_of_a_proxy_are_not_shown() -> None:
+    page = (
+        "<h1>Denied</h1> for https://me:pa55@sso.example/x, go to "
+        "<a>https://sso.example/login?state=pa55</a> \x1b[31m {'token': 'pa55'}"
+    )
+
+    said = str(refusal(502, page.encode(), **{"content-type": "text/html"}))
+
+    assert (
+        "Denied for https://...@sso.example/x, go to https://sso.example/login?..."
+        in said
+    )
+    assert "pa55" not in said
+    assert "\x1b" not in said
+
+
+def test_a_redirect_is_shown_without_user_or_query() -> None:
+    for target in ("https://me:pa55@sso.example/login?state=pa55", "/login?state=pa55"):
+        said = str(refusal(302, b"", Location=target))
+
+        assert "/login?..." in said
+        assert "pa55" not in said

@@ -1,0 +1,187 @@
+"""Users of kubeconfig files: what wins, what contradicts, what is named when wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from credential_helpers import V1, V1BETA1, kubeconfig
+
+from aioinformer.client.kubeconfig import load_kubeconfig
+from aioinformer.errors import OptionsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "s3cr3t-t0ken"
+
+EXEC = {"apiVersion": V1, "command": "aws", "interactiveMode": "Never"}
+
+
+def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("user", "complaints"),
+    [
+        pytest.param({"exec": "aws"}, ["exec of user", "mapping"], id="no-mapping"),
+        pytest.param(
+            {"exec": without("command")},
+            ["exec of user", "no command"],
+            id="no-command",
+        ),
+        pytest.param(
+            {"exec": without("apiVersion")},
+            ["no apiVersion", V1, V1BETA1],
+            id="no-version",
+        ),
+        pytest.param(
+            {"exec": EXEC | {"apiVersion": "client.authentication.k8s.io/v1alpha1"}},
+            ["v1alpha1", f"one of {V1}"],
+            id="old-version",
+        ),
+        pytest.param(
+            {"exec": without("interactiveMode")},
+            ["no interactiveMode", "IfAvailable"],
+            id="no-mode",
+        ),
+        pytest.param(
+            {"exec": EXEC | {"interactiveMode": "Maybe"}},
+            ["'Maybe'"],
+            id="unknown-mode",
+        ),
+        pytest.param(
+            {"exec": EXEC | {"args": [TOKEN, 7]}}, ["args of exec", "quotes"], id="args"
+        ),
+        pytest.param(
+            {"exec": EXEC | {"env": [TOKEN]}}, ["env of exec", "mappings"], id="env"
+        ),
+        pytest.param(
+            {"exec": EXEC | {"env": [{"value": TOKEN}]}},
+            ["env of exec", "without a name"],
+            id="env-without-name",
+        ),
+        pytest.param(
+            {"exec": EXEC | {"env": [{"name": "A", "value": 7}]}},
+            ["value of env of exec", "quotes"],
+            id="env-number",
+        ),
+        pytest.param(
+            {"exec": EXEC | {"provideClusterInfo": "yes"}},
+            ["provideClusterInfo of exec", "true or false"],
+            id="flag",
+        ),
+        pytest.param(
+            {"exec": EXEC, "auth-provider": {"name": "gcp"}},
+            ["exec and auth-provider"],
+            id="exec-and-provider",
+        ),
+        pytest.param(
+            {"auth-provider": {"name": "gcp", "config": {"access-token": TOKEN}}},
+            ["'gcp'", "gke-gcloud-auth-plugin"],
+            id="gcp",
+        ),
+        pytest.param(
+            {"auth-provider": {"name": "azure"}},
+            ["'azure'", "kubelogin convert-kubeconfig"],
+            id="azure",
+        ),
+        pytest.param(
+            {"auth-provider": {"name": "oidc", "config": {"id-token": TOKEN}}},
+            ["'oidc'", "oidc-login"],
+            id="oidc",
+        ),
+        pytest.param(
+            {"auth-provider": {"name": "own"}}, ["'own'", "exec plugin"], id="another"
+        ),
+        pytest.param(
+            {"token": TOKEN, "username": "me"}, ["token and a username"], id="two-ways"
+        ),
+        pytest.param({"password": 7, "username": "me"}, ["password of"], id="password"),
+    ],
+)
+def test_one_clear_error_names_file_and_field(
+    tmp_path: Path, user: dict[str, Any], complaints: list[str]
+) -> None:
+    file = kubeconfig(tmp_path / "config", user)
+
+    with pytest.raises(OptionsError) as caught:
+        load_kubeconfig(file)
+
+    said = str(caught.value)
+    assert all(complaint in said for complaint in complaints), said
+    assert f"user 'main' in {file}" in said
+    assert TOKEN not in said
+
+
+@pytest.mark.parametrize(
+    ("cluster", "complaints"),
+    [
+        pytest.param(
+            {"insecure-skip-tls-verify": "true"}, ["true or false"], id="no-flag"
+        ),
+        pytest.param(
+            {"insecure-skip-tls-verify": True, "certificate-authority": "ca.crt"},
+            ["certificate-authority and insecure-skip-tls-verify"],
+            id="insecure-with-authority",
+        ),
+        pytest.param({"server": "ftp://api"}, ["server must be a URL"], id="server"),
+        pytest.param({"certificate-authority-data": "é"}, ["base64"], id="no-ascii"),
+    ],
+)
+def test_one_clear_error_names_what_is_wrong_with_a_cluster(
+    tmp_path: Path, cluster: dict[str, Any], complaints: list[str]
+) -> None:
+    file = kubeconfig(tmp_path / "config", None, cluster)
+
+    with pytest.raises(OptionsError) as caught:
+        load_kubeconfig(file)
+
+    said = str(caught.value)
+    assert all(complaint in said for complaint in complaints), said
+    assert f"in {file}" in said
+
+
+def test_a_token_goes_before_a_plugin(tmp_path: Path) -> None:
+    """As with kubectl: `kubectl config set-credentials --token` is enough."""
+    file = kubeconfig(tmp_path / "config", {"exec": EXEC, "token": TOKEN})
+
+    proof = asyncio.run(load_kubeconfig(file).credentials.auth_info())
+
+    assert proof.authorization == f"Bearer {TOKEN}"
+
+
+def test_a_token_goes_before_a_provider(tmp_path: Path) -> None:
+    user = {"auth-provider": {"name": "oidc"}, "token": TOKEN}
+
+    credentials = load_kubeconfig(kubeconfig(tmp_path / "config", user)).credentials
+
+    assert repr(credentials) == "<Credentials bearer>"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        pytest.param("aws", "aws", id="to-be-found-on-the-path"),
+        pytest.param("bin/aws", "{}/bin/aws", id="beside-the-file"),
+        pytest.param("/opt/aws", "/opt/aws", id="absolute"),
+    ],
+)
+def test_a_command_is_found_from_where_the_file_is(
+    tmp_path: Path, command: str, expected: str
+) -> None:
+    file = kubeconfig(tmp_path / "config", {"exec": EXEC | {"command": command}})
+
+    shown = repr(load_kubeconfig(file).credentials)
+
+    assert f"command={expected.format(tmp_path)!r}" in shown
+
+
+def test_insecure_is_what_it_says_if_asked_for(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path / "config", None, {"insecure-skip-tls-verify": True})
+    assert not load_kubeconfig(file).tls.verify
+
+    kubeconfig(file, None, {"insecure-skip-tls-verify": None})
+    assert load_kubeconfig(file).tls.verify

@@ -1,0 +1,47 @@
+"""`shutdown_signals`: who is told of SIGINT and SIGTERM, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from aioinformer.controller.manager import shutdown_signals
+from aioinformer.errors import OptionsError
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_calls_the_function_in_the_loop(number: signal.Signals) -> None:
+    told = asyncio.Event()
+    with shutdown_signals(told.set):
+        signal.raise_signal(number)
+        assert not told.is_set(), "not in the middle of something"
+        await told.wait()
+
+
+async def test_puts_back_who_was_told_before() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+
+    def block() -> None:
+        with shutdown_signals(lambda: None):
+            assert not {signal.getsignal(number) for number in SIGNALS} & {*before}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.realtime
+@pytest.mark.looptime(False)
+async def test_is_refused_in_another_thread() -> None:
+    async def elsewhere() -> None:
+        with shutdown_signals(lambda: None):
+            raise AssertionError
+
+    with pytest.raises(OptionsError, match="main thread"):
+        await asyncio.to_thread(asyncio.run, elsewhere())

@@ -1,0 +1,335 @@
+"""PendingWrites: what is remembered of them, and when they count as shown."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from controller_helpers import Lagging, informed, informer_of, named
+from informer_helpers import settle
+
+from aioinformer import HistoryReset, SharedInformer
+from aioinformer.client.verbs import Request
+from aioinformer.controller.pending_writes import ObjectPath, PendingWrites
+from aioinformer.model.objects import KubeObject
+from aioinformer.model.resources import CONFIG_MAPS, NODES, PODS
+from aioinformer.testing import APIServer, FakeListerWatcher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+POD = "/api/v1/namespaces/default/pods/web"
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/api/v1/namespaces/shop/pods", ("", "pods", "shop/")),
+        ("/api/v1/namespaces/shop/pods/web", ("", "pods", "shop/web")),
+        ("/api/v1/namespaces/shop/pods/web/status", ("", "pods", "shop/web")),
+        (
+            "/apis/apps/v1/namespaces/shop/deployments/a",
+            ("apps", "deployments", "shop/a"),
+        ),
+        ("/api/v1/nodes/one", ("", "nodes", "one")),
+        ("/api/v1/nodes", ("", "nodes", "")),
+        ("/api/v1/namespaces", ("", "namespaces", "")),
+        ("/api/v1/namespaces/shop", ("", "namespaces", "shop")),
+        ("/api/v1/namespaces/shop/finalize", ("", "namespaces", "shop")),
+        ("/apis/rbac/v1/clusterroles/a%3Ab", ("rbac", "clusterroles", "a:b")),
+    ],
+)
+def test_a_path_says_what_it_is_about(path: str, target: tuple[str, str, str]) -> None:
+    assert ObjectPath.of(path) == target
+
+
+def request(method: str, path: str = POD, **params: str) -> Request:
+    return Request(method, path, params)
+
+
+def answer(version: int = 9, **more: Any) -> KubeObject:
+    body = {**named("web", uid="u1", resourceVersion=str(version)), **more}
+    return KubeObject.of({"apiVersion": "v1", "kind": "Pod", **body})
+
+
+def ended(uid: str = "u1") -> KubeObject:
+    return KubeObject.of({"kind": "Status", "details": {"name": "web", "uid": uid}})
+
+
+def writes_of(*sources: Any) -> PendingWrites:
+    return PendingWrites(informer_of(it) for it in sources or (FakeListerWatcher(),))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        pytest.param("POST", POD.removesuffix("/web"), answer(), id="create"),
+        pytest.param("PUT", POD, answer(), id="update"),
+        pytest.param("PATCH", POD + "/status", answer(), id="patch-status"),
+        pytest.param("DELETE", POD, ended(), id="delete"),
+        pytest.param("DELETE", POD, answer(), id="delete-later"),
+    ],
+)
+def test_writes_are_remembered(method: str, path: str, text: KubeObject) -> None:
+    writes = writes_of()
+    writes.add(request(method, path), text)
+
+    assert len(writes) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        pytest.param(request("PUT", dryRun="All"), answer(), id="dry-run"),
+        pytest.param(
+            request("PUT", "/api/v1/namespaces/default/secrets/web"),
+            answer(),
+            id="other-kind",
+        ),
+        pytest.param(request("PUT"), answer(metadata={"name": "web"}), id="no-version"),
+        pytest.param(request("POST", POD + "/eviction"), ended(), id="eviction"),
+    ],
+)
+def test_nothing_else_is_remembered(asked: Request, text: KubeObject) -> None:
+    writes = writes_of(FakeListerWatcher(), FakeListerWatcher(resource=NODES))
+    writes.add(asked, text)
+
+    assert len(writes) == 0
+
+
+async def test_what_the_informer_does_not_select_is_not_remembered() -> None:
+    async with APIServer() as server:
+        server.create(PODS, named("ours", labels={"app": "a"}))
+        client = server.client()
+        for options in (
+            {"namespace": "shop"},
+            {"label_selector": "app=a"},
+            {"field_selector": "spec.nodeName=x"},
+        ):
+            writes = writes_of(server.list_watch(PODS, **options))
+            writes.add(request("PUT"), answer())
+            assert len(writes) == 0, options
+
+        del client
+
+
+async def test_what_leaves_the_selection_is_remembered() -> None:
+    source = FakeListerWatcher(named("web"))
+    source.selects = lambda obj: False  # type: ignore[method-assign]
+    pods = informer_of(source)
+    async with informed(pods):
+        writes = PendingWrites([pods])
+        writes.add(request("PUT"), answer())
+
+        assert len(writes) == 1
+
+
+# ---------------------------------------------------------------- shown
+
+
+class Cluster:
+    """A server, and informers of it that lag 2 s behind."""
+
+    def __init__(self, server: APIServer, **selection: Any) -> None:
+        self.server = server
+        self.pods = informer_of(Lagging(server.list_watch(PODS, **selection), 2.0))
+        self.writes = PendingWrites([self.pods])
+
+    async def seconds_until_shown(self) -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(100):
+            await self.writes.applied()
+
+        assert len(self.writes) == 0
+        return loop.time() - began
+
+    def wrote(self, method: str, body: dict[str, Any], path: str = POD) -> None:
+        self.writes.add(request(method, path), KubeObject.of(body))
+
+
+@asynccontextmanager
+async def cluster(**selection: Any) -> AsyncIterator[Cluster]:
+    async with APIServer() as server:
+        it = Cluster(server, **selection)
+        async with informed(it.pods):
+            yield it
+
+
+async def test_a_version_is_shown_when_the_store_has_it() -> None:
+    async with cluster() as it:
+        it.wrote("POST", it.server.create(PODS, named("web")))
+        assert it.pods.store.get_by_key("default/web") is None
+
+        assert await it.seconds_until_shown() == pytest.approx(2, abs=0.1)
+        assert it.pods.store.get_by_key("default/web") is not None
+        assert await it.seconds_until_shown() == 0
+
+
+async def test_a_deletion_is_shown_when_the_object_is_gone() -> None:
+    async with cluster() as it:
+        uid = it.server.create(PODS, named("web"))["metadata"]["uid"]
+        await it.pods.wait_for_version(it.server.resource_version)
+        it.server.delete(PODS, "web")
+        it.wrote("DELETE", {"kind": "Status", "details": {"uid": uid}})
+
+        assert await it.seconds_until_shown() == pytest.approx(2, abs=0.1)
+        assert it.pods.store.get_by_key("default/web") is None
+
+
+async def test_a_deletion_is_shown_when_another_has_the_name() -> None:
+    async with cluster() as it:
+        uid = it.server.create(PODS, named("web"))["metadata"]["uid"]
+        await it.pods.wait_for_version(it.server.resource_version)
+        it.server.delete(PODS, "web")
+        it.server.create(PODS, named("web"))
+        it.wrote("DELETE", {"kind": "Status", "details": {"uid": uid}})
+
+        assert await it.seconds_until_shown() < 5
+        shown = it.pods.store.get_by_key("default/web")
+        assert shown is None or shown.uid != uid
+
+
+async def test_a_deletion_that_waits_for_a_finalizer_is_shown_by_its_mark() -> None:
+    async with cluster() as it:
+        it.server.create(PODS, named("web", finalizers=["a.b/c"]))
+        await it.pods.wait_for_version(it.server.resource_version)
+        it.server.delete(PODS, "web")
+        it.wrote("DELETE", it.server.get(PODS, "web"))
+
+        assert await it.seconds_until_shown() == pytest.approx(2, abs=0.1)
+        shown = it.pods.store.get_by_key("default/web")
+        assert shown is not None
+        assert shown.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("grace", [None, 0])
+async def test_what_goes_with_its_last_finalizer_is_shown_when_it_is_gone(
+    grace: int | None,
+) -> None:
+    async with cluster() as it:
+        it.server.create(PODS, named("web", finalizers=["a.b/c"]))
+        it.server.delete(PODS, "web")
+        await it.pods.wait_for_version(it.server.resource_version)
+        # As servers answer: the object that was, with the version that it had.
+        was = it.server.get(PODS, "web")
+        it.server.patch(PODS, "web", {"metadata": {"finalizers": None}})
+        assert it.server.objects(PODS) == []
+        was["metadata"] |= {"finalizers": [], "deletionGracePeriodSeconds": grace}
+        it.wrote("PATCH", was)
+
+        assert await it.seconds_until_shown() == pytest.approx(2, abs=0.1)
+        assert it.pods.store.get_by_key("default/web") is None
+
+
+async def test_a_pod_with_time_to_end_is_not_taken_for_gone() -> None:
+    async with cluster() as it:
+        it.server.create(PODS, named("web", finalizers=["a.b/c"]))
+        it.server.delete(PODS, "web")
+        await it.pods.wait_for_version(it.server.resource_version)
+        ending = it.server.get(PODS, "web")
+        ending["metadata"] |= {"finalizers": [], "deletionGracePeriodSeconds": 30}
+        it.wrote("PATCH", ending)
+
+        assert await it.seconds_until_shown() == 0
+
+
+async def test_what_is_made_and_deleted_at_once_is_waited_for_twice() -> None:
+    async with cluster() as it:
+        made = it.server.create(PODS, named("web"))
+        it.wrote("POST", made, POD.removesuffix("/web"))
+        it.server.delete(PODS, "web")
+        uid = made["metadata"]["uid"]
+        it.wrote("DELETE", {"kind": "Status", "details": {"uid": uid}})
+
+        await it.seconds_until_shown()
+        seen: list[str] = []
+        it.pods.add_event_handler(lambda obj: seen.append(obj.name))
+        await asyncio.sleep(10)
+        assert seen == []
+
+
+async def test_what_is_written_outside_of_the_selection_is_not_waited_for() -> None:
+    async with cluster(label_selector="app=a") as it:
+        made = it.server.create(PODS, named("web", labels={"app": "a"}))
+        it.wrote("POST", made, POD.removesuffix("/web"))
+        for label in "bc":
+            body = {"metadata": {"labels": {"app": label}}}
+            it.wrote("PATCH", it.server.patch(PODS, "web", body))
+
+        # The informer is told that it left, and nothing of what came then.
+        assert await it.seconds_until_shown() < 5
+        assert it.pods.store.get_by_key("default/web") is None
+
+
+async def test_what_comes_back_into_the_selection_is_waited_for() -> None:
+    async with cluster(label_selector="app=a") as it:
+        it.server.create(PODS, named("web", labels={"app": "a"}))
+        for label in "bca":
+            body = {"metadata": {"labels": {"app": label}}}
+            it.wrote("PATCH", it.server.patch(PODS, "web", body))
+
+        await it.seconds_until_shown()
+        shown = it.pods.store.get_by_key("default/web")
+        assert shown is not None
+        assert shown.resource_version == it.server.resource_version
+
+
+async def test_what_is_written_meanwhile_is_waited_for_too() -> None:
+    async with cluster() as it:
+        it.wrote("POST", it.server.create(PODS, named("web")))
+        waiting = asyncio.create_task(it.seconds_until_shown())
+        await asyncio.sleep(1)
+        it.wrote(
+            "PATCH", it.server.patch(PODS, "web", {"metadata": {"labels": {"a": "b"}}})
+        )
+
+        assert await waiting > 2
+        shown = it.pods.store.get_by_key("default/web")
+        assert shown is not None
+        assert shown.labels == {"a": "b"}
+
+
+async def test_nothing_is_lost_by_a_cancellation() -> None:
+    async with cluster() as it:
+        it.wrote("POST", it.server.create(PODS, named("web")))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await it.writes.applied()
+
+        assert len(it.writes) == 1
+        assert await it.seconds_until_shown() == pytest.approx(1, abs=0.1)
+
+
+async def test_a_reset_of_the_history_ends_the_waiting() -> None:
+    async with APIServer() as server:
+        pods = informer_of(server.list_watch(PODS))
+        maps = informer_of(server.list_watch(CONFIG_MAPS), "maps")
+        async with informed(pods, maps):
+            before = server.snapshot()
+            server.create(PODS, named("web"))
+            await pods.wait_for_version(server.resource_version)
+            writes = PendingWrites([pods])
+            writes.add(request("PUT"), answer(version=1_000_000))
+            waiting = asyncio.create_task(writes.applied())
+            await settle()
+            await server.restart(snapshot=before)
+            with pytest.raises(HistoryReset):
+                async with asyncio.timeout(1000):
+                    await waiting
+
+        assert len(writes) == 0
+
+
+async def test_an_informer_that_has_ended_is_not_waited_for() -> None:
+    pods: SharedInformer = informer_of(FakeListerWatcher())
+    async with informed(pods):
+        writes = PendingWrites([pods])
+        writes.add(request("PUT"), answer(version=1_000_000))
+        waiting = asyncio.create_task(writes.applied())
+        await settle()
+
+    await waiting
+    assert len(writes) == 0

@@ -1,0 +1,96 @@
+"""JSON that nests deeper than decoders follow."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from json_helpers import calls_of, nested, styles, values, written
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.deep_json import LEVELS, check_json, json_field, truncate_nesting
+
+
+def within(value: object, levels: int) -> Any:
+    """The value below so many levels of arrays."""
+    for _ in range(levels):
+        value = [value]
+
+    return value
+
+
+def without(value: Any, levels: int) -> Any:
+    """The innermost value of so many levels of arrays."""
+    for _ in range(levels):
+        (value,) = value
+
+    return value
+
+
+@given(value=values, style=styles)
+def test_shallow_keeps_what_does_not_nest_deeply(value: Any, style: str) -> None:
+    body = written(value, style)
+
+    assert truncate_nesting(body) == body
+
+
+@given(value=values)
+def test_shallow_replaces_what_nests_deeply_with_null(value: Any) -> None:
+    deep = {"a": within(value, 3 * LEVELS), "name": "x", "b": [within(7, 500)]}
+
+    found = json.loads(truncate_nesting(written(deep)))
+
+    assert list(found) == ["a", "name", "b"]
+    assert found["name"] == "x"
+    assert without(found["a"], LEVELS - 2) is None
+    assert without(found["b"], LEVELS - 2) is None
+
+
+@pytest.mark.parametrize("depth", [LEVELS - 2, LEVELS - 1, LEVELS, 30_000])
+def test_check_accepts_json_of_any_depth(depth: int) -> None:
+    check_json(b'{"a":%b,"b":[%b]}' % (nested(depth), nested(depth)))
+
+
+@pytest.mark.parametrize("levels", [0, 50, 99, 100, 101, 5000])
+@pytest.mark.parametrize(
+    "wrong", [b"", b"x", b"[1 2]", b"{7:7}", b'"', b"]", b"[}", b"["]
+)
+def test_check_refuses_what_is_no_json_at_any_depth(levels: int, wrong: bytes) -> None:
+    body = b'{"a":' * levels + wrong + b"}" * levels
+
+    with pytest.raises(DecodeError, match="not JSON"):
+        check_json(body)
+
+    with pytest.raises(DecodeError, match="not JSON"):
+        truncate_nesting(body)
+
+
+@pytest.mark.parametrize("depth", [1, 5000])
+@given(value=values, style=styles)
+def test_member_returns_the_bytes_of_one_field(
+    depth: int, value: Any, style: str
+) -> None:
+    front, behind = written({"x": value}, style), written([value], style)
+    body = b'{"a":%b,"wanted":%b,"b":%b}' % (front, nested(depth), behind)
+
+    assert json_field(body, "wanted") == nested(depth)
+    assert json.loads(json_field(body, "a")) == {"x": value}
+    assert json_field(body, "x") == b""
+
+
+def test_member_returns_scalars() -> None:
+    body = b'{"a":{},"text":"[0]","none":null,"number":7}'
+
+    found = {name: json_field(body, name) for name in ("text", "none", "number")}
+
+    assert found == {"text": b'"[0]"', "none": b"null", "number": b"7"}
+
+
+def test_time_grows_with_the_length_of_the_text() -> None:
+    def cost(levels: int) -> int:
+        body = nested(levels)
+        return calls_of(lambda: (truncate_nesting(body), json_field(body, "a")))
+
+    assert cost(20_000) < 2.2 * cost(10_000)

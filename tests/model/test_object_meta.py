@@ -1,0 +1,308 @@
+"""Reading the head of an object, and sharing labels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from conftest import pod
+from hypothesis import example, given, settings
+from json_helpers import nested, styles, texts, values, written
+
+from aioinformer.errors import DecodeError
+from aioinformer.model.object_meta import LabelTable, read_identity, read_object_meta
+
+FIELDS = {"name": "name", "namespace": "namespace", "uid": "uid"}
+FIELDS["resourceVersion"] = "resource_version"
+
+
+def facts(body: bytes, *, namespaced: bool = True) -> dict[str, Any]:
+    """What the head of `body` says, with JSON's names; without what is absent."""
+    head = read_object_meta(body, namespaced=namespaced)
+    found = {name: getattr(head, attribute) for name, attribute in FIELDS.items()}
+    found = {name: value for name, value in found.items() if value is not None}
+    if bytes(head.labels):
+        found["labels"] = json.loads(bytes(head.labels))
+
+    return found
+
+
+def facts_of_whole(body: bytes) -> dict[str, Any]:
+    """The same by decoding all of it."""
+    metadata = json.loads(body).get("metadata") or {}
+    found = {name: metadata.get(name) for name in FIELDS}
+    found = {name: value for name, value in found.items() if value is not None}
+    return found | {name: metadata[name] for name in ("labels",) if name in metadata}
+
+
+# ---------------------------------------------------------------- any object
+
+
+def shuffled(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with some of the fields, in any order."""
+    return st.fixed_dictionaries({}, optional=fields).flatmap(
+        lambda found: st.permutations(list(found.items())).map(dict)
+    )
+
+
+labels = st.none() | st.dictionaries(texts, texts, max_size=2)
+metadata = shuffled(
+    name=st.none() | texts,
+    namespace=st.none() | texts,
+    uid=st.none() | texts,
+    resourceVersion=st.none() | texts,
+    labels=labels,
+    annotations=st.dictionaries(texts, texts, max_size=2),
+    managedFields=st.lists(values, max_size=2),
+    spec=values,
+    data=values,
+)
+objects = shuffled(
+    kind=texts,
+    metadata=st.none() | metadata,
+    spec=values,
+    data=values,
+    status=values,
+    managedFields=values,
+    a=shuffled(metadata=metadata, spec=values, managedFields=st.lists(values)),
+)
+# All fields that are needed, so that a cut can be enough.
+full_metadata = st.tuples(
+    metadata, st.permutations(["name", "namespace", "uid", "resourceVersion"]), labels
+).map(lambda it: {**dict.fromkeys(it[1], "x"), **it[0], "labels": it[2]})
+full_objects = st.tuples(objects, full_metadata).map(
+    lambda it: {**it[0], "metadata": it[1]}
+)
+
+
+@given(obj=objects | full_objects, style=styles)
+@settings(max_examples=200)
+@example(
+    obj={"a": {"b": 1, "managedFields": []}, "metadata": {"name": "x"}}, style="compact"
+)
+@example(obj={"a": {"b": {}, "spec": 1}, "metadata": {"name": "x"}}, style="compact")
+def test_says_the_same_as_a_whole_decode(obj: dict[str, Any], style: str) -> None:
+    body = written(obj, style)
+
+    assert facts(body) == facts_of_whole(body)
+
+
+@given(obj=full_objects, style=styles)
+def test_says_the_same_of_cluster_scoped_objects(
+    obj: dict[str, Any], style: str
+) -> None:
+    obj["metadata"].pop("namespace", None)
+    body = written(obj, style)
+
+    assert facts(body, namespaced=False) == facts_of_whole(body)
+
+
+# ---------------------------------------------------------------- known shapes
+
+FRONT = (
+    '{"metadata":{"name":"n","namespace":"s","uid":"u","resourceVersion":"7",'
+    '"labels":{"a":"b"}'
+)
+SAID = {"name": "n", "namespace": "s", "uid": "u", "resourceVersion": "7"}
+SAID_WITH_LABELS: dict[str, Any] = {**SAID, "labels": {"a": "b"}}
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        pytest.param(FRONT + ',"managedFields":[', id="before-managed-fields"),
+        pytest.param(FRONT + '},"spec":', id="before-spec"),
+        pytest.param(FRONT + '},"data":', id="before-data"),
+        pytest.param(
+            FRONT + ',"annotations":{"x":"},\\"spec\\":"}},"spec":',
+            id="mark-in-a-string",
+        ),
+    ],
+)
+def test_looks_only_at_what_is_before_the_cut(front: str) -> None:
+    """What follows is no JSON at all."""
+    assert facts(f"{front} nonsense".encode()) == SAID_WITH_LABELS
+
+
+@pytest.mark.parametrize("missing", [*SAID_WITH_LABELS])
+def test_looks_behind_the_cut_for_what_is_missing(missing: str) -> None:
+    fields = {name: it for name, it in SAID_WITH_LABELS.items() if name != missing}
+    late = {**fields, "managedFields": [{}], missing: SAID_WITH_LABELS[missing]}
+
+    assert facts(written({"metadata": late, "spec": {}})) == SAID_WITH_LABELS
+    assert facts(written({"metadata": {**fields, "managedFields": [{}]}})) == fields
+
+
+def test_looks_for_no_namespace_where_there_is_none() -> None:
+    fields = {name: it for name, it in SAID_WITH_LABELS.items() if name != "namespace"}
+    front = written({"metadata": fields})[:-2] + b',"managedFields":['
+
+    assert facts(front + b"nonsense", namespaced=False) == fields
+    with pytest.raises(DecodeError):
+        read_object_meta(front + b"nonsense")
+
+
+def test_mark_in_an_inner_object_is_not_taken_for_the_cut() -> None:
+    body = (
+        FRONT[:13]
+        + '"other":{"x":{},"spec":1,"managedFields":[]},'
+        + FRONT[13:]
+        + '},"template":{"metadata":{"name":"inner"},"spec":{}}}'
+    )
+
+    assert facts(body.encode()) == SAID_WITH_LABELS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"7", id="number"),
+        pytest.param(b"[]", id="array"),
+        pytest.param(b'{"metadata":7}', id="metadata-is-a-number"),
+        pytest.param(b'{"metadata":{"name":{}}}', id="name-is-an-object"),
+        pytest.param(b'{"metadata":{"name":"\xff"}}', id="not-utf8"),
+        pytest.param(b'{"metadata":{"name":"n"}', id="cut-off"),
+        pytest.param(b'{"metadata":{"name":"n"}}}', id="too-long"),
+        pytest.param(
+            b'{"a":' + nested() + b'},"spec":{}}', id="too-deep-before-the-cut"
+        ),
+        pytest.param(b'{"a":' + nested() + b',"metadata":7}', id="too-deep-in-front"),
+        pytest.param(nested()[:-1], id="too-deep-cut-off"),
+    ],
+)
+def test_raises_decode_error_for(body: bytes) -> None:
+    with pytest.raises(DecodeError, match="an object that cannot be read"):
+        read_object_meta(body)
+
+
+@pytest.mark.parametrize("depth", [1100, 30_000])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(b'{"a":%b,"metadata":{%b}}', id="in-front"),
+        pytest.param(b'{"metadata":{"managedFields":[%b],%b}}', id="in-the-metadata"),
+    ],
+)
+def test_reads_the_head_of_an_object_that_nests_too_deeply(
+    place: bytes, depth: int
+) -> None:
+    fields = b'"name":"n","namespace":"s","uid":"u","resourceVersion":"7",'
+    body = place % (nested(depth), fields + b'"labels":{"a":"b"}')
+
+    assert facts(body) == {
+        "name": "n",
+        "namespace": "s",
+        "uid": "u",
+        "resourceVersion": "7",
+        "labels": {"a": "b"},
+    }
+    assert read_identity(body).name == "n"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"name": "n", "labels": 7}, ("n", None, None, None)),
+        ({"name": "n", "namespace": "s", "uid": 7}, ("n", "s", None, None)),
+        ({"name": "n", "uid": "u", "resourceVersion": 7}, ("n", None, "u", None)),
+        ({"name": "n", "namespace": 7}, None),
+        ({"name": 7}, None),
+        ({"name": ""}, None),
+        ({}, None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_identity_needs_a_name_but_no_other_field(metadata: Any, expected: Any) -> None:
+    body = written({"metadata": metadata})
+
+    if expected is None:
+        with pytest.raises(DecodeError):
+            read_identity(body)
+
+        return
+
+    found = read_identity(body)
+    assert (found.name, found.namespace, found.uid, found.resource_version) == expected
+
+
+def test_reads_every_truncation_of_an_object_as_it_is_or_refuses_it() -> None:
+    body = written(pod("web-0", "shop", {"app": "web"}))
+    whole = facts(body)
+    said = []
+
+    for end in range(len(body)):
+        try:
+            said.append(facts(body[:end]))
+        except DecodeError:
+            continue
+
+    assert said
+    assert all(it == whole for it in said)
+
+
+# ---------------------------------------------------------------- labels
+
+
+def test_equal_labels_are_one_dict() -> None:
+    table = LabelTable()
+
+    first = table.get(msgspec.Raw(b'{"a":"b"}'))
+
+    assert first == {"a": "b"}
+    assert table.get(msgspec.Raw(b'{"a":"b"}')) is first
+
+
+def test_equal_strings_of_different_labels_are_one_string() -> None:
+    table = LabelTable()
+    name, value = "example.com/name", "some-value"
+    labels = {name: value, "n": "1"}, {name: value, "n": "2"}
+
+    found = [table.get(msgspec.Raw(written(it))) for it in labels]
+
+    assert tuple(found) == labels
+    (first_key, *_), (second_key, *_) = found
+    assert first_key is second_key
+    assert found[0][name] is found[1][name]
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        pytest.param(b"", {}, id="absent"),
+        pytest.param(b"null", {}, id="null"),
+        pytest.param(b"{}", {}, id="none"),
+        pytest.param(b'{"a":null,"b":"c"}', {"b": "c"}, id="null-value"),
+        pytest.param(b'{"a":""}', {"a": ""}, id="empty-value"),
+    ],
+)
+def test_decodes_labels(text: bytes, labels: dict[str, str]) -> None:
+    assert LabelTable().get(msgspec.Raw(text)) == labels
+
+
+@pytest.mark.parametrize("text", [b"7", b"[]", b'{"a":1}', b'{"a":"\xff"}', b'{"a"'])
+def test_refuses_what_are_no_labels(text: bytes) -> None:
+    table = LabelTable()
+
+    for _ in range(2):
+        with pytest.raises(DecodeError, match="labels that cannot be read"):
+            table.get(msgspec.Raw(text))
+
+
+def test_table_holds_no_more_than_its_limit() -> None:
+    table = LabelTable(limit=3)
+    first = table.get(msgspec.Raw(b'{"n":"0"}'))
+    sizes = []
+
+    for number in range(1, 20):
+        table.get(msgspec.Raw(written({"n": str(number)})))
+        sizes.append((len(table._sets), len(table._strings)))
+
+    assert max(sizes) == (3, 4)  # three sets: one name, three values
+    again = table.get(msgspec.Raw(b'{"n":"0"}'))
+    assert again == first == {"n": "0"}
+    assert again is not first

@@ -1,0 +1,67 @@
+"""Durations: as users give them, and as they read."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aioinformer.errors import OptionsError
+from aioinformer.model.times import human_duration, seconds_of, timeout_of
+
+MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (-2, "<invalid>"),
+        (-1.9, "0s"),
+        (0, "0s"),
+        (0.9, "0s"),
+        (119.9, "119s"),
+        (2 * MINUTE, "2m"),
+        (2 * MINUTE + 1, "2m1s"),
+        (10 * MINUTE - 1, "9m59s"),
+        (10 * MINUTE, "10m"),
+        (3 * HOUR - 1, "179m"),
+        (3 * HOUR, "3h"),
+        (8 * HOUR - 1, "7h59m"),
+        (8 * HOUR, "8h"),
+        (2 * DAY - 1, "47h"),
+        (2 * DAY, "2d"),
+        (2 * DAY + HOUR, "2d1h"),
+        (8 * DAY - 1, "7d23h"),
+        (8 * DAY, "8d"),
+        (2 * YEAR - 1, "729d"),
+        (2 * YEAR, "2y"),
+        (2 * YEAR + DAY, "2y1d"),
+        (8 * YEAR - 1, "7y364d"),
+        (8 * YEAR, "8y"),
+    ],
+)
+def test_ages_are_told_the_coarser_the_older(seconds: float, told: str) -> None:
+    assert human_duration(seconds) == told
+
+
+def test_a_timedelta_is_turned_into_seconds() -> None:
+    assert seconds_of(timedelta(minutes=1, milliseconds=500)) == 60.5
+
+
+@pytest.mark.parametrize("endless", [math.inf, -math.inf, math.nan])
+def test_no_duration_is_endless(endless: float) -> None:
+    with pytest.raises(OptionsError):
+        seconds_of(endless)
+
+
+@pytest.mark.parametrize("given", ["30s", "5", [1], {}], ids=repr)
+def test_what_is_no_number_is_refused(given: Any) -> None:
+    with pytest.raises(OptionsError, match="a number of seconds, or a timedelta, not"):
+        seconds_of(given)
+
+
+def test_no_timeout_stays_none() -> None:
+    assert timeout_of(None) is None
+    assert timeout_of(3) == 3.0

@@ -1,0 +1,264 @@
+"""The channel below fakes and broadcasters: room, order, and who is woken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aioinformer.errors import WrongLoop
+from aioinformer.watch.tools.channel import Channel
+
+
+async def turns(number: int = 5) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_holds_as_many_as_there_is_room_for() -> None:
+    channel: Channel[str] = Channel(2)
+
+    assert [channel.offer(it) for it in "abc"] == [True, True, False]
+    assert len(channel) == 2
+    assert channel.take() == ["a", "b"]
+
+
+async def test_who_puts_more_makes_it_overfull() -> None:
+    channel: Channel[str] = Channel(1)
+    states = []
+    for item in "ab":
+        channel.put(item)
+        states.append(channel.overfull)
+
+    assert states == [False, True]
+    assert not channel.offer("c")
+    assert channel.take(1) == ["a"]
+    assert not channel.overfull
+
+
+async def test_without_room_a_sender_waits_until_its_item_is_taken() -> None:
+    channel: Channel[str] = Channel(0)
+    sending = asyncio.create_task(channel.send("a"))
+    await turns()
+    assert not sending.done()
+
+    assert channel.take() == ["a"]
+
+    assert await sending
+
+
+async def test_senders_follow_in_the_order_in_which_they_came() -> None:
+    channel: Channel[str] = Channel(1)
+    sending = [asyncio.create_task(channel.send(it)) for it in "abc"]
+    await turns()
+    assert [it.done() for it in sending] == [True, False, False]
+
+    assert channel.take(1) == ["a"]
+    await turns()
+
+    assert [it.done() for it in sending] == [True, True, False]
+    assert channel.take() == ["b", "c"]
+    assert all([await it for it in sending])
+
+
+async def test_nobody_overtakes_a_sender_that_waits() -> None:
+    channel: Channel[str] = Channel(1)
+    channel.put("a")
+    sending = asyncio.create_task(channel.send("b"))
+    await turns()
+
+    taken = channel.take(1)
+    assert not channel.offer("c"), "the room is b's"
+
+    assert [*taken, *channel.take()] == ["a", "b"]
+    assert await sending
+
+
+async def test_a_cancelled_sender_takes_its_item_back() -> None:
+    channel: Channel[str] = Channel(0)
+    sending = [asyncio.create_task(channel.send(it)) for it in "abc"]
+    await turns()
+
+    sending[1].cancel()
+    await turns()
+
+    assert channel.take() == ["a", "c"]
+    assert sending[1].cancelled()
+    assert await sending[0]
+    assert await sending[2]
+
+
+async def test_cancelled_senders_leave_nothing_behind() -> None:
+    channel: Channel[str] = Channel(0)
+    for _ in range(3):
+        sending = asyncio.create_task(channel.send("a"))
+        await turns()
+        sending.cancel()
+        await asyncio.wait({sending})
+
+    assert len(channel._senders) == 0
+
+
+async def test_an_item_is_back_before_its_cancelled_sender_has_run() -> None:
+    channel: Channel[str] = Channel(0)
+    sending = asyncio.create_task(channel.send("a"))
+    await turns()
+
+    sending.cancel()
+
+    assert channel.take() == []
+    await asyncio.wait({sending})
+    assert sending.cancelled()
+
+
+async def test_a_receiver_waits_on_when_the_sender_that_woke_it_is_cancelled() -> None:
+    channel: Channel[str] = Channel(0)
+    receiving = asyncio.create_task(channel.filled())
+    await turns()
+    sending = asyncio.create_task(channel.send("a"))
+    await asyncio.sleep(0)  # it has sent, and the receiver is about to run
+    sending.cancel()
+    await turns()
+    assert not receiving.done()
+
+    channel.put("b")
+
+    assert await receiving
+    assert channel.take() == ["b"]
+
+
+async def test_an_accepted_item_stays_when_its_sender_is_cancelled() -> None:
+    channel: Channel[str] = Channel(1)
+    channel.put("a")
+    sending = asyncio.create_task(channel.send("b"))
+    await turns()
+
+    assert channel.take(1) == ["a"]
+    sending.cancel()
+    await asyncio.wait({sending})
+
+    assert channel.take() == ["b"]
+
+
+async def test_a_sender_whose_coroutine_is_closed_takes_its_item_back() -> None:
+    channel: Channel[str] = Channel(0)
+    sending = channel.send("a")
+    sending.send(None)
+
+    sending.close()
+
+    assert channel.take() == []
+
+
+async def test_a_cancelled_receiver_takes_nothing() -> None:
+    channel: Channel[str] = Channel(1)
+    receiving = asyncio.create_task(channel.filled())
+    await turns()
+
+    channel.put("a")
+    receiving.cancel()
+    await asyncio.wait({receiving})
+
+    assert channel.take() == ["a"]
+
+
+async def test_closing_lets_what_is_in_it_be_received() -> None:
+    channel: Channel[str] = Channel(2)
+    channel.put("a")
+
+    channel.close()
+    channel.close()
+
+    assert channel.closed
+    assert not channel.offer("b")
+    assert not await channel.send("c")
+    assert await channel.filled()
+    assert channel.take() == ["a"]
+    assert not await channel.filled()
+
+
+async def test_closing_sends_away_those_who_wait() -> None:
+    channel: Channel[str] = Channel(1)
+    channel.put("a")
+    sending = [asyncio.create_task(channel.send(it)) for it in "bc"]
+    await turns()
+    sending[0].cancel()
+
+    channel.close()
+
+    assert not await sending[1]
+    await asyncio.wait({sending[0]})
+    assert sending[0].cancelled()
+    assert channel.take() == ["a"]
+
+
+async def test_closing_wakes_those_who_receive() -> None:
+    channel: Channel[str] = Channel(1)
+    receiving = asyncio.create_task(channel.filled())
+    await turns()
+
+    channel.close()
+
+    assert not await receiving
+
+
+def test_receiving_fails_where_the_sender_would_not_be_woken() -> None:
+    channel: Channel[str] = Channel(0)
+    loop = asyncio.new_event_loop()
+    sending = loop.create_task(channel.send("a"))
+    loop.run_until_complete(asyncio.sleep(0))
+
+    async def receive_elsewhere() -> None:
+        with pytest.raises(WrongLoop, match="another event loop"):
+            await channel.filled()
+
+    asyncio.run(receive_elsewhere())
+
+    assert loop.run_until_complete(channel.filled())
+    assert channel.take() == ["a"]
+    assert loop.run_until_complete(sending)
+    loop.close()
+    asyncio.set_event_loop(None)
+
+
+def test_one_loop_may_follow_another() -> None:
+    channel: Channel[str] = Channel(0)
+
+    async def wait_in_vain() -> None:
+        for waiting in (channel.filled(), channel.send("a")):
+            task = asyncio.create_task(waiting)
+            await turns()
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def use() -> list[str]:
+        sending = asyncio.create_task(channel.send("b"))
+        assert await channel.filled()
+        taken = channel.take()
+        assert await sending
+        return taken
+
+    asyncio.run(wait_in_vain())
+
+    assert asyncio.run(use()) == ["b"]
+
+
+def test_putting_fails_where_the_receiver_would_not_be_woken() -> None:
+    channel: Channel[str] = Channel(0)
+    loop = asyncio.new_event_loop()
+    receiving = loop.create_task(channel.filled())
+    loop.run_until_complete(asyncio.sleep(0))
+
+    async def send_elsewhere() -> None:
+        with pytest.raises(WrongLoop, match="another event loop"):
+            await Channel.send(channel, "a")
+
+    asyncio.run(send_elsewhere())
+    with pytest.raises(WrongLoop):
+        channel.put("a")
+
+    assert channel.take() == []
+    receiving.cancel()
+    loop.run_until_complete(asyncio.wait({receiving}))
+    loop.close()
+    asyncio.set_event_loop(None)

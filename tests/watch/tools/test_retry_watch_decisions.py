@@ -1,0 +1,240 @@
+"""What is decided about whatever happens in a watch: the whole table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_source import added, bookmark, deleted, error_event, modified, thing
+
+from aioinformer import errors
+from aioinformer.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    DecodeError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ResourceExpired,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from aioinformer.model.resources import NODES
+from aioinformer.watch import EventType, WatchEvent
+from aioinformer.watch.decoding import ObjectDecoder
+from aioinformer.watch.tools.retry_watch import End, Forward, Ignore, Retry, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioinformer.model import KubeObject
+
+# ---------------------------------------------------------------- changes, bookmarks
+
+
+@pytest.mark.parametrize("change", [added, modified, deleted])
+@pytest.mark.parametrize(
+    ("version", "new", "handed_on"),
+    [
+        pytest.param("7", "8", True, id="the-next-one"),
+        pytest.param("7", "900", True, id="far-above"),
+        pytest.param("9", "10", True, id="above-as-a-number"),
+        pytest.param("7", "7", False, id="equal"),
+        pytest.param("7", "6", False, id="below"),
+        pytest.param("7", "0", False, id="zero"),
+        pytest.param("x", "a", True, id="words-are-not-compared"),
+        pytest.param("x", "x", True, id="not-even-equal-words"),
+        pytest.param("7", "x", True, id="a-word-behind-a-number"),
+        pytest.param("x", "7", True, id="a-number-behind-a-word"),
+    ],
+)
+def test_a_change_is_handed_on_unless_it_is_known(
+    change: Callable[[KubeObject], WatchEvent], version: str, new: str, handed_on: bool
+) -> None:
+    event = change(thing("a", new))
+
+    expected = Forward(new) if handed_on else Ignore(version)
+    assert decide(event, version) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "new", "after"),
+    [
+        pytest.param("7", "8", "8", id="above"),
+        pytest.param("7", "7", "7", id="equal"),
+        pytest.param("7", "6", "7", id="below"),
+        pytest.param("7", "", "7", id="none"),
+        pytest.param("x", "y", "y", id="words"),
+    ],
+)
+def test_a_bookmark_is_noted_and_never_handed_on(
+    version: str, new: str, after: str
+) -> None:
+    assert decide(bookmark(new), version) == Ignore(after)
+
+
+@pytest.mark.parametrize("change", [added, modified, deleted])
+def test_a_change_without_a_version_ends_it(
+    change: Callable[[KubeObject], WatchEvent],
+) -> None:
+    decision = decide(change(thing("a", "")), "7")
+
+    assert isinstance(decision, End)
+    assert decision.event.type is EventType.ERROR
+    error = decision.event.error()
+    assert type(error) is ServerError
+    assert (error.status, error.reason) == (500, "InternalError")
+    assert "default/a has no resource version" in error.message
+
+
+# ---------------------------------------------------------------- ERROR events
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(error_event(410, "Expired"), id="expired"),
+        pytest.param(error_event(410, "Gone"), id="gone"),
+        pytest.param(error_event(410), id="code-alone"),
+    ],
+)
+def test_an_error_event_of_410_is_the_last_one(event: WatchEvent) -> None:
+    assert decide(event, "7") == End(event)
+
+
+@pytest.mark.parametrize(
+    ("event", "seconds"),
+    [
+        pytest.param(error_event(500, "InternalError"), None, id="500"),
+        pytest.param(error_event(504, "Timeout"), None, id="504"),
+        pytest.param(error_event(403, "Forbidden"), None, id="403-asked-again"),
+        pytest.param(error_event(9001), None, id="unknown-code"),
+        pytest.param(
+            error_event(504, details={"retryAfterSeconds": 12}), 12, id="asks-to-wait"
+        ),
+        pytest.param(WatchEvent(EventType.ERROR, thing("a")), None, id="no-status"),
+    ],
+)
+def test_any_other_error_event_is_survived(
+    event: WatchEvent, seconds: float | None
+) -> None:
+    decision = decide(event, "7")
+
+    assert isinstance(decision, Retry)
+    assert decision.seconds == seconds
+    assert isinstance(decision.error, ApiError | DecodeError)
+
+
+def test_an_error_event_that_cannot_be_read_is_survived() -> None:
+    head = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1","labels":{}},'
+    event = WatchEvent(EventType.ERROR, ObjectDecoder(NODES).decode(head + b'"data":'))
+
+    decision = decide(event, "7")
+
+    assert isinstance(decision, Retry)
+    assert isinstance(decision.error, DecodeError)
+    assert decision.seconds is None
+
+
+# ---------------------------------------------------------------- failures
+
+# Of each class that a source may raise: whether asking again could help.
+FAILURES: dict[type[Exception], bool] = {
+    ApiError: True,
+    Unauthorized: False,
+    Forbidden: False,
+    NotFound: True,  # the kind may come back
+    Conflict: True,
+    AlreadyExists: True,
+    ResourceExpired: False,
+    Invalid: False,
+    TooManyRequests: True,
+    ServerError: True,
+    TransportError: True,
+    DecodeError: True,
+}
+
+
+def test_the_table_has_every_error_of_a_source() -> None:
+    kinds = {getattr(errors, name) for name in errors.__all__}
+
+    assert set(FAILURES) == {
+        *(kind for kind in kinds if issubclass(kind, ApiError)),
+        *(TransportError, DecodeError),
+    }
+
+
+@pytest.mark.parametrize(("kind", "again"), FAILURES.items())
+def test_a_failure_is_survived_where_asking_again_could_help(
+    kind: type[Exception], again: bool
+) -> None:
+    error = kind("why")
+
+    decision = decide(error, "7")
+
+    if again:
+        assert decision == Retry(error)
+    else:
+        assert isinstance(decision, End)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["survived", "final"])
+def test_a_refusal_keeps_what_the_server_said(again: bool) -> None:
+    error = ApiError.from_status(
+        {
+            "code": 503 if again else 403,
+            "reason": "ServiceUnavailable" if again else "Forbidden",
+            "message": "not now" if again else "not you",
+            "details": {"kind": "pods", "retryAfterSeconds": 9},
+        }
+    )
+
+    decision = decide(error, "7")
+
+    if isinstance(decision, Retry):
+        assert again
+        assert decision.seconds == 9
+        return
+
+    assert isinstance(decision, End)
+    assert decision.event.type is EventType.ERROR
+    told = decision.event.error()
+    assert type(told) is Forbidden
+    assert vars(told) == vars(error)
+    assert decision.event.object.at("kind") == "Status"
+    assert decision.event.object.at("status") == "Failure"
+
+
+def test_a_final_refusal_says_for_how_long_its_header_asks() -> None:
+    decision = decide(Forbidden("not yet", status=403, retry_after=9.0), "7")
+
+    assert isinstance(decision, End)
+    assert decision.event.error().retry_after == 9.0
+
+
+def test_too_large_a_version_is_waited_for() -> None:
+    """The server that answers is behind the one that gave the version."""
+    error = ApiError.from_status(
+        {
+            "code": 504,
+            "reason": "Timeout",
+            "message": "Too large resource version: 9, current: 7",
+            "details": {
+                "causes": [{"reason": "ResourceVersionTooLarge"}],
+                "retryAfterSeconds": 1,
+            },
+        }
+    )
+
+    assert decide(error, "9") == Retry(error)
+
+
+def test_the_end_of_a_stream_is_survived() -> None:
+    decision = decide(None, "7")
+
+    assert decision == Retry(None)
+    assert isinstance(decision, Retry)
+    assert decision.seconds is None
