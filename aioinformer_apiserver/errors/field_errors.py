@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from aioinformer.errors import ApiError
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
 
 __all__ = [
     "NOWHERE",

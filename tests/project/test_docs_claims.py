@@ -48,7 +48,7 @@ async def test_pod_deletion_works_as_documented(
     apiserver: APIServer, way: str, node: str | None
 ) -> None:
     row = re.search(
-        r"^\| the deletion of a pod \| (.*) \| (.*) \|$", TEXT, re.MULTILINE
+        r"^\| deletion of a pod \| (.*) \| (.*) \|$", TEXT, re.MULTILINE
     )
     assert row is not None
     assert row.groups() == ("two events; three, if it has a node", "one event")
