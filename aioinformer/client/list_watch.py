@@ -49,10 +49,6 @@ __all__ = [
 ]
 
 
-# The server ends a watch by itself; ten seconds later it is not going to any more.
-WATCH_GRACE_SECONDS = 10.0
-
-
 class Requester(Protocol):
     """Sends requests: a client, or what speaks to a server without a network."""
 
@@ -225,8 +221,8 @@ class ListWatch:
     async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
         """Ask for the changes.
 
-        With `options.timeout_seconds` the watch ends by itself 10 s after the server
-        should have ended it.
+        With `options.timeout_seconds` the watch ends by itself
+        `options.grace_seconds` after the server should have ended it.
 
         Raises:
             ApiError: If the server refused.
@@ -239,7 +235,7 @@ class ListWatch:
         params = {**self._selection, **watch_parameters(options)}
         async with self._get(params, WATCH_OF_METADATA) as response:
             seconds = options.timeout_seconds
-            limit = None if seconds is None else seconds + WATCH_GRACE_SECONDS
+            limit = None if seconds is None else seconds + options.grace_seconds
             decoder = StreamDecoder(self._decoder)
             async with StreamWatch(response, decoder, limit) as stream:
                 yield stream

@@ -16,7 +16,11 @@ from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
-from aioinformer.informer.listwatch.interface import WATCH_SECONDS
+from aioinformer.informer.listwatch.interface import (
+    INTERNAL_ERROR_SECONDS,
+    WATCH_GRACE_SECONDS,
+    WATCH_SECONDS,
+)
 from aioinformer.informer.shared_informer import SharedInformer
 from aioinformer.informer.status import not_ready, wait_for_cache_sync
 from aioinformer.metrics import NULL_SINK
@@ -154,6 +158,8 @@ class SharedInformerFactory(HostedLifecycle):
         page_size: int | None = None,
         streaming_list: bool = False,
         watch_seconds: Duration = WATCH_SECONDS,
+        watch_grace_seconds: Duration = WATCH_GRACE_SECONDS,
+        internal_error_seconds: Duration = INTERNAL_ERROR_SECONDS,
         metadata_only: bool = False,
         name: str | None = None,
     ) -> SharedInformer:
@@ -186,6 +192,10 @@ class SharedInformerFactory(HostedLifecycle):
             streaming_list: Ask for lists as streams, which spares an older server's
                 memory; a server that does not do it is asked for pages instead.
             watch_seconds: How long one watch should last; drawn from [w, 2w).
+            watch_grace_seconds: Seconds after which the client ends a watch that the
+                server should have ended.
+            internal_error_seconds: Seconds for which watches that end in internal
+                errors (500) in a row are resumed, before the informer relists.
             metadata_only: Ask for nothing but the metadata of objects, which are much
                 smaller then. They are as the server sends them: of the kind
                 `PartialObjectMetadata` of `meta.k8s.io/v1`, whatever they are of, which
@@ -213,6 +223,8 @@ class SharedInformerFactory(HostedLifecycle):
                 "page_size": page_size,
                 "streaming_list": streaming_list,
                 "watch_seconds": watch_seconds,
+                "watch_grace_seconds": watch_grace_seconds,
+                "internal_error_seconds": internal_error_seconds,
                 "metadata_only": metadata_only,
                 "name": name,
             },

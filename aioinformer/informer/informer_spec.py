@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.handlers.resync import resync_seconds
-from aioinformer.informer.listwatch.interface import WATCH_SECONDS, ReflectorOptions
+from aioinformer.informer.listwatch.interface import ReflectorOptions
 from aioinformer.model.compression import check_compression
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup, similar
@@ -56,6 +56,8 @@ class InformerOptions(TypedDict, total=False):
     page_size: int | None
     streaming_list: bool
     watch_seconds: Duration
+    watch_grace_seconds: Duration
+    internal_error_seconds: Duration
     metadata_only: bool
     name: str | None
 
@@ -279,11 +281,7 @@ class FactoryDefaults:
             field_selector=_both(self.field_selector, asked.get("field_selector")),
             metadata_only=self.metadata_only or asked.get("metadata_only", False),
             name=asked.get("name") or None,
-            options=ReflectorOptions(
-                page_size=asked.get("page_size"),
-                watch_seconds=asked.get("watch_seconds", WATCH_SECONDS),
-                streaming_list=asked.get("streaming_list", False),
-            ),
+            options=_reflector_options(asked),
             transform=self.transform if transform is None else transform,
             compression=asked.get("compression"),
             resync_period=self._resync_period(resource, asked.get("resync_period")),
@@ -360,6 +358,13 @@ def _unknown(api_version: str, name: object, meant: Resource | None) -> str:
         return f"{text}give two names, such as 'v1', 'pods', or a Resource"
 
     return f"{text}custom ones have a group, as in 'example.com/v1'"
+
+
+def _reflector_options(asked: InformerOptions) -> ReflectorOptions:
+    """Return the options that are meant for the reflector; all of them by name."""
+    names = {field.name for field in fields(ReflectorOptions)}
+    given: dict[str, Any] = {name: it for name, it in asked.items() if name in names}
+    return ReflectorOptions(**given)
 
 
 def _both(one: str, other: str | None) -> str:
