@@ -14,6 +14,7 @@ from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
+from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
 from aioinformer.informer.listwatch.interface import (
@@ -22,7 +23,6 @@ from aioinformer.informer.listwatch.interface import (
     WATCH_SECONDS,
 )
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.informer.status import not_ready, wait_for_cache_sync
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
 
