@@ -1,9 +1,9 @@
-"""The only file that may start, watch over, or protect a bare task.
+"""Helpers for tasks and threads: the only module that may create tasks directly.
 
-Everything else opens an `asyncio.TaskGroup`. What is embedded by others (`Client`,
-`SharedInformerFactory`, `APIServer`) is entered and left in different tasks by its
-hosts (test fixtures, ASGI lifespans), where no TaskGroup may be held open; it keeps
-its TaskGroup inside one `Supervisor` task instead.
+Other modules open an `asyncio.TaskGroup`. Components that host programs embed (`Client`,
+`SharedInformerFactory`, `APIServer`) are entered and left by different tasks (test
+fixtures, ASGI lifespans), where a TaskGroup must not be held open. They keep it inside one
+`Supervisor` task instead.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ T = TypeVar("T")
 
 
 OVERDUE_SECONDS = 10.0
-"""A thread that goes on for so long after its cancellation is told of."""
+"""Time after its cancellation when a thread that still runs is reported first."""
 
 OVERDUE_AGAIN_SECONDS = 60.0
-"""And then as often."""
+"""Interval of further reports."""
 
 
 async def finish(cleanup: Coroutine[Any, Any, T], *, within_seconds: float) -> T:
     """Run `cleanup` to its end, even while the caller is being cancelled.
 
-    For the few awaits that must happen on the way out, such as closing a session.
-    Unlike `asyncio.shield()` it never leaves its task behind.
+    For the few awaits that must complete during clean-up, such as closing a session.
+    Unlike `asyncio.shield()`, it never leaves its task behind.
 
     Args:
-        cleanup: What to run. It is started at once, in a task of its own.
-        within_seconds: How long it may take on the loop's clock; then it is cancelled.
+        cleanup: Coroutine to run. It is started immediately in its own task.
+        within_seconds: Time limit on the loop's clock; then it is cancelled.
 
     Returns:
-        Whatever `cleanup` returned.
+        Result of `cleanup`.
 
     Raises:
-        TimeoutError: It did not finish in time and has been cancelled.
-        Exception: Whatever `cleanup` raised.
+        TimeoutError: It did not finish in time and was cancelled.
+        Exception: The error of `cleanup`.
 
     Cancellation:
-        Deferred until clean-up is over, then raised. If the clean-up failed as well,
-        its error becomes a note on the `CancelledError`: the cancellation must win.
+        Deferred until clean-up has ended, then raised. If the clean-up failed as well, its
+        error becomes a note on the `CancelledError`: the cancellation takes precedence.
     """
     task = asyncio.create_task(cleanup)
     expired = False
@@ -117,17 +117,17 @@ async def wait_for_end(task: asyncio.Task[Any]) -> None:
 
 
 async def fail_when_any_ends(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
-    """Wait in the block of a TaskGroup until one of its tasks ends by itself.
+    """Wait in the block of a TaskGroup, and raise when one of its tasks ends by itself.
 
     For tasks that run until their owner cancels them. A TaskGroup reports a task that
-    fails. It ignores one that is cancelled, by itself or by other code.
+    fails, but ignores one that is cancelled, by itself or by other code.
 
     Raises:
-        InternalError: A task has ended though the caller was not cancelled.
+        InternalError: A task has ended although the caller was not cancelled.
 
     Cancellation:
-        The way to end it. It wins if a task is cancelled at the same time, as when the
-        loop shuts down.
+        The normal end. It takes precedence if a task is cancelled at the same time, as
+        when the loop shuts down.
     """
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     names = ", ".join(sorted(repr(task.get_name()) for task in done))
@@ -135,20 +135,20 @@ async def fail_when_any_ends(tasks: Collection[asyncio.Task[Any]]) -> NoReturn:
 
 
 def unexpected_cancellation(name: str) -> InternalError:
-    """Return the error of a task that somebody other than its owner has cancelled."""
+    """Return the error of a task that was not cancelled by its owner."""
     return InternalError(
         f"task {name} cancelled itself or was cancelled by other code than its owner"
     )
 
 
 async def run_concurrently(*coroutines: Coroutine[Any, Any, Any]) -> None:
-    """Run coroutines at the same time; the first failure ends the others.
+    """Run coroutines concurrently. The first failure cancels the others.
 
-    For waiting in a user's own task. Unlike a TaskGroup, which before Python 3.13 can
-    leave it marked as cancelled, it never touches the caller.
+    For waiting in a user's task: unlike a TaskGroup, which before Python 3.13 can leave the
+    task marked as cancelled, it never cancels the caller.
 
     Raises:
-        BaseException: What the first of them (in the order given) failed with.
+        BaseException: The error of the first coroutine, in the given order, that failed.
 
     Cancellation:
         Passed on to all of them, and raised when they have ended.
@@ -185,19 +185,19 @@ def unwrap_group(group: BaseExceptionGroup[BaseException]) -> BaseException:
 async def in_thread(
     call: Callable[[], T], *, stop: Callable[[], None] | None = None
 ) -> T:
-    """Call a function in a thread of its own.
+    """Call a function in a new thread.
 
     Args:
-        call: Called with a copy of the caller's context variables.
-        stop: Makes the call return early. Called on cancellation.
+        call: Function, called with a copy of the caller's context variables.
+        stop: Function that makes the call return early, called on cancellation.
 
     Raises:
-        OSError: If the operating system starts no more threads (`EAGAIN`).
-        BaseException: The exception of the function.
+        OSError: If the operating system cannot start a thread (`EAGAIN`).
+        BaseException: The error of the function.
 
     Cancellation:
-        With `stop`, deferred until the call has returned. Otherwise immediate: the
-        call goes on in its thread, and its result is dropped.
+        With `stop`, deferred until the call has returned. Otherwise immediate: the thread
+        continues, and its result is dropped.
     """
     threads = _ThreadEach("aioinformer")
     ended = asyncio.get_running_loop().run_in_executor(threads, _settled(call))
@@ -222,20 +222,20 @@ async def in_thread(
 async def in_thread_until_done(
     call: Callable[[], T], name: str, *, overdue: Callable[[float], None]
 ) -> T:
-    """Call a function in a thread of its own, and always wait for its end.
+    """Call a function in a new thread, and always wait for its end.
 
     Args:
-        call: Called with a copy of the caller's context variables.
+        call: Function, called with a copy of the caller's context variables.
         name: Name of the thread.
-        overdue: Called with the seconds since the first cancellation when the function
-            has not ended 10 s after it, and then once a minute.
+        overdue: Function called with the seconds since the first cancellation when the
+            thread has not ended 10 s after it, and then once a minute.
 
     Returns:
-        What the function returned.
+        Result of the function.
 
     Raises:
-        OSError: If the operating system starts no more threads (`EAGAIN`).
-        BaseException: The exception of the function.
+        OSError: If the operating system cannot start a thread (`EAGAIN`).
+        BaseException: The error of the function.
 
     Cancellation:
         Deferred until the function has ended, then raised. If the function failed, its
@@ -276,9 +276,9 @@ async def in_thread_until_done(
 
 
 def _settled(call: Callable[[], T]) -> Callable[[], tuple[Any, BaseException | None]]:
-    """Wrap a call so that it returns its result, or what it raised.
+    """Wrap a call so that it returns its result and its error.
 
-    As the error of a future, that could not be a `StopIteration`.
+    A `StopIteration` cannot be the exception of a future.
     """
     context = contextvars.copy_context()
 
@@ -292,11 +292,11 @@ def _settled(call: Callable[[], T]) -> Callable[[], tuple[Any, BaseException | N
 
 
 class _ThreadEach(Executor):
-    """Starts a thread for each call.
+    """Executor that starts a thread for each call.
 
-    The loop's own executor is shared: calls that take long would delay those of the
-    program around us, and those would delay ours. The threads are daemons, so that a
-    call that never ends does not keep the process from ending.
+    The loop's default executor is shared: long calls would delay those of the host
+    program, and the reverse. The threads are daemons, so that a call that never returns
+    does not prevent the process from exiting.
 
     Args:
         name: Name of the threads.
@@ -311,15 +311,15 @@ class _ThreadEach(Executor):
         """Start the call.
 
         Raises:
-            OSError: If the operating system starts no more threads (`EAGAIN`).
+            OSError: If the operating system cannot start a thread (`EAGAIN`).
         """
         outcome: Future[T] = Future()
-        outcome.set_running_or_notify_cancel()  # who gives up waiting ends no thread
+        outcome.set_running_or_notify_cancel()  # cancelling the wait ends no thread
 
         def live() -> None:
             try:
                 outcome.set_result(function(*args, **kwargs))
-            except BaseException as exc:  # it ends the program, from the loop's side
+            except BaseException as exc:  # ends the program, raised on the loop's side
                 outcome.set_exception(exc)
                 raise
 
@@ -355,11 +355,11 @@ class SharedRun:
 
     @property
     def kept(self) -> bool:
-        """True if a run goes on without callers that wait for it."""
+        """True if runs continue without waiting callers."""
         return self._keepers > 0
 
     def keep(self) -> None:
-        """Let runs go on without waiting callers, until `release()`."""
+        """Let runs continue without waiting callers, until `release()`."""
         self._keepers += 1
 
     async def release(self) -> None:
@@ -372,9 +372,9 @@ class SharedRun:
         await self._end_unowned()
 
     def start(self) -> float:
-        """Start a run unless one is under way.
+        """Start a run unless one is in progress.
 
-        Only for callers that keep or `wait()`: nobody else would own the run.
+        Only for callers that keep or `wait()`: otherwise nobody would own the run.
 
         Returns:
             Seconds since the run began.
@@ -387,7 +387,7 @@ class SharedRun:
         return now - self._began
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Start a run unless one is under way, and wait for its end.
+        """Start a run unless one is in progress, and wait for its end.
 
         Args:
             seconds: Longest time to wait; None for no limit.
@@ -399,9 +399,9 @@ class SharedRun:
             BaseException: The error of the run.
 
         Cancellation:
-            Ends this wait. The run goes on if it has other owners. Otherwise it is
+            Ends this wait. The run continues if it has other owners. Otherwise it is
             cancelled, and the cancellation is deferred until it has ended. A second
-            cancellation is not deferred: a source may not let go.
+            cancellation is not deferred, as a source may ignore the first.
         """
         self.start()
         task = self._task
@@ -423,7 +423,7 @@ class SharedRun:
         if task is None or task.done() or self._keepers or self._waiters:
             return
 
-        # Whoever comes now starts another one, and does not join one that is ending.
+        # New callers start another run instead of joining one that is ending.
         self._task = None
         task.cancel()
         task.add_done_callback(_note_failure)
@@ -448,10 +448,10 @@ class Notifier:
 
 
 class BackgroundContext(Generic[T]):
-    """An async context that is entered, held open and left by a task of its own.
+    """Async context that is entered, held open and left by its own task.
 
-    For what is begun ahead by somebody who does other things meanwhile. Entering begins
-    when it is made; who makes it must `leave()` it.
+    For contexts that are entered ahead of their use. Entering starts with the creation.
+    The creator must `leave()` it.
     """
 
     def __init__(self, context: AbstractAsyncContextManager[T], name: str) -> None:
@@ -459,22 +459,22 @@ class BackgroundContext(Generic[T]):
         self._enough = asyncio.Event()
         self._dropped = False
         self._task = asyncio.create_task(self._hold(context), name=name)
-        # If nobody asks for its value any more, nobody wants its error either.
+        # Without a caller of `value()`, the error is not reported either.
         self._task.add_done_callback(_note_failure)
 
     @property
     def left(self) -> bool:
-        """True once it was left, or could not be entered."""
+        """True once it was left, or entering failed."""
         return self._task.done()
 
     async def value(self) -> T:
-        """Wait until it is entered; what it gave.
+        """Wait until it is entered, and return its value.
 
         Raises:
-            BaseException: What the entering failed with.
+            BaseException: The error of entering.
 
         Cancellation:
-            Safe: it goes on, call again, or `leave()`.
+            Safe: entering continues, call again, or `leave()`.
         """
         either: set[asyncio.Future[Any]] = {self._task, self._value}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -484,7 +484,7 @@ class BackgroundContext(Generic[T]):
         return self._value.result()
 
     def drop(self) -> None:
-        """Ask for its end, at once if it is not entered yet. Idempotent."""
+        """Request its end, immediately if it is not entered yet. Idempotent."""
         if not self._dropped:
             self._dropped = True
             self._enough.set()
@@ -492,10 +492,10 @@ class BackgroundContext(Generic[T]):
                 self._task.cancel()
 
     async def leave(self) -> None:
-        """Leave the context, or give up entering it, and wait for that. Idempotent.
+        """Leave the context, or abort entering it, and wait for that. Idempotent.
 
         Raises:
-            BaseException: What the leaving failed with.
+            BaseException: The error of leaving.
 
         Cancellation:
             Deferred until it is left.
@@ -514,45 +514,46 @@ class BackgroundContext(Generic[T]):
             await self._enough.wait()
 
 
-# Whose lives the running code is part of: tasks inherit it from those that start them.
+# Supervisors of the running code: tasks inherit them from the tasks that create them.
 _LIVES: ContextVar[tuple[Supervisor, ...]] = ContextVar("lives", default=())
 
 
 class Supervisor:
-    """One task that runs a component's whole life, for hosts that enter and leave it.
+    """One task that runs a component, for hosts that start and stop it.
 
-    `start()` and `stop()` may be called from different tasks of one loop. The life is
-    a coroutine function; it says that it is ready by calling the function that it is
-    given, and then usually waits for its own cancellation inside a TaskGroup.
+    `start()` and `stop()` may be called by different tasks of one loop. The component is
+    a coroutine function. It calls the function passed to it when it is ready, and then
+    usually waits for its cancellation inside a TaskGroup.
     """
 
     def __init__(
-        self, life: Callable[[Callable[[], None]], Coroutine[Any, Any, None]], name: str
+        self,
+        component: Callable[[Callable[[], None]], Coroutine[Any, Any, None]],
+        name: str,
     ) -> None:
-        self._life = life
+        self._component = component
         self._name = name
-        # The life, until somebody was told how it ended.
+        # Task of the component, until its outcome was reported.
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
     def running(self) -> bool:
-        """True from `start()` until the life has ended."""
+        """True from `start()` until the component has ended."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Start the life and wait until it is ready.
+        """Start the component and wait until it is ready.
 
         Raises:
-            OptionsError: It runs already.
-            AioInformerError: It ended without being ready, as when `stop()` is called
-                meanwhile.
-            BaseException: What it failed with before it was ready; a group with a
-                single leaf is unwrapped.
+            OptionsError: It is running already.
+            AioInformerError: It ended before it was ready, as after a concurrent `stop()`.
+            BaseException: Its error before it was ready; a group with a single leaf is
+                unwrapped.
 
         Cancellation:
-            Ends the life again, and waits for that. If it fails at that, its error
-            becomes a note on the `CancelledError`.
+            Ends the component again, and waits for that. If it fails, its error becomes a
+            note on the `CancelledError`.
         """
         if self.running:
             raise OptionsError(f"the {self._name} runs already")
@@ -565,7 +566,9 @@ class Supervisor:
 
         inside = contextvars.copy_context()
         inside.run(_LIVES.set, (*_LIVES.get(), self))
-        task = asyncio.create_task(self._life(tell), name=self._name, context=inside)
+        task = asyncio.create_task(
+            self._component(tell), name=self._name, context=inside
+        )
         self._task, self._stopping = task, False
         try:
             await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -585,19 +588,18 @@ class Supervisor:
                 raise AioInformerError(f"the {self._name} ended before it was ready")
 
     async def stop(self) -> None:
-        """End the life, wait for it, and raise what it failed with; idempotent.
+        """End the component, wait for that, and raise its error. Idempotent.
 
-        Called from inside of that life, it asks for the end and does not wait: the life
-        would wait for the caller, and the caller for the life.
+        Called from inside of the component, it requests the end and does not wait: both would
+        wait for each other.
 
         Raises:
-            BaseException: What the life ended with, other than its cancellation; a
-                group with a single leaf is unwrapped. Raised once: not if `start()` or
-                an earlier call has raised it.
+            BaseException: The error of the component, other than its cancellation; a group
+                with a single leaf is unwrapped. Raised once: not if `start()` or an earlier
+                call has raised it.
 
         Cancellation:
-            Deferred until the life has ended. What it failed with is then left to the
-            next call.
+            Deferred until the component has ended. Its error is then left to the next call.
         """
         task = self._task
         if task is None:
@@ -614,7 +616,7 @@ class Supervisor:
         self._raise_failure(task)
 
     def contains_caller(self) -> bool:
-        """True inside of this life: in its task, or in one started below it."""
+        """Return True in the component's task, or in a task created below it."""
         return self in _LIVES.get()
 
     async def _end(self, task: asyncio.Task[None]) -> asyncio.CancelledError | None:
@@ -623,7 +625,7 @@ class Supervisor:
 
     def _ask_to_end(self, task: asyncio.Task[None]) -> None:
         if not self._stopping:
-            # Once, whoever calls: a second cancellation would tear its clean-up.
+            # Only once: a second cancellation would interrupt its clean-up.
             self._stopping = True
             task.cancel()
 
@@ -633,7 +635,7 @@ class Supervisor:
             raise failure
 
     def _take_failure(self, task: asyncio.Task[None]) -> BaseException | None:
-        """What the life failed with, for the first who asks."""
+        """Return the error of the component to the first caller."""
         if self._task is not task:
             return None
 
@@ -647,7 +649,7 @@ class Supervisor:
 
 
 def _note_failure(task: asyncio.Task[Any]) -> None:
-    """Look at how it ended, so that asyncio does not report that nobody did."""
+    """Retrieve the exception, so that asyncio does not report it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -655,10 +657,10 @@ def _note_failure(task: asyncio.Task[Any]) -> None:
 async def wait_through_cancellation(
     task: asyncio.Future[Any],
 ) -> asyncio.CancelledError | None:
-    """Wait for the end of `task`, also of a future.
+    """Wait for the end of a task or future, even if the caller is cancelled.
 
     Returns:
-        The caller's cancellation, if one came: to be raised.
+        The caller's cancellation, if there was one. The caller raises it.
 
     Cancellation:
         Deferred.

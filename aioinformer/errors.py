@@ -1,9 +1,9 @@
-"""Every error that aioinformer raises, named by what the reader should do about it.
+"""Errors of aioinformer, named by the reaction that they call for.
 
 The tree::
 
     AioInformerError
-    ├─ ApiError                     the server said no
+    ├─ ApiError                     the server refused the request
     │  ├─ Unauthorized              401: credentials
     │  ├─ Forbidden                 403: permissions
     │  ├─ NotFound                  404
@@ -14,20 +14,20 @@ The tree::
     │  ├─ TooManyRequests           429: wait `retry_after` seconds
     │  └─ ServerError               5xx: back off
     ├─ TransportError               the network failed: connect, TLS, read, silence
-    ├─ DecodeError                  what the server sent cannot be read
+    ├─ DecodeError                  a response of the server cannot be read
     ├─ SelectorSyntaxError          the caller's mistake, raised at once (a ValueError)
     ├─ OptionsError                 the caller's mistake, raised at once (a ValueError)
-    │  └─ NoKey                     an object that has no key cannot be kept
-    ├─ NotSynced                    too early: the first complete list is not here yet
-    ├─ InformerStopped              too late: the informer has ended
-    ├─ WatchClosed                  a watch ended before what was waited for
+    │  └─ NoKey                     an object without a key cannot be stored
+    ├─ NotSynced                    too early: the first list is not complete yet
+    ├─ InformerStopped              too late: the informer has stopped
+    ├─ WatchClosed                  a watch ended before its conditions were met
     ├─ Stale                        the cache is older than the caller accepts
     ├─ HistoryReset                 the server's versions went backwards
     ├─ WrongLoop                    called from another event loop or thread
     ├─ QueueShutDown                the queue is closed and empty
-    ├─ HandlerError                 a user's code failed (reported, never raised at others)
+    ├─ HandlerError                 user code failed (reported, not raised to others)
     ├─ TerminalError                raised BY a reconciler: do not retry
-    ├─ LeadershipLost               the lease is no longer ours
+    ├─ LeadershipLost               the Lease is not held any more
     └─ InternalError                a broken invariant: our bug, please report it
 """
 
@@ -70,11 +70,11 @@ __all__ = [
 
 
 class AioInformerError(Exception):
-    """The base of every error of this package; all of them can be copied and pickled."""
+    """Base of all errors of this package. They can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default would call the class with its text alone, which is not enough for
-        # those that make their text of keyword arguments.
+        # The default calls the class with its text only, which is not enough for classes
+        # that build their text from keyword arguments.
         return (_rebuild, (type(self), self.args, self.__dict__))
 
 
@@ -82,11 +82,11 @@ class ApiError(AioInformerError):
     """The API server refused a request, or ended a watch with an ERROR event.
 
     Attributes:
-        status: The HTTP status code, or the `code` of the Status object.
-        reason: The machine-readable reason, such as `"AlreadyExists"`; may be empty.
-        message: The server's own words.
+        status: HTTP status code, or the `code` of the Status object.
+        reason: Machine-readable reason, such as `"AlreadyExists"`; may be empty.
+        message: Message of the server.
         retry_after: Seconds that the server asked to wait, or None.
-        details: The `details` of the Status object, as the server sent them.
+        details: `details` of the Status object.
 
     Recovery:
         See the subclass. `ApiError` itself is raised for codes without one.
@@ -117,16 +117,16 @@ class ApiError(AioInformerError):
     def from_status(
         status: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None
     ) -> ApiError:
-        """Turn a Kubernetes Status object into the error that names it.
+        """Return the error for a Kubernetes Status object.
 
         Args:
-            status: The decoded Status; missing and null fields are allowed.
-            code: The HTTP status code, used where the Status has no `code`.
-            retry_after: Seconds from a `Retry-After` header; the Status's own
-                `details.retryAfterSeconds` is used where this is None.
+            status: Decoded Status; missing and null fields are allowed.
+            code: HTTP status code, used if the Status has no `code`.
+            retry_after: Seconds from a `Retry-After` header; None for the Status's own
+                `details.retryAfterSeconds`.
 
         Returns:
-            The most specific subclass for its code and reason.
+            Error of the most specific class for its code and reason.
         """
         code = _integer(status.get("code")) or code
         reason = str(status.get("reason") or "")
@@ -135,7 +135,7 @@ class ApiError(AioInformerError):
         details = details if isinstance(details, dict) else {}
 
         if retry_after is None:
-            # A zero is how Go leaves it out.
+            # Go encodes an absent value as zero.
             retry_after = float(_integer(details.get("retryAfterSeconds"))) or None
 
         kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
@@ -152,17 +152,17 @@ class ApiError(AioInformerError):
 
 
 class Unauthorized(ApiError):
-    """The server does not know who we are (401).
+    """The server did not accept the credentials (401).
 
-    Recovery: mend the token or certificate. An informer keeps trying.
+    Recovery: fix the token or certificate. An informer keeps retrying.
     """
 
 
 class Forbidden(ApiError):
-    """The server knows us and says no (403).
+    """The user lacks a permission (403).
 
-    Recovery: grant the permission (list and watch, for an informer). An informer
-    keeps its cache and keeps trying, because permissions are mended while we run.
+    Recovery: grant it (list and watch, for an informer). An informer keeps its cache and
+    keeps retrying.
     """
 
 
@@ -171,9 +171,9 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """The object changed since it was read (409).
+    """The object has changed since it was read (409).
 
-    Recovery: read it again, make the change again, write it again.
+    Recovery: read it again, repeat the change, write it again.
     """
 
 
@@ -184,35 +184,35 @@ class AlreadyExists(Conflict):
 class ResourceExpired(ApiError):
     """The resource version is older than the server's history (410).
 
-    Recovery: list again without that version. A reflector does so by itself.
+    Recovery: list again without that version, as a reflector does by itself.
     """
 
 
 class Invalid(ApiError):
-    """The request or its body is not acceptable (400 or 422): sending it again fails."""
+    """The request or its body is invalid (400 or 422). Retrying it fails, too."""
 
 
 class TooManyRequests(ApiError):
-    """The server, or the client's own limiter, asks for patience (429).
+    """The server or the client's own limiter limits the rate (429).
 
-    Recovery: wait `retry_after` seconds (if not None), then try again.
+    Recovery: wait `retry_after` seconds (if not None), then retry.
     """
 
 
 class ServerError(ApiError):
-    """The server failed (5xx). Recovery: back off, then try again."""
+    """The server failed (5xx). Recovery: back off, then retry."""
 
 
 class TransportError(AioInformerError):
     """The network failed: name look-up, connect, TLS, read, or silence.
 
-    `__cause__` is the error of the HTTP library, where there was one.
+    `__cause__` is the error of the HTTP library, if there was one.
 
     Attributes:
-        unreachable: True if no connection to the server was made (refused, no route, no
-            such name), or it was reset before the answer began.
+        unreachable: True if no connection to the server was established (refused, no
+            route, unknown name), or it was reset before the response began.
 
-    Recovery: back off, then try again.
+        Recovery: back off, then retry.
     """
 
     def __init__(self, message: str, *, unreachable: bool = False) -> None:
@@ -221,10 +221,10 @@ class TransportError(AioInformerError):
 
 
 class DecodeError(AioInformerError):
-    """The server sent something that cannot be read.
+    """The server sent data that cannot be read.
 
     Attributes:
-        offset: Where in the data, in bytes from its start; -1 if unknown.
+        offset: Position in the data, in bytes from its start; -1 if unknown.
     """
 
     def __init__(self, message: str, *, offset: int = -1) -> None:
@@ -236,8 +236,8 @@ class SelectorSyntaxError(AioInformerError, ValueError):
     """A label or field selector that cannot be parsed.
 
     Attributes:
-        text: The selector as given.
-        position: Where the first error is, counted in characters from 0.
+        text: Selector as given.
+        position: Position of the first error, in characters from 0.
     """
 
     def __init__(self, message: str, *, text: str, position: int) -> None:
@@ -247,30 +247,30 @@ class SelectorSyntaxError(AioInformerError, ValueError):
 
 
 class OptionsError(AioInformerError, ValueError):
-    """Options that cannot work, or that contradict earlier ones; the text says which."""
+    """Options that are invalid or contradict earlier ones; the text says which."""
 
 
 class NoKey(OptionsError):
-    """An object without a key: its key function failed, or answered no string.
+    """An object without a key: its key function raised, or returned no string.
 
-    client-go calls it a KeyError. `__cause__` is what the key function raised.
+    client-go calls it a KeyError. `__cause__` is the error of the key function.
 
     Attributes:
         obj: The object.
     """
 
     def __init__(self, obj: object, reason: str) -> None:
-        # Not the object itself: it may be a secret.
+        # Without the object itself, which may be a Secret.
         super().__init__(f"this {type(obj).__name__} has no key: {reason}")
         self.obj = obj
 
 
 class NotSynced(AioInformerError):
-    """The first complete list is not in the cache yet.
+    """The first list is not completely in the cache yet.
 
     Attributes:
-        results: For each informer waited for, by name, why it is not synced:
-            its phase and last error. An informer that is synced maps to "synced".
+        results: State of each informer waited for, by name: "synced", or its phase and
+            last error.
     """
 
     def __init__(
@@ -281,16 +281,16 @@ class NotSynced(AioInformerError):
 
 
 class InformerStopped(AioInformerError):
-    """The informer has ended; `__cause__` is the reason, if it was an error."""
+    """The informer has stopped. `__cause__` is the error that stopped it, if any."""
 
 
 class WatchClosed(AioInformerError):
-    """A watch ended before what was waited for had happened.
+    """A watch ended before its conditions were met.
 
     `__cause__` is the `ApiError` of its last event, if that was an ERROR.
 
     Attributes:
-        last_event: The `WatchEvent` that came last, of any type; None if none did.
+        last_event: Last `WatchEvent`, of any type; None without events.
     """
 
     def __init__(self, message: str, *, last_event: Any = None) -> None:
@@ -299,34 +299,34 @@ class WatchClosed(AioInformerError):
 
 
 class Stale(AioInformerError):
-    """The cache may be further behind the server than the reader accepts."""
+    """The cache may be older than the caller accepts."""
 
 
 class HistoryReset(AioInformerError):
-    """The server's versions went backwards (restored from an older backup).
+    """The server's resource versions went backwards: it was restored from a backup.
 
-    Recovery: versions from before are void; read again.
+    Recovery: earlier resource versions are invalid; read again.
     """
 
 
 class WrongLoop(AioInformerError, RuntimeError):
-    """Called from another event loop or thread than the one that owns the object."""
+    """An object was called from another event loop or thread than its own."""
 
 
 class QueueShutDown(AioInformerError):
-    """The queue has been shut down, and everything in it was handed out."""
+    """The queue was shut down, and all its items were handed out."""
 
 
 class HandlerError(AioInformerError):
-    """A user's code failed; `__cause__` is its exception.
+    """User code failed. `__cause__` is its exception.
 
-    Never raised into the machinery: it is logged, counted, and given to `on_error`;
-    what repeats is logged in part.
+    It is not raised by the package, but logged, counted and passed to `on_error`.
+    Repeated failures are logged in part.
 
     Attributes:
-        where: Which code failed: `"handler"`, `"filter"`, `"transform"`, ...
-        name: The name it was registered under.
-        subject: What it was called with: an event or an object.
+        where: Kind of code that failed: `"handler"`, `"filter"`, `"transform"`, ...
+        name: Name under which it was registered.
+        subject: Its argument: an event or an object.
     """
 
     def __init__(self, where: str, name: str, subject: object) -> None:
@@ -337,17 +337,17 @@ class HandlerError(AioInformerError):
 
 
 class TerminalError(AioInformerError):
-    """Raised by a reconciler to say that trying again is useless."""
+    """Raised by a reconciler whose request must not be retried."""
 
 
 class LeadershipLost(AioInformerError):
-    """The lease was not renewed in time: another replica may lead now."""
+    """The Lease was not renewed in time: another replica may lead now."""
 
 
 class InternalError(AioInformerError):
-    """An invariant of aioinformer is broken. This is our bug: please report it.
+    """An invariant of aioinformer is broken. This is a bug: please report it.
 
-    Except if it says that a task was cancelled: then look for the code that did it.
+    The exception is a message that a task was cancelled: find the code that cancelled it.
     """
 
 

@@ -13,8 +13,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.model.objects import KubeObject
-from aioinformer.model.resource import Resource
+from aioinformer.model import KubeObject, Resource
 
 __all__ = [
     "body_of",

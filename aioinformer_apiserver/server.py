@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.faults import Faults
     from aioinformer_apiserver.requests.routes import RequestRecord
     from aioinformer_apiserver.storage.storage import Collection, Stored

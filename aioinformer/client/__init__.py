@@ -1,8 +1,8 @@
-"""HTTP: where the API server is, who we are, and what can be asked of it.
+"""HTTP client of the API server: configuration, authentication, verbs, discovery.
 
-The law of this layer: HTTP and its library stay inside. Foreign errors end in
-`error_mapping`, aiohttp is loaded when a client is entered, and whoever lists or watches
-sees `aioinformer.watch.interface.ListerWatcher` alone.
+The law of this layer: HTTP and its library stay inside. Errors of libraries are mapped
+in `error_mapping`, aiohttp is loaded when a client is entered, and code that lists or
+watches depends only on `aioinformer.watch.interface.ListerWatcher`.
 """
 
 from aioinformer.client.auth.credentials import Credentials

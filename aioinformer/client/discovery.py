@@ -1,4 +1,4 @@
-"""`Discovery`: which resources a server has, and which one a word means."""
+"""`Discovery`: resources of a server, found by all their names."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
 
-__all__ = ["Discovery", "Questions"]
+__all__ = ["Discovery", "DiscoveryRequests"]
 
 
 logger = guarded_logger(__name__)
 
 
-# As kubectl has it. What it does not know, it asks for earlier.
+# As in kubectl. Unknown names are asked for earlier.
 MAX_AGE_SECONDS = 6 * 60 * 60.0
 
 
-# A definition is served a second or two after it was accepted. Whoever asks for an
-# unknown name again and again costs the server two small answers in this time.
+# A CRD is served a second or two after it was accepted. Repeated queries for an unknown
+# name cost the server two small responses per interval.
 REFRESH_SECONDS = 2.0
 
 
@@ -71,7 +71,7 @@ class DiscoveryRequester(Protocol):
 
 
 class Discovery:
-    """Knows which resources a server has, and finds those that words mean.
+    """Resources of a server, found by plural, singular, short name or kind.
 
     ::
 
@@ -79,36 +79,36 @@ class Discovery:
             found = await client.discovery.resource("deploy")
             found.path("shop")      # '/apis/apps/v1/namespaces/shop/deployments'
 
-    A client has one, `client.discovery`; it may be made, and asked for names, by
-    anybody else, too. Nothing is asked before somebody wants to know, and then once for
-    all who do. The answer is kept in memory, and on request in files; after `max_age`
-    the server is asked again, and also when a name is unknown, at most every 2 s.
+    A client has one, `client.discovery`. Others can be created, for files or another
+    maximum age. The server is asked on first use, once for all concurrent callers. The
+    result is kept in memory, and optionally in files. The server is asked again after
+    `max_age`, and when a name is unknown, at most every 2 s.
 
-    Words are understood as kubectl does: a plural, a singular, a short name or a kind,
-    in upper or lower case (`deployments`, `deployment`, `deploy`, `Deployment`), perhaps
-    with a group (`deploy.apps`) or a version and a group (`deployments.v1.apps`). Of
-    several with one name the first counts, in the server's order of groups; of one in
-    several versions it is the one that the server prefers.
+    Words are interpreted as in kubectl: a plural, a singular, a short name or a kind, in
+    any case (`deployments`, `deployment`, `deploy`, `Deployment`), optionally with a group
+    (`deploy.apps`) or a version and a group (`deployments.v1.apps`). If several resources
+    have the name, the first one wins, in the server's order of groups and in the version
+    that the server prefers.
 
-    A group that the server cannot tell of, such as one whose APIService does not answer,
-    hides only itself: see `broken`.
+    A group that the server cannot describe, such as one whose APIService is down, does not
+    affect other groups: see `broken`.
 
     Errors of every coroutine:
-        ApiError: The server refused to say what it has.
+        ApiError: The server refused the discovery.
         TransportError: The network failed.
-        DecodeError: The answer cannot be read.
+        DecodeError: The response cannot be read.
         OptionsError: The client was never entered.
         WrongLoop: The client was entered in another event loop.
 
     Args:
-        client: Whom to ask; must be entered by then.
-        cache_dir: Where to keep files, in the layout of kubectl, so that both use them:
-            kubectl's own folder is `~/.kube/cache/discovery`. New files and folders can
-            be read by their owner only. None for no files.
-        max_age: For how many seconds, or how long, an answer is good.
+        client: Client that sends the requests. Enter it before use.
+        cache_dir: Folder for files in kubectl's layout, shared with kubectl: its own is
+            `~/.kube/cache/discovery`. New files and folders are readable only by their
+            owner. None for no files.
+        max_age: Maximum age of the result, in seconds or as a timedelta.
 
     Raises:
-        OptionsError: If `max_age` cannot be one.
+        OptionsError: If `max_age` is negative or not a duration.
     """
 
     def __init__(
@@ -122,18 +122,18 @@ class Discovery:
         self._cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self._max_age = seconds_of(max_age)
         if self._max_age < 0:
-            raise OptionsError("max_age cannot be less than 0")
+            raise OptionsError("max_age must not be negative")
 
-        self._questions = Questions(client)
+        self._requests = DiscoveryRequests(client)
         self._known: RESTMapper | None = None
-        # When the server said it; all times are of this loop.
+        # Time of the server's response. All times are of this loop.
         self._learnt_at = 0.0
         self._asked_at: float | None = None
-        # How the last attempt to learn it ended, and how many have.
+        # Outcome of the last attempt, and the number of attempts.
         self._outcome: RESTMapper | AioInformerError | None = None
         self._attempts = 0
         self._invalidations = 0
-        # Invariant: all of the above is of this loop, and of this server.
+        # Invariant: all of the above belongs to this loop and this server.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._config: ClientConfig | None = None
         self._turn = asyncio.Lock()
@@ -143,9 +143,9 @@ class Discovery:
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What the server could not tell of: `"metrics.k8s.io/v1beta1"`, and why.
+        """Versions that the server could not describe, and why: `"metrics.k8s.io/v1beta1"`.
 
-        Of the last answer; empty before the first one.
+        Of the last result; empty before the first one.
         """
         return {} if self._known is None else dict(self._known.broken)
 
@@ -153,18 +153,18 @@ class Discovery:
         """Find the resource that a word means.
 
         Args:
-            word: See the class.
-            api_version: Only in this one, such as `"apps/v1"`; then the word is a name
+            word: Name of the resource, see the class.
+            api_version: Only this version, such as `"apps/v1"`; the word is then a name
                 without a group.
 
         Returns:
-            The resource, in the version that the server prefers unless told.
+            The resource, in the version that the server prefers unless one is given.
 
         Raises:
-            NotFound: The server has, a moment ago, none of this name. The text says what
-                is similar, and which groups could not be asked.
-            ServerError: The server cannot tell what is in `api_version`. For other
-                errors see the class.
+            NotFound: If the server has no resource of this name. The text suggests similar
+                ones, and lists groups that could not be discovered.
+            ServerError: If the server cannot describe `api_version`. For other errors see
+                the class.
 
         Cancellation:
             Safe.
@@ -172,40 +172,40 @@ class Discovery:
         return (await self.served(word, api_version)).resource
 
     async def served(self, word: str, api_version: str = "") -> ServedResource:
-        """The same with all that the server says of it: its names, verbs, subresources.
+        """Find a resource with its names, verbs and subresources.
 
         Raises:
-            NotFound: As `resource()`, and so for the other errors.
+            NotFound: Same errors as `resource()`.
 
         Cancellation:
             Safe.
         """
-        known = await self._catalogue()
+        known = await self._mapper()
         found = known.find(word, api_version)
         if found is None:
-            known = await self._catalogue(newer_than=known)
+            known = await self._mapper(newer_than=known)
             found = known.find(word, api_version)
 
         if found is not None:
             return found
 
         if api_version in known.broken:
-            # Whether it is there is not known: nobody may take it for gone.
+            # Not a NotFound: the resource may exist.
             problem = known.broken[api_version]
-            text = f"the server cannot tell what is in {api_version}: {problem}"
+            text = f"the server cannot describe {api_version}: {problem}"
             raise ServerError(text, status=503, reason="ServiceUnavailable")
 
-        # 20 ms with 1,000 resources.
+        # Takes 20 ms with 1,000 resources.
         text = await in_thread(functools.partial(known.unknown, word, api_version))
         raise NotFound(text, status=404, reason="NotFound")
 
     async def resources(self, *, category: str = "") -> tuple[ServedResource, ...]:
-        """What the server has, each in the version that it prefers.
+        """Return the resources of the server, each in its preferred version.
 
-        In the server's order, as `kubectl api-resources` finds them.
+        The order is the server's, as in `kubectl api-resources`.
 
         Args:
-            category: Only those of a set, such as `"all"`; empty for all.
+            category: Only resources of this category, such as `"all"`; empty for all.
 
         Raises:
             ApiError: See the class.
@@ -213,23 +213,23 @@ class Discovery:
         Cancellation:
             Safe.
         """
-        return (await self._catalogue()).preferred(category)
+        return (await self._mapper()).preferred(category)
 
     def invalidate(self) -> None:
-        """Forget everything, and ignore files from before: who asks next asks the server."""
+        """Drop the result, also that in files: the next call asks the server."""
         self._known = self._asked_at = None
         self._invalidations += 1
 
     # ------------------------------------------------------------ what is known
 
-    async def _catalogue(self, *, newer_than: RESTMapper | None = None) -> RESTMapper:
-        """What the server has.
+    async def _mapper(self, *, newer_than: RESTMapper | None = None) -> RESTMapper:
+        """Return the mapper, discovered again if necessary.
 
         Args:
-            newer_than: What was not enough; it is good enough still if the server was
+            newer_than: Mapper that lacked a name. It is returned again if the server was
                 asked a moment ago.
         """
-        self._check_place()
+        self._check_loop_and_server()
         known = self._known
         if known is not None and self._is_good(known, newer_than):
             return known
@@ -239,7 +239,7 @@ class Discovery:
             if self._attempts == attempts:
                 return await self._learn(files_count=newer_than is None)
 
-        # Somebody else asked while we waited: it is an answer to us, too.
+        # Another task has asked meanwhile: share its outcome.
         match self._outcome:
             case RESTMapper() as found:
                 return found
@@ -259,7 +259,7 @@ class Discovery:
         return known is not newer_than or asked_now
 
     async def _learn(self, *, files_count: bool) -> RESTMapper:
-        """Read the files, or ask the server. Called by one at a time."""
+        """Read the files, or ask the server. Called by one task at a time."""
         invalidations = self._invalidations
         outcome: RESTMapper | AioInformerError
         try:
@@ -267,7 +267,7 @@ class Discovery:
         except AioInformerError as exc:
             outcome = exc
 
-        # Who asked behind an `invalidate()` is not content with what was under way.
+        # Callers after an `invalidate()` must not get a result from before it.
         if invalidations == self._invalidations:
             self._outcome = outcome
             self._attempts += 1
@@ -283,14 +283,14 @@ class Discovery:
         if folder is not None and files_count and not invalidations:
             found = await in_thread(functools.partial(load, folder, self._max_age))
             if found is not None:
-                known, learnt_at = await _arranged(found[0]), loop.time() - found[1]
+                known, learnt_at = await _index(found[0]), loop.time() - found[1]
                 if not self._invalidations:
                     return self._take(known, learnt_at)
 
             invalidations = self._invalidations
 
         asked_at = loop.time()
-        known = await _arranged(await self._questions.ask())
+        known = await _index(await self._requests.ask())
         if invalidations == self._invalidations:
             self._take(known, asked_at)
             self._asked_at = loop.time()
@@ -305,7 +305,7 @@ class Discovery:
         self._known, self._learnt_at = known, learnt_at
         for name, why in known.broken.items():
             if name not in before:
-                logger.warning("what is in %s is not known: %s", name, why)
+                logger.warning("discovery of %s failed: %s", name, why)
 
         return known
 
@@ -315,60 +315,60 @@ class Discovery:
 
         return folder_of(self._cache_dir, self._client.config.server)
 
-    def _check_place(self) -> None:
-        """Begin anew in another loop, which has other times, or with another server."""
+    def _check_loop_and_server(self) -> None:
+        """Start over in another loop, which has another clock, or for another server."""
         loop, config = asyncio.get_running_loop(), self._client.config
         if loop is not self._loop or config is not self._config:
             self._loop, self._config, self._turn = loop, config, asyncio.Lock()
             self._known = self._asked_at = None
 
 
-async def _arranged(groups: Iterable[Group]) -> RESTMapper:
-    """Arrange by names; in a thread, as it takes 7 ms with 1,000 resources."""
+async def _index(groups: Iterable[Group]) -> RESTMapper:
+    """Index the resources in a thread, as it takes 7 ms for 1,000 of them."""
     return await in_thread(functools.partial(RESTMapper, groups))
 
 
 _ROOTS = ("/api", "/apis")
 
 
-# Of the older form there is a document for each version: at an old server with many
-# groups that is a hundred requests, which it should not get at once.
+# Old servers have a document for each version. With many groups these are a hundred
+# requests, which should not be sent at once.
 REQUESTS_AT_ONCE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a server has told at one place, and the name that it gave to that."""
+class _CachedDocument:
+    """Result of one discovery document, and its ETag."""
 
     etag: str
     groups: list[Group]
 
 
-class Questions:
-    """Asks a server what it serves, and remembers what it need not tell again.
+class DiscoveryRequests:
+    """Discovery requests, with a cache of unchanged documents by ETag.
 
-    Servers from 1.26 on are asked two things, and others one more for each version of a
-    group. To what has not changed since the last time, the newer ones answer so.
+    Servers since 1.26 need two requests, older ones one more for each version of a
+    group. Newer servers answer 304 if a document has not changed.
 
     Args:
-        client: Sends the requests; must be entered by then.
+        client: Client that sends the requests. Enter it before use.
     """
 
     def __init__(self, client: DiscoveryRequester) -> None:
         self._client = client
-        self._told: dict[str, _Told] = {}
+        self._cached: dict[str, _CachedDocument] = {}
 
     async def ask(self) -> list[Group]:
-        """Ask for everything; groups come in the server's order, the core group first.
+        """Return all groups in the server's order, the core group first.
 
-        A group that the server cannot tell of hides nothing but itself: its versions
-        have a `problem`.
+        If the server cannot describe a group, only its versions are affected: they have a
+        `problem`.
 
         Raises:
-            Forbidden: We may not know what there is.
-            ApiError: The server refused otherwise to name its groups.
-            TransportError: The network failed.
-            DecodeError: What it says of its groups cannot be read.
+            Forbidden: If discovery is not permitted.
+            ApiError: If the server refused otherwise to list its groups.
+            TransportError: If the network failed.
+            DecodeError: If the list of groups cannot be read.
 
         Cancellation:
             Safe: connections are closed.
@@ -380,19 +380,19 @@ class Questions:
             try:
                 found[path] = await self._groups_at(path)
             except (NotFound, Forbidden) as exc:
-                # Somebody may be let at one of the two only: as in client-go.
+                # Access may be limited to one of the two, as in client-go.
                 refused.append(exc)
 
         await run_concurrently(*(ask(path) for path in _ROOTS))
         if not found:
-            raise _nothing_there(refused)
+            raise _no_discovery(refused)
 
         groups = [group for path in _ROOTS for group in found.get(path, ())]
         await self._ask_versions(groups)
         return groups
 
     async def _groups_at(self, path: str) -> list[Group]:
-        known = self._told.get(path)
+        known = self._cached.get(path)
         etag = known.etag if known is not None else ""
         async with self._client.stream(
             "GET", path, accept=AGGREGATED, etag=etag
@@ -400,20 +400,20 @@ class Questions:
             if known is not None and response.status == 304:
                 return known.groups
 
-            # 5 ms with 1,000 resources: in a thread.
+            # In a thread, as it takes 5 ms with 1,000 resources.
             groups = await in_thread(
                 functools.partial(read_groups, await response.read())
             )
             etag = response.headers.get("ETag", "")
 
-        self._told.pop(path, None)
+        self._cached.pop(path, None)
         if etag and all(it.known for group in groups for it in group.versions):
-            self._told[path] = _Told(etag, groups)
+            self._cached[path] = _CachedDocument(etag, groups)
 
         return groups
 
     async def _ask_versions(self, groups: list[Group]) -> None:
-        """Ask for what the documents of the groups have not told."""
+        """Request the versions that the group documents did not describe."""
         missing = (
             (group, version)
             for group in groups
@@ -439,14 +439,14 @@ class Questions:
             version.problem = str(exc)
 
 
-def _nothing_there(refused: Sequence[ApiError]) -> Exception:
-    """What is wrong with a server that says nothing at all of its groups."""
+def _no_discovery(refused: Sequence[ApiError]) -> Exception:
+    """Return the error for a server without any discovery document."""
     forbidden = next((it for it in refused if isinstance(it, Forbidden)), None)
     if forbidden is not None:
         return forbidden
 
-    # Not a `NotFound`, which says that of one resource.
+    # Not a `NotFound`, which would mean a resource.
     return DecodeError(
-        f"the server has neither {' nor '.join(_ROOTS)}: is its URL that of an API "
-        f"server? It said {str(refused[0])!r}"
+        f"the server has neither {' nor '.join(_ROOTS)}: check that its URL is that of "
+        f"an API server. It answered {str(refused[0])!r}"
     )

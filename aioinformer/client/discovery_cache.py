@@ -1,9 +1,8 @@
-"""What is known of a server, in files: those that kubectl has, in the same places.
+"""Disk cache of discovery, shared with kubectl.
 
-`<folder>/<host_port>/servergroups.json` names groups and versions, and
-`<folder>/<host_port>/<group>/<version>/serverresources.json` what is served in one. So
-both can use what the other has written, as client-go's disk cache lays it out. These
-functions block: call them in a thread.
+`<folder>/<host_port>/servergroups.json` lists groups and versions, and
+`<folder>/<host_port>/<group>/<version>/serverresources.json` the resources of a version,
+as in client-go's disk cache. The functions block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ __all__ = ["folder_of", "load", "save"]
 
 logger = guarded_logger(__name__)
 
-# As client-go: what some file system may not have in a name.
+# As in client-go: characters that some file systems do not allow.
 _STRANGE = re.compile(r"[^(\w/.)]", re.ASCII)
 
-# A server's word, which becomes that of a folder.
+# Names chosen by the server that may become folders.
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 _GROUPS = "servergroups.json"
@@ -44,11 +43,11 @@ _RESOURCES = "serverresources.json"
 
 
 def folder_of(cache_dir: Path, server: str) -> Path:
-    """The folder of a server, below the one for all of them.
+    """Return the folder of a server.
 
     Args:
-        cache_dir: kubectl's is `~/.kube/cache/discovery`.
-        server: Its URL.
+        cache_dir: Folder for all servers. kubectl's is `~/.kube/cache/discovery`.
+        server: URL of the server.
     """
     address = server.partition("://")[2] or server
     parts = _STRANGE.sub("_", address).split("/")
@@ -59,12 +58,12 @@ def load(folder: Path, max_age: float) -> tuple[list[Group], float] | None:
     """Read the files of a server.
 
     Args:
-        folder: That of the server.
-        max_age: How old they may be, in seconds.
+        folder: Folder of the server.
+        max_age: Maximum age of each file in seconds.
 
-    Returns:
-        The groups with what is served in them, and the age of the oldest file in
-        seconds; None if one of the files is missing, too old, or cannot be read.
+        Returns:
+            Groups with their resources, and the age of the oldest file in seconds; None if
+            a file is missing, too old, or unreadable.
     """
     try:
         content, oldest = _read(folder / _GROUPS, max_age)
@@ -77,18 +76,17 @@ def load(folder: Path, max_age: float) -> tuple[list[Group], float] | None:
                 oldest = max(oldest, age)
 
     except (OSError, DecodeError) as exc:
-        logger.debug("no use for the discovery files in %s: %s", folder, exc)
+        logger.debug("discovery files in %s are not usable: %s", folder, exc)
         return None
 
     return groups, oldest
 
 
 def save(folder: Path, groups: Iterable[Group]) -> None:
-    """Write the files of a server, each at once, for nobody else to read.
+    """Write the files of a server atomically, readable only by their owner.
 
-    What could not be learnt is left out, so that whoever reads the files asks for it.
-    A folder that cannot be written to is told in the log, and no error: kubectl goes on
-    without it, too.
+    Versions that could not be discovered are left out, so that readers ask for them.
+    If the folder is not writable, that is logged and not an error, as in kubectl.
     """
     groups = list(groups)
     try:
@@ -99,17 +97,17 @@ def save(folder: Path, groups: Iterable[Group]) -> None:
                     place = folder / _place(name)
                     _write(place / _RESOURCES, write_resources(name, version.resources))
 
-        # Last: whoever finds it finds the others.
+        # Last, so that its readers find the others.
         _write(folder / _GROUPS, write_groups(groups))
     except OSError as exc:
-        logger.warning("cannot keep what the server serves in %s: %s", folder, exc)
+        logger.warning("cannot write discovery files to %s: %s", folder, exc)
 
 
 def _place(api_version: str) -> str:
-    """The folder of a version, below that of its server.
+    """Return the folder of a version, relative to that of its server.
 
     Raises:
-        OSError: The server has thought up a name that could lead elsewhere.
+        OSError: If the name chosen by the server could lead elsewhere.
     """
     if not all(_PLAIN.fullmatch(part) for part in api_version.split("/")):
         raise OSError(f"{api_version!r} cannot be the name of a folder")
@@ -118,10 +116,10 @@ def _place(api_version: str) -> str:
 
 
 def _read(file: Path, max_age: float) -> tuple[bytes, float]:
-    """The content of a file, and its age in seconds.
+    """Return the content of a file, and its age in seconds.
 
     Raises:
-        OSError: It cannot be read, or is too old, or from the future.
+        OSError: If it cannot be read, is too old, or is from the future.
     """
     with file.open("rb") as opened:
         changed = os.fstat(opened.fileno()).st_mtime
@@ -133,7 +131,7 @@ def _read(file: Path, max_age: float) -> tuple[bytes, float]:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Put a file in its place, whole, whoever reads it meanwhile."""
+    """Replace a file atomically."""
     _make_private(file.parent)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
     try:
@@ -147,7 +145,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for its owner alone."""
+    """Create a folder and its missing parents, accessible only by their owner."""
     if not folder.is_dir():
         _make_private(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

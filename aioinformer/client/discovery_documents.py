@@ -1,10 +1,10 @@
-"""What a server says of the resources that it serves: the documents. Pure.
+"""Discovery documents: parsing and writing. Pure.
 
-There are two forms. Servers from 1.26 on tell everything in two *aggregated* documents,
-at `/api` and `/apis`; all servers have the older form, where these two name groups and
-versions, and each version has a document of its own. Both are read into one: a `Group`
-of `GroupVersion`s, whose resources are as the older form has them, which is what
-kubectl keeps in files.
+There are two forms. Servers since 1.26 describe everything in two *aggregated*
+documents, at `/api` and `/apis`. All servers have the older form, where these two list
+groups and versions, and each version has its own document. Both are parsed into
+`Group`s of `GroupVersion`s with resources in the older form, which kubectl stores in
+files.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ AGGREGATED: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
     "application/json"
 )
-"""The media types to accept where one of both forms is welcome, as client-go has them.
+"""Media types that accept both forms, as in client-go.
 
-Version 2 is that of servers from 1.30 on; the two have the same fields.
+Version 2 is that of servers since 1.30. Both versions have the same fields.
 """
 
 T = TypeVar("T")
 
-STALE = "the server behind it does not answer (its entry is marked as stale)"
+STALE = "its API server does not respond (the entry is marked as stale)"
 
 
 class APIResource(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """One resource, or a subresource such as `pods/status`, as the older form has it.
+    """Resource, or subresource such as `pods/status`, in the older form.
 
-    `group` and `version` are those of the kind, where they are not those of the document.
+    `group` and `version` are those of the kind, if they differ from the document's.
     """
 
     name: str
-    # Go writes these four always, and a factory keeps msgspec from leaving them out.
+    # Go always writes these four. A factory makes msgspec do the same.
     singular_name: str = msgspec.field(default_factory=str)
     namespaced: bool = msgspec.field(default_factory=bool)
     group: str = ""
@@ -66,12 +66,12 @@ class APIResource(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 @dataclass(slots=True)
 class GroupVersion:
-    """A version of a group, and what is served in it.
+    """Version of a group, with its resources.
 
     Attributes:
-        name: Such as `"v1"`.
-        resources: What is served; None if that has not been asked yet.
-        problem: Why it could not be learnt; empty if it could.
+        name: Name, such as `"v1"`.
+        resources: Resources; None if not requested yet.
+        problem: Reason why they could not be discovered; empty if they could.
     """
 
     name: str
@@ -80,24 +80,24 @@ class GroupVersion:
 
     @property
     def known(self) -> bool:
-        """There is nothing more to ask."""
+        """True if there is nothing left to request."""
         return self.resources is not None or bool(self.problem)
 
 
 @dataclass(slots=True)
 class Group:
-    """An API group.
+    """API group.
 
     Attributes:
-        name: Empty for the core group.
-        versions: The preferred one first.
+        name: Name; empty for the core group.
+        versions: Versions, the preferred one first.
     """
 
     name: str
     versions: list[GroupVersion]
 
     def api_version(self, version: GroupVersion) -> str:
-        """What stands in objects: `"v1"`, `"apps/v1"`."""
+        """Return the `apiVersion` of objects: `"v1"`, `"apps/v1"`."""
         return f"{self.name}/{version.name}" if self.name else version.name
 
 
@@ -181,10 +181,10 @@ _RESOURCES = msgspec.json.Decoder(_Resources)
 
 
 def read_groups(document: bytes) -> list[Group]:
-    """Read what stands at `/api` or `/apis`, in either form.
+    """Parse the document at `/api` or `/apis`, in either form.
 
     Raises:
-        DecodeError: If it is neither.
+        DecodeError: If it is in neither form.
     """
     root = _decoded(_ROOTS, document)
     if isinstance(root, _Aggregated):
@@ -197,10 +197,10 @@ def read_groups(document: bytes) -> list[Group]:
 
 
 def read_resources(document: bytes) -> list[APIResource]:
-    """Read what stands at `/api/v1` or `/apis/apps/v1`.
+    """Parse the document at `/api/v1` or `/apis/apps/v1`.
 
     Raises:
-        DecodeError: If it is no such document.
+        DecodeError: If it is not such a document.
     """
     return _decoded(_RESOURCES, document).resources or []
 
@@ -209,13 +209,13 @@ def _decoded(decoder: msgspec.json.Decoder[T], document: bytes) -> T:
     try:
         return decoder.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise DecodeError(f"discovery that cannot be read: {exc}") from exc
+        raise DecodeError(f"cannot read a discovery document: {exc}") from exc
 
 
 def _named(group: _NamedGroup) -> Group:
     names = [it.version for it in group.versions or ()]
     preferred = group.preferred_version.version if group.preferred_version else ""
-    # Sorting is stable: the others stay as the server has them.
+    # Sorting is stable: the others keep the server's order.
     names.sort(key=lambda name: name != preferred)
     return Group(group.name, [GroupVersion(name) for name in names])
 
@@ -227,7 +227,7 @@ def _aggregated(item: _Item) -> Group:
 
 def _version(version: _Version) -> GroupVersion:
     if version.freshness == "Stale":
-        # What is listed there may be gone, or never have been: kubectl hides it as well.
+        # Its resources may not exist any more. kubectl hides it as well.
         return GroupVersion(version.version, problem=STALE)
 
     lines = [line for it in version.resources or () for line in _lines(it)]
@@ -235,7 +235,7 @@ def _version(version: _Version) -> GroupVersion:
 
 
 def _lines(resource: _Resource) -> Iterator[APIResource]:
-    """One resource and its subresources, as the older form has them."""
+    """Yield a resource and its subresources in the older form."""
     namespaced = resource.scope == "Namespaced"
     if resource.response_kind is not None:
         yield APIResource(

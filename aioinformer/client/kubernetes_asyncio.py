@@ -1,8 +1,8 @@
-"""Requests through a client of kubernetes_asyncio: its auth, proxy, TLS, connections.
+"""Bridge to kubernetes_asyncio: its configuration, clients and list functions.
 
-Nothing of that library is imported here: who has one of its functions has loaded it.
-Of `kubernetes.aio`, the part of the official client that grew out of it, everything here
-holds as well.
+The library itself is not imported here: whoever passes one of its objects has done that.
+Everything also applies to `kubernetes.aio`, the part of the official client that is
+derived from it.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
 __all__ = ["KubernetesAsyncioRequester", "ListFunction", "load_kubernetes_asyncio"]
 
 
-# How soon a watch notices that the client was closed, of which aiohttp tells no reader.
+# Interval of checking for a closed client, about which aiohttp does not notify readers.
 CLOSED_CHECK_SECONDS = 10.0
 
 
 class KubernetesAsyncioRequester:
-    """Sends requests through an `ApiClient`; a `Requester` of a `ListWatch`.
+    """Sender of requests through an `ApiClient`; a `Requester` of a `ListWatch`.
 
-    The status of every answer is checked here: some versions of the library raise an
-    `ApiException` for a refusal, others (36.1) give it back like any other answer.
+    The status of every response is checked here: some versions of the library raise an
+    `ApiException` for a refusal, others (36.1) return it like any other response.
 
     Args:
-        function: Whose client and credentials to use.
+        function: List function whose client and credentials are used.
 
     Raises:
-        OptionsError: If the client's host is no URL.
+        OptionsError: If the client's host is not a URL.
     """
 
     def __init__(self, function: ListFunction) -> None:
         self._function = function
         self._client = function.client
-        # For the name of the server, and our own bounds of time.
+        # For the name of the server, and the time limits.
         self._config = ClientConfig(server=self._client.configuration.host)
         self._in_flight: set[Exchange] = set()
 
@@ -78,19 +78,19 @@ class KubernetesAsyncioRequester:
         gzip: bool | None = None,
         accept: str = "",
     ) -> AsyncIterator[Response]:
-        """Send a request and read its answer; see `Client.stream()`.
+        """Send a request and read its response; see `Client.stream()`.
 
         Args:
-            method: `"GET"`.
-            path: Beginning with `/`, escaped, without a query.
-            params: The query; those that are empty are left out.
-            gzip: Ask for a compressed answer; None means no.
-            accept: The media types to accept; empty for JSON.
+            method: HTTP method, `"GET"`.
+            path: Path, escaped, starting with `/`, without a query.
+            params: Query parameters; empty ones are left out.
+            gzip: Ask for a compressed response; None means no.
+            accept: Media types to accept; empty for JSON.
 
         Raises:
-            ApiError: If the server refused.
-            TransportError: If the network failed, or the library did.
-            DecodeError: If the answer is a web page.
+            ApiError: If the server refused the request.
+            TransportError: If the network or the library failed.
+            DecodeError: If the response is a web page.
 
         Cancellation:
             Safe: the connection is closed.
@@ -131,13 +131,13 @@ class KubernetesAsyncioRequester:
                     except (AioInformerError, *NETWORK_ERRORS):
                         raise
                     except Exception as exc:
-                        # Whatever the library makes of a token that it cannot get, say,
-                        # or of a session that was closed: it is asked again.
+                        # Any error, such as for a token that it cannot get, or a closed
+                        # session. The request is retried.
                         raise self._failure(exc) from exc
 
         except TimeoutError as exc:
             raise TransportError(
-                f"{config.server} did not answer for {seconds:g} s. Trying again may "
+                f"{config.server} did not respond for {seconds:g} s. Trying again may "
                 "help."
             ) from exc
         except TransportError as exc:
@@ -152,8 +152,8 @@ class KubernetesAsyncioRequester:
         headers: dict[str, str],
     ) -> aiohttp.ClientResponse:
         client, function = self._client, self._function
-        # Waiting for one of its connections is bounded as well. Silence is not: that is
-        # normal in a watch, and looked after by who reads.
+        # Also limits the wait for one of its connections. Silence is not limited here, as
+        # it is normal in a watch; the reader checks it.
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self._config.connect_seconds
         )
@@ -182,7 +182,7 @@ class KubernetesAsyncioRequester:
         return found
 
     def _explain(self, error: TransportError) -> None:
-        """Say what else may be the reason why no connection was got."""
+        """Add to the error that the connection pool may be exhausted."""
         session = self._session()
         limit = session.connector.limit if session and session.connector else 0
         if limit and isinstance(error.__cause__, aiohttp.ConnectionTimeoutError):
@@ -204,11 +204,11 @@ class KubernetesAsyncioRequester:
             return api_error(status, phrase, headers, text, server)
 
         return TransportError(
-            f"{server} could not be asked: {type(exc).__name__}: {self._redacted(exc)}"
+            f"the request to {server} failed: {type(exc).__name__}: {self._redacted(exc)}"
         )
 
     def _redacted(self, exc: Exception) -> str:
-        """The words of an error without tokens, which HTTP libraries like to show."""
+        """Return the text of an error without tokens, which HTTP libraries may show."""
         text = str(exc)
         for key in dict(self._client.configuration.api_key).values():
             for word in str(key).split():
@@ -218,7 +218,7 @@ class KubernetesAsyncioRequester:
 
 
 class _SharedResponse(Response):
-    """An answer on a connection whose session belongs to somebody else."""
+    """Response on a connection of the library's session."""
 
     __slots__ = ("_session",)
 
@@ -235,7 +235,7 @@ class _SharedResponse(Response):
     async def read_some(
         self, limit: int = PIECE_BYTES, *, patient: bool = False
     ) -> bytes:
-        """As of every answer; if the session was closed, it is noticed after 10 s."""
+        """Read as in the base class; detect a closed session within 10 s."""
         try:
             while patient:
                 try:
@@ -246,7 +246,7 @@ class _SharedResponse(Response):
 
             return await super().read_some(limit)
         except TransportError:
-            # A closed session is a better reason than what aiohttp says of it.
+            # A closed session is a better reason than aiohttp's.
             self._check_session()
             raise
 
@@ -262,15 +262,15 @@ def _keep_alive(raw: aiohttp.ClientResponse) -> None:
     transport = connection.transport if connection is not None else None
     opened = transport.get_extra_info("socket") if transport is not None else None
     if opened is not None:
-        with suppress(OSError):  # not of TCP
+        with suppress(OSError):  # not a TCP socket
             keep_alive(opened)
 
 
-# Where two groups have a kind of one name, that of the group stands in front.
+# If two groups have a kind of the same name, the group precedes it.
 _LIST_MODEL = re.compile(r"(?:[A-Z][a-z]+)?V\d+(?:(?:alpha|beta)\d+)?(\w+)List")
 
 
-# What whoever lists and watches says himself, and what would spoil his answers.
+# Parameters set by the ListWatch itself, or that would break its parsing.
 _RESERVED = {
     "allowWatchBookmarks",
     "continue",
@@ -295,16 +295,16 @@ _RESERVED_KEYWORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ListFunction:
-    """What a generated list function with its arguments asks for.
+    """Request of a generated list function with its arguments.
 
     Attributes:
-        client: The library's `ApiClient`.
-        resource: What is listed.
-        namespace: Of the path; None for all.
-        query: The parameters of the query, by their names in the API.
-        headers: Those of the library, and what was given.
-        auth: The names of the settings that authenticate it.
-        own_auth: Credentials for these requests alone; None for those of the client.
+        client: `ApiClient` of the library.
+        resource: Resource that is listed.
+        namespace: Namespace in the path; None for all.
+        query: Query parameters, by their names in the API.
+        headers: Headers of the library, and those given.
+        auth: Names of the settings that authenticate the request.
+        own_auth: Credentials for these requests only; None for those of the client.
     """
 
     client: Any
@@ -322,16 +322,16 @@ class ListFunction:
         kwargs: Mapping[str, Any],
         resource: Resource | None = None,
     ) -> ListFunction:
-        """Find out by calling it with a client that sends nothing.
+        """Record the request by calling the function with a client that sends nothing.
 
         Args:
-            list_func: A bound method, or a `functools.partial` of one.
-            kwargs: Its arguments.
-            resource: What it lists; None to take that from its path.
+            list_func: Bound method, or a `functools.partial` of one.
+            kwargs: Arguments of the function.
+            resource: Resource that it lists; None to take it from the path.
 
         Raises:
-            OptionsError: If it is no list function of an asyncio client, or its
-                arguments do not fit, or name what is decided for each request.
+            OptionsError: If it is not a list function of an asyncio client, or its
+                arguments do not fit or are reserved.
         """
         args: tuple[Any, ...] = ()
         if isinstance(list_func, functools.partial):
@@ -355,8 +355,8 @@ class ListFunction:
         )
 
 
-class _Asked(Exception):
-    """Raised in the place of a request: what would have been asked for."""
+class _Recorded(Exception):
+    """Raised instead of sending a request, with its arguments."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__()
@@ -364,7 +364,7 @@ class _Asked(Exception):
 
 
 class _Recorder:
-    """An `ApiClient` that sends nothing."""
+    """Stand-in for an `ApiClient` that sends nothing."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -381,7 +381,7 @@ class _Recorder:
         header_params: Any = None,
         **more: Any,
     ) -> NoReturn:
-        """What kubernetes_asyncio calls."""
+        """Record the call of kubernetes_asyncio."""
         asked = {
             "resource_path": resource_path,
             "method": method,
@@ -389,25 +389,25 @@ class _Recorder:
             "query_params": query_params,
             "header_params": header_params,
         }
-        raise _Asked({**asked, **more})
+        raise _Recorded({**asked, **more})
 
     def param_serialize(self, **asked: Any) -> NoReturn:
-        """What `kubernetes.aio` calls first."""
-        raise _Asked(asked)
+        """Record the first call of `kubernetes.aio`."""
+        raise _Recorded(asked)
 
 
 def _client_of(list_func: Callable[..., Any]) -> Any:
     client = getattr(getattr(list_func, "__self__", None), "api_client", None)
     if client is None or not inspect.ismethod(list_func):
         raise OptionsError(
-            "give a list function of kubernetes_asyncio as it is, such as "
-            f"`core_v1.list_namespaced_pod`, and its arguments beside it: {list_func!r} "
-            "is none"
+            "not a list function of kubernetes_asyncio: give a bound method such as "
+            "`core_v1.list_namespaced_pod`, and its arguments separately, not "
+            f"{list_func!r}"
         )
 
     if not inspect.iscoroutinefunction(getattr(client, "close", None)):
         raise OptionsError(
-            f"{list_func.__name__} is of a client that blocks: use kubernetes_asyncio"
+            f"{list_func.__name__} belongs to a blocking client: use kubernetes_asyncio"
         )
 
     return client
@@ -426,24 +426,24 @@ def _record(
             finally:
                 coroutine.close()
 
-    except _Asked as exc:
+    except _Recorded as exc:
         return exc.arguments
     except (TypeError, ValueError, StopIteration) as exc:
         raise OptionsError(f"{list_func.__name__} cannot be called: {exc}") from exc
 
-    raise OptionsError(f"{list_func.__name__} does not ask an API server")
+    raise OptionsError(f"{list_func.__name__} sends no request to an API server")
 
 
 def _refuse(names: set[str]) -> None:
     if names:
         raise OptionsError(
-            f"{', '.join(sorted(names))} cannot be given: who lists and watches decides "
-            "on versions, pages, lengths and times for each request"
+            f"{', '.join(sorted(names))} must not be given: versions, pages and time "
+            "limits are chosen for each request"
         )
 
 
 def _resource_of(name: str, asked: Mapping[str, Any]) -> tuple[Resource, str | None]:
-    """The resource that a path leads to, and the namespace in it."""
+    """Return the resource and the namespace of a path."""
     path: str = asked["resource_path"]
     for key, value in dict(asked.get("path_params") or {}).items():
         path = path.replace(f"{{{key}}}", quote(str(value), safe=""))
@@ -457,46 +457,46 @@ def _resource_of(name: str, asked: Mapping[str, Any]) -> tuple[Resource, str | N
         namespace, parts = parts[1], parts[2:]
 
     if root not in {"api", "apis"} or len(parts) != 1 or asked["method"] != "GET":
-        raise OptionsError(f"{name} is no list function: it asks for {path}")
+        raise OptionsError(f"{name} is not a list function: it requests {path}")
 
     known = lookup(f"{group}/{version}" if group else version, parts[0])
-    # What is listed of custom objects in a whole cluster may be namespaced or not.
+    # Custom objects that are listed cluster-wide may be namespaced or not.
     namespaced = bool(namespace) or "_for_all_namespaces" in name or "_custom_" in name
     kind = _kind_of(asked)
     return known or Resource(group, version, parts[0], kind, namespaced), namespace
 
 
 def _kind_of(asked: Mapping[str, Any]) -> str:
-    """The kind that a model such as `V1beta1IPAddressList` lists; empty if not told."""
+    """Return the kind that a model such as `V1beta1IPAddressList` lists; empty if unknown."""
     model = dict(asked.get("response_types_map") or {}).get(200) or ""
     found = _LIST_MODEL.fullmatch(model)
     return found[1] if found else ""
 
 
-# Those that the library sets for itself, and that ours are in place of.
+# Default headers of the library that are replaced.
 _OWN_HEADERS = {"accept", "authorization", "content-type", "user-agent"}
 
 
-# How long requests wait for a hook, while there is a key from before.
+# Longest wait of requests for a hook while there is an older key.
 _HOOK_SECONDS = 5.0
 
 
 def load_kubernetes_asyncio(client: Any) -> ClientConfig:
-    """Take over server, TLS, proxy and credentials, and the default headers.
+    """Convert server, TLS, proxy, credentials and default headers of a client.
 
     Args:
         client: An `ApiClient`, or a `Configuration`. Its `refresh_api_key_hook` is
-            called before each request, on the event loop, as the library does.
+            called before each request, on the event loop, as in the library.
 
     Raises:
-        OptionsError: If it is neither, or what it says cannot work.
+        OptionsError: If it is neither, or its settings cannot work.
     """
     configuration = getattr(client, "configuration", client)
     if not hasattr(configuration, "auth_settings") or not hasattr(
         configuration, "host"
     ):
         raise OptionsError(
-            "an ApiClient or a Configuration of kubernetes_asyncio is needed, not "
+            "expected an ApiClient or a Configuration of kubernetes_asyncio, not "
             f"{type(client).__name__}"
         )
 
@@ -516,7 +516,7 @@ def load_kubernetes_asyncio(client: Any) -> ClientConfig:
 
 
 class _Settings:
-    """What the library would put into the Authorization header."""
+    """Source of the library's Authorization header."""
 
     def __init__(self, configuration: Any, headers: Mapping[str, str]) -> None:
         self._configuration = configuration
@@ -528,18 +528,18 @@ class _Settings:
             settings = self._configuration.auth_settings()
             settings = await settings if inspect.isawaitable(settings) else settings
         except Exception as exc:  # noqa: BLE001 - the user's hook
-            # Not chained, and without its words: they may quote what they refuse.
+            # Not chained, and without its message, which may quote a secret.
             raise OptionsError(
-                f"the refresh_api_key_hook of {self} failed with {type(exc).__name__}"
+                f"the refresh_api_key_hook of {self} raised {type(exc).__name__}"
             ) from None
 
         values = [str(each["value"] or "") for each in settings.values()]
         header = next((value for value in values if value), self._given).strip()
         if not header.isprintable():
-            raise OptionsError(f"the api_key of {self} has a line break or the like")
+            raise OptionsError(f"the api_key of {self} contains a control character")
 
-        # Asked each time: the hook knows when there is something to do, and others write
-        # a new key into the configuration.
+        # Read each time: the hook decides when to refresh, and other code may change the
+        # key in the configuration.
         return AuthInfo(
             authorization=header, fresh_seconds=0.0, wait_seconds=_HOOK_SECONDS
         )
@@ -554,7 +554,7 @@ def _tls(configuration: Any) -> TLSOptions:
     if configuration.ssl_ca_cert:
         ca = Path(configuration.ssl_ca_cert)
     elif data:
-        # As bytes it is DER.
+        # Bytes are DER.
         text = data if isinstance(data, str) else ssl.DER_cert_to_PEM_cert(data)
         ca = text.encode()
 
@@ -562,7 +562,7 @@ def _tls(configuration: Any) -> TLSOptions:
     return TLSOptions(
         ca=ca,
         certificate=Path(certificate) if certificate else None,
-        # One file may hold both.
+        # One file may contain both.
         key=Path(key or certificate) if certificate else None,
         server_name=configuration.tls_server_name or "",
         verify=bool(configuration.verify_ssl),

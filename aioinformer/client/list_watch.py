@@ -1,4 +1,4 @@
-"""`ListWatch`: lists and watches one collection of a server."""
+"""`ListWatch` and `DiscoveredListWatch`: lists and watches of one collection."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class Requester(Protocol):
-    """Sends requests: a client, or what speaks to a server without a network."""
+    """Sender of requests: a client, or a connection to a server in the same process."""
 
     def stream(
         self,
@@ -73,21 +73,21 @@ class DiscoveringRequester(Requester, Protocol):
 
 
 class ListWatch:
-    """Lists and watches one resource, perhaps in one namespace, perhaps by selectors.
+    """Lists and watches of one resource, optionally of one namespace and by selectors.
 
-    Implements `ListerWatcher`, `Connected` and `ServedCheck` of `aioinformer.watch`; see there for
-    the errors of its contexts. It holds no connection itself, and may be made before
-    the client is entered.
+    Implements `ListerWatcher`, `Connected` and `ServedCheck` of `aioinformer.watch`, which
+    describe the errors of its contexts. It holds no connection itself, and may be created
+    before the client is entered.
 
     Args:
-        client: Sends the requests; must be entered by then.
-        resource: What to list and watch.
-        namespace: Only objects of this one; None for all.
-        label_selector: As kubectl accepts it; empty for all.
-        field_selector: As kubectl accepts it; empty for all.
-        gzip: Ask for compressed answers; None for what the client was told.
-        metadata_only: Ask for nothing but the metadata of objects, which are of the kind
-            `PartialObjectMetadata` of `meta.k8s.io/v1` then, as the server sends them.
+        client: Client that sends the requests. Enter it before use.
+        resource: Resource to list and watch.
+        namespace: Only objects of this namespace; None for all.
+        label_selector: Selector in kubectl's syntax; empty for all.
+        field_selector: Selector in kubectl's syntax; empty for all.
+        gzip: Ask for compressed responses; None for the client's default.
+        metadata_only: Request only the metadata of objects. The server then sends them as
+            `PartialObjectMetadata` of `meta.k8s.io/v1`.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -136,27 +136,26 @@ class ListWatch:
             )
 
         Requests go through that client, with its credentials (its
-        `refresh_api_key_hook` is called for each), proxy, TLS and connections; bodies
-        are not decoded by it. Close it when the informers have ended: a watch notices
-        after 10 s that it was closed, and is then tried again for ever.
+        `refresh_api_key_hook` is called for each), proxy, TLS and connections. It does not
+        decode bodies. Close it after the informers have ended: a watch notices the end of
+        the client within 10 s, and then retries forever.
 
         Connections:
-            Each watch takes one, for as long as it lives. The client has 100 unless
-            told: of more informers than that, some wait for 30 s, fail and try again.
-            Set `configuration.connection_pool_maxsize = None` before the client is
-            made. A watch may hold up to 4 MiB that nobody has read yet.
+            Each watch occupies one. The client has 100 by default: further informers wait
+            for 30 s, fail and retry. Set `configuration.connection_pool_maxsize = None`
+            before creating the client. A watch may buffer up to 4 MiB of unread events.
 
         Args:
-            list_func: A bound method that lists: of the generated APIs, of
-                `CustomObjectsApi`, or of those of `kubernetes.aio`.
-            resource: What it lists; None to take it from its path. Needed only to know
-                the kind of custom objects, and that they are cluster-scoped.
-            **kwargs: Its arguments: namespace, selectors, group and plural of custom
-                objects. Versions, pages and time limits are not for you to say.
+            list_func: Bound list method of the generated APIs, of `CustomObjectsApi`, or
+                of those of `kubernetes.aio`.
+            resource: Resource that it lists; None to take it from its path. Required only
+                for the kind of custom objects, or if these are cluster-scoped.
+            **kwargs: Arguments of the method: namespace, selectors, group and plural of
+                custom objects, but no versions, pages and time limits.
 
         Raises:
             SelectorSyntaxError: If a selector cannot be parsed.
-            OptionsError: If it is no such function, or the arguments do not fit.
+            OptionsError: If it is not a list method, or the arguments do not fit.
         """
         from aioinformer.client.kubernetes_asyncio import (
             KubernetesAsyncioRequester,
@@ -178,19 +177,19 @@ class ListWatch:
 
     @property
     def resource(self) -> Resource:
-        """What is listed and watched."""
+        """Resource that is listed and watched."""
         return self._resource
 
     @property
     def connectivity(self) -> Connectivity:
-        """Whether the server can be reached, as known to all who use the client."""
+        """Whether the server is reachable, shared by all users of the client."""
         return self._connectivity
 
     def selects(self, obj: KubeObject) -> bool:
-        """Whether an object of the resource is one that is listed and watched.
+        """Return whether the selectors include an object of the resource.
 
-        Of fields it is said as far as it can be told from here: a server may know some
-        by another name, or by a default.
+        Field selectors are evaluated as far as possible on the client: a server may know
+        fields under other names, or with defaults.
         """
         if self._namespace not in {"", obj.namespace}:
             return False
@@ -203,12 +202,12 @@ class ListWatch:
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
-        """Ask for the objects, or for one page of them.
+        """List the objects, or one page of them.
 
         Raises:
-            ApiError: If the server refused.
+            ApiError: If the server refused the request.
             TransportError: If the network failed.
-            DecodeError: If the answer is a web page.
+            DecodeError: If the response is a web page.
 
         Cancellation:
             Safe: the connection is closed.
@@ -219,15 +218,15 @@ class ListWatch:
 
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
-        """Ask for the changes.
+        """Watch the changes.
 
         With `options.timeout_seconds` the watch ends by itself
         `options.grace_seconds` after the server should have ended it.
 
         Raises:
-            ApiError: If the server refused.
+            ApiError: If the server refused the request.
             TransportError: If the network failed.
-            DecodeError: If the answer is a web page.
+            DecodeError: If the response is a web page.
 
         Cancellation:
             Safe: the connection is closed.
@@ -241,16 +240,15 @@ class ListWatch:
                 yield stream
 
     async def is_served(self) -> bool:
-        """Ask the server, now, whether it names the resource among those it serves.
+        """Ask the server whether discovery lists the resource.
 
-        Asks the discovery document of its group and version. The server says of a
-        custom resource there only when it has accepted its definition; a list may
-        answer 404 for other reasons.
+        The discovery document of its group and version lists a custom resource only once its
+        definition was accepted. A list may answer 404 for other reasons.
 
         Raises:
-            ApiError: If the server refused to say.
+            ApiError: If the server refused the request.
             TransportError: If the network failed.
-            DecodeError: If the answer cannot be read.
+            DecodeError: If the response cannot be read.
 
         Cancellation:
             Safe: the connection is closed.
@@ -291,26 +289,26 @@ class _ResourceList(msgspec.Struct, gc=False):
 
 
 def _names_resource(document: bytes, plural: str) -> bool:
-    """Whether a discovery document names a resource.
+    """Return whether a discovery document lists a resource.
 
     Raises:
-        DecodeError: If it is no such document.
+        DecodeError: If it is not such a document.
     """
     try:
         found = msgspec.json.decode(document, type=_ResourceList)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise DecodeError(f"discovery that cannot be read: {exc}") from exc
+        raise DecodeError(f"cannot read a discovery document: {exc}") from exc
 
     return any(it.name == plural for it in found.resources or ())
 
 
 def _text_of(value: object) -> str:
-    """A field as selectors spell it."""
+    """Return a field's value as selectors write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def list_parameters(options: ListOptions) -> dict[str, str]:
-    """The query parameters of a list; those that are empty are left out of a request."""
+    """Return the query parameters of a list. Requests leave out empty ones."""
     return {
         "limit": str(options.limit or ""),
         "continue": options.continue_token,
@@ -320,7 +318,7 @@ def list_parameters(options: ListOptions) -> dict[str, str]:
 
 
 def watch_parameters(options: WatchOptions) -> dict[str, str]:
-    """The query parameters of a watch; those that are empty are left out of a request."""
+    """Return the query parameters of a watch. Requests leave out empty ones."""
     initial, seconds = options.send_initial_events, options.timeout_seconds
     return {
         "watch": "true",
@@ -333,9 +331,9 @@ def watch_parameters(options: WatchOptions) -> dict[str, str]:
 
 
 class HTTPListPage:
-    """The answer to one list request, read while it arrives.
+    """Response to a list request, read while it arrives.
 
-    Iterate it once, to its end; each step yields the objects that are complete.
+    Iterate once, to the end. Each step yields the objects that are complete.
     """
 
     def __init__(self, response: ByteStream, splitter: ListSplitter) -> None:
@@ -344,25 +342,25 @@ class HTTPListPage:
 
     @property
     def resource_version(self) -> str:
-        """The version of the list; complete when the iteration has ended."""
+        """Resource version of the list, known when the iteration has ended."""
         return self._splitter.resource_version
 
     @property
     def continue_token(self) -> str:
-        """Where the next page begins; empty on the last one.
+        """Token of the next page; empty on the last one.
 
-        Known as soon as the first objects are, where the server writes it in front.
+        Known with the first objects, if the server writes it in front of them.
         """
         return self._splitter.continue_token
 
     @property
     def skipped(self) -> int:
-        """Objects left out so far, because they cannot be read."""
+        """Number of unreadable objects left out so far."""
         return self._splitter.skipped
 
     @property
     def unreadable(self) -> list[str]:
-        """The keys of those of them that are of the kind asked for."""
+        """Keys of the unreadable objects, as far as they are of the requested kind."""
         return self._splitter.unreadable
 
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
@@ -383,22 +381,22 @@ class HTTPListPage:
 
 
 class DiscoveredListWatch:
-    """Lists and watches a resource of which a name is known, and not where it is.
+    """Lists and watches of a resource that is found by a name.
 
-    The first list asks `client.discovery`; a name that the server does not have is a
-    `NotFound`, and is asked for again by the next list. So a definition may come later,
-    go, and come back under another plural.
+    The first list asks `client.discovery`. An unknown name is a `NotFound`, and the next list
+    asks again. So a CRD may be created later, deleted, and created again under another
+    plural.
 
-    Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, as `ListWatch` does.
+    Implements `ListerWatcher`, `Connected`, `ServedCheck` and `Selection`, like `ListWatch`.
 
     Args:
-        client: Sends the requests; must be entered by then.
-        resource: What is known: group, version, and the kind; or, without a kind, any of
-            its names in the place of the plural.
-        namespace: Only objects of this one; None for all.
-        label_selector: As kubectl accepts it; empty for all.
-        field_selector: As kubectl accepts it; empty for all.
-        metadata_only: Ask for nothing of the objects but their metadata.
+        client: Client that sends the requests. Enter it before use.
+        resource: Group, version and kind; or, without a kind, any of its names as the
+            plural.
+        namespace: Only objects of this namespace; None for all.
+        label_selector: Selector in kubectl's syntax; empty for all.
+        field_selector: Selector in kubectl's syntax; empty for all.
+        metadata_only: Request only the metadata of objects.
 
     Raises:
         SelectorSyntaxError: If a selector cannot be parsed.
@@ -427,29 +425,28 @@ class DiscoveredListWatch:
 
     @property
     def resource(self) -> Resource:
-        """What is listed and watched; before it is found, what is known of it."""
+        """Resource that is listed and watched; as given until it is found."""
         return (self._found or self._asked).resource
 
     @property
     def connectivity(self) -> Connectivity:
-        """Whether the server can be reached, as known to all who use the client."""
+        """Whether the server is reachable, shared by all users of the client."""
         return self._asked.connectivity
 
     def selects(self, obj: KubeObject) -> bool:
-        """Whether an object of the resource is one that is listed and watched."""
+        """Return whether the selectors include an object of the resource."""
         return self._asked.selects(obj)
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[HTTPListPage]:
-        """Ask for the objects, or for one page of them.
+        """List the objects, or one page of them.
 
         Raises:
-            NotFound: The server has no resource of this name, or it is gone.
-            Invalid: A namespace was given, and its objects have none.
-            ApiError: If the server refused.
+            NotFound: If the server has no resource of this name, or not any more.
+            Invalid: If a namespace is given for a cluster-scoped resource.
+            ApiError: If the server refused the request.
             TransportError: If the network failed.
-            DecodeError: If the answer is a web page, or no discovery.
-
+            DecodeError: If the response is a web page, or discovery cannot be read.
         Cancellation:
             Safe: the connection is closed.
         """
@@ -460,10 +457,10 @@ class DiscoveredListWatch:
 
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
-        """Ask for the changes; see `ListWatch.watch()`.
+        """Watch the changes; see `ListWatch.watch()`.
 
         Raises:
-            NotFound: As `list()`, and so for the other errors.
+            NotFound: Same errors as `list()`.
 
         Cancellation:
             Safe: the connection is closed.
@@ -474,12 +471,12 @@ class DiscoveredListWatch:
                 yield watch
 
     async def is_served(self) -> bool:
-        """Ask the server, now, whether it has the resource.
+        """Ask the server whether it has the resource.
 
         Raises:
-            ApiError: If the server refused to say.
+            ApiError: If the server refused the request.
             TransportError: If the network failed.
-            DecodeError: If the answer cannot be read.
+            DecodeError: If the response cannot be read.
 
         Cancellation:
             Safe.
@@ -492,7 +489,7 @@ class DiscoveredListWatch:
         return await source.is_served()
 
     async def _source(self) -> ListWatch:
-        """What lists and watches it, when it has been found."""
+        """Return the `ListWatch` of the resource, after finding it."""
         if self._found is None:
             asked = self._asked.resource
             found = await self._client.discovery.resource(
@@ -520,7 +517,7 @@ class DiscoveredListWatch:
 
     @contextmanager
     def _forgets(self) -> Iterator[None]:
-        """Where there is nothing any more, there may be something elsewhere."""
+        """After a 404, find the resource again: it may have moved."""
         try:
             yield
         except NotFound:

@@ -1,4 +1,4 @@
-"""`Pager`: reads a list in pages, whole or as it comes."""
+"""`Pager`: lists in pages, complete or as they arrive."""
 
 from __future__ import annotations
 
@@ -29,48 +29,46 @@ ALL = ListOptions()
 
 @dataclass(frozen=True, slots=True)
 class PagedList:
-    """A whole list, and what was learnt while it was read."""
+    """Complete list, with details of its reading."""
 
     objects: list[KubeObject]
-    """In the server's order."""
+    """Objects in the server's order."""
 
     resource_version: str
-    """That of the first page, which all pages show."""
+    """Resource version of the first page, which all pages reflect."""
 
     paginated: bool
-    """False if all came in one answer."""
+    """True if there was more than one response."""
 
     skipped: int
-    """Objects left out, because they cannot be read or are of another kind."""
+    """Number of objects left out as unreadable or of another kind."""
 
 
 class Pager:
-    """Reads lists in pages; what client-go calls a ListPager.
+    """Reader of lists in pages, client-go's ListPager.
 
-    While one page is read, the next one is asked for (see `PagesAhead`). All pages show
-    one moment, that of the first one, for as long as the server remembers it: about
-    five minutes.
+    The next page is requested while one is read (see `PagesAhead`). All pages reflect the
+    resource version of the first one, which the server remembers for about five minutes.
 
-    Where the options of a call have a limit of their own, it is the page's size. The
-    version and its match are said to the server for the first page alone: with a
-    continue token it refuses them. (client-go's ListPager clears them in one of its two
-    ways to list, and not in the other.)
+    A limit in the options of a call overrides the page size. The resource version and its
+    match are sent only for the first page: servers refuse them with a continue token.
+    (client-go's ListPager clears them in one of its two list methods only.)
 
     Errors of every method:
-        ApiError: If the server refused.
+        ApiError: If the server refused the request.
         TransportError: If the network failed.
-        DecodeError: If an answer cannot be read, or leads back to an earlier page.
+        DecodeError: If a response cannot be read, or leads back to an earlier page.
 
     Args:
-        source: What to list.
-        page_size: Objects in one page; 0 for all in one answer. A server may ignore it.
-        full_list_if_expired: Read all at once, without pages, if the server forgets the
-            list between two pages of a `list()`.
-        pages_ahead: 1 to ask for the next page while one is read, 0 not to. There is no
-            more: read ahead, ten pages of 500 pods (client-go's default) take 35 MB.
+        source: Collection to list.
+        page_size: Objects per page; 0 for all in one response. Servers may ignore it.
+        full_list_if_expired: Read everything without pages if the list expires between
+            two pages of a `list()`.
+        pages_ahead: 1 to request the next page while one is read, else 0. Ten pages of
+            500 pods, client-go's default, would take 35 MB.
 
     Raises:
-        OptionsError: If a number is none of these.
+        OptionsError: If a number is out of range.
     """
 
     def __init__(
@@ -95,13 +93,12 @@ class Pager:
     async def list(self, options: ListOptions = ALL) -> PagedList:
         """Read a list to its end.
 
-        If the server forgets it between two pages (410, whatever its reason says), all
-        is read again, once, without pages and as of the version that was asked for; not
-        where `options` begin in the middle of a list.
+        If it expires between two pages (any 410), everything is read once more, without pages
+        and from the requested resource version; not if `options` start within a list.
 
         Raises:
-            ResourceExpired: If the server does not have the first page as asked for, or
-                forgot the list for good; for other errors see the class.
+            ResourceExpired: If the requested version is too old, or the list expired again;
+                for other errors see the class.
 
         Cancellation:
             Safe: the connections are closed.
@@ -110,36 +107,38 @@ class Pager:
         try:
             return await self._whole(walk)
         except ResourceExpired as exc:
-            # Expired on the first page, it is what was asked for that is too old.
+            # On the first page, the requested version itself is too old.
             in_between = walk.pages and not options.continue_token
             if not in_between or not self._full_list_if_expired:
                 raise
 
-            logger.info("a list expired between two pages, reading it whole: %s", exc)
+            logger.info(
+                "list expired between two pages, reading it without pages: %s", exc
+            )
 
-        # Counted as the second page: what is answered was not read in one.
+        # Counted as the second page, so that the result says `paginated`.
         walk = _Walk(replace(options, limit=0), pages=1)
         return await self._whole(walk)
 
     def batches(
         self, options: ListOptions = ALL
     ) -> AsyncGenerator[builtins.list[KubeObject], None]:
-        """Iterate over the objects as they arrive, some at each step.
+        """Iterate over the objects as they arrive, in batches.
 
-        Who leaves the iteration early closes it: `async with aclosing(...)`. If it is
-        just let go, asyncio closes it a little later, in a task of its own.
+        To leave the iteration early, close it: `async with aclosing(...)`. Otherwise, asyncio
+        closes it later in a separate task.
 
-        Pages are read as the objects are taken. A server waits for that only so long
-        (a minute, unless told), then the rest of the page is a `TransportError`: what
-        takes longer is done behind the iteration, or with smaller pages.
+        Pages are read at the pace of the iteration. A slow consumer gets a `TransportError`,
+        as a server waits only for a limited time (a minute by default): process slowly after
+        the iteration, or use smaller pages.
 
         Raises:
-            ResourceExpired: If the server forgot the list between two pages: there are
-                no others that would continue what was handed out. For other errors see
-                the class; they come when what arrived before was handed out.
+            ResourceExpired: If the list expired between two pages, as other pages would not
+                continue the earlier ones. For other errors see the class. They are raised
+                after all objects that arrived before.
 
         Cancellation:
-            Safe if it is closed then: see above.
+            Safe if it is closed afterwards: see above.
         """
         return self._read(self._walk(options))
 
@@ -148,14 +147,14 @@ class Pager:
     ) -> AsyncGenerator[KubeObject, None]:
         """Iterate over the objects: `async for pod in pager.items():`.
 
-        As `batches()` in all else.
+        Otherwise like `batches()`.
 
         Raises:
-            ResourceExpired: If the server forgot the list between two pages; for other
-                errors see the class.
+            ResourceExpired: If the list expired between two pages; for other errors see the
+                class.
 
         Cancellation:
-            As of `batches()`.
+            Same as for `batches()`.
         """
         async with aclosing(self._read(self._walk(options))) as batches:
             async for objects in batches:
@@ -173,7 +172,7 @@ class Pager:
 
         if walk.skipped:
             logger.warning(
-                "%d objects of a list cannot be read: they are left out", walk.skipped
+                "list has %d unreadable objects, leaving them out", walk.skipped
             )
 
         return PagedList(objects, walk.version, walk.pages > 1, walk.skipped)
@@ -189,48 +188,48 @@ class Pager:
                 ):
                     async for objects in pieces:
                         # Servers write the token in front of the objects.
-                        if self._pages_ahead and walk.goes_on(page):
+                        if self._pages_ahead and walk.has_new_page(page):
                             pages.ask(walk.following(page))
 
                         yield objects  # noqa: ASYNC119 - see batches()
 
-                walk.turn(page)
+                walk.advance(page)
 
 
 @dataclass(slots=True)
 class _Walk:
-    """How far a list has been read."""
+    """Progress in reading a list."""
 
     options: ListOptions | None
-    """What to ask for next; None at the end."""
+    """Options of the next request; None at the end."""
 
     pages: int = 0
-    """Pages read to their end."""
+    """Number of pages read to their end."""
 
     version: str = ""
     skipped: int = 0
     limit: int = field(init=False)
     tokens: set[str] = field(default_factory=set)
-    """Where the pages asked for so far began."""
+    """Continue tokens of the pages requested so far."""
 
     def __post_init__(self) -> None:
         assert self.options is not None
         self.limit = self.options.limit
         self.tokens.add(self.options.continue_token)
 
-    def goes_on(self, page: ListPage) -> bool:
-        """Whether a page that was not asked for yet follows this one, as far as known."""
+    def has_new_page(self, page: ListPage) -> bool:
+        """Return whether a new page is known to follow this one."""
         return bool(page.continue_token) and page.continue_token not in self.tokens
 
     def following(self, page: ListPage) -> ListOptions:
-        """What to ask for behind this page."""
+        """Return the options of the request after this page."""
         return ListOptions(limit=self.limit, continue_token=page.continue_token)
 
-    def turn(self, page: ListPage) -> None:
-        """Go on to the page behind this one.
+    def advance(self, page: ListPage) -> None:
+        """Continue with the next page.
 
         Raises:
-            DecodeError: If it is one that was read before.
+            DecodeError: If that page was read before.
         """
         self.pages += 1
         self.skipped += page.skipped
@@ -239,8 +238,8 @@ class _Walk:
             self.options = None
             return
 
-        if not self.goes_on(page):
-            raise DecodeError("a list does not get on: its next page is the same again")
+        if not self.has_new_page(page):
+            raise DecodeError("the list repeats a page: its continue token is not new")
 
         self.tokens.add(page.continue_token)
         self.options = self.following(page)

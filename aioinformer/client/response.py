@@ -158,7 +158,7 @@ class Response:
             discard: Drop the bytes instead of returning them.
 
         Raises:
-            TransportError: As `read_some()` does.
+            TransportError: Same as for `read_some()`.
 
         Cancellation:
             Safe, but what was read is lost.

@@ -1,13 +1,13 @@
-"""What a web app mounts: how its informers are doing, and their objects as they change.
+"""Endpoints for web apps: health, metrics, and streams of an informer's objects.
 
-The law of this layer: it reads from informers and never steers them; aiohttp and ASGI
-come in here and go no further down.
+This layer reads from informers and never controls them. aiohttp and ASGI stay in it.
 
-    aiohttp, asgi       the same three for each: `health_routes`, `metrics_routes`,
-                        `event_stream`; import from the one that fits the app
-    streams             `EventStream`, for whoever has neither
-    health, metrics     what is answered, on answers
-    journal, frames, selection    what is streamed: plain state and bytes
+    aiohttp, asgi       `health_routes`, `metrics_routes` and `event_stream`; import them
+                        from the module that fits the app
+    streams             `EventStream`, for other frameworks
+    health, metrics     responders of the endpoints
+    responses           responses and server-sent events as bytes
+    change_log, selection    state of a stream, and which objects a reader gets
 
-Importing this package loads nothing; only `aioinformer.web.aiohttp` loads aiohttp.
+Importing this package loads nothing. Only `aioinformer.web.aiohttp` loads aiohttp.
 """

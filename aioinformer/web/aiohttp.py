@@ -1,4 +1,4 @@
-"""What an aiohttp app mounts: health, metrics, a live stream.
+"""Routes for aiohttp apps: health, metrics, and an event stream.
 
 ::
 
@@ -44,25 +44,24 @@ def health_routes(
     max_staleness: Duration | None = None,
     reasons: bool = False,
 ) -> list[web.RouteDef]:
-    """The routes `/livez` and `/readyz`.
+    """Return the routes `/livez` and `/readyz`.
 
-    200 or 503, and JSON that tells of each informer: its phase, how old its cache is,
-    and in a word what is wrong. Informers that come and go are seen: the factory is asked anew
-    for each request.
+    They return 200 or 503, and JSON with the phase, the age of the cache and the trouble
+    of each informer. Each request looks at the current informers of the factory.
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
-      `max_staleness`. Those of `factory.use()` are shown, and count for nothing.
-    - `/livez`: 503 when one is dead, which is for good: only then a restart helps. In an
-      outage of the API server it stays 200.
+      `max_staleness`. Informers of `factory.use()` are listed but do not count.
+    - `/livez`: 503 when an informer has died, as only then a restart helps. It stays 200
+      during an outage of the API server.
 
     Args:
-        *sources: A factory, or several, or informers.
-        max_staleness: Seconds, or a timedelta; None leaves an app ready through an
-            outage. See `aioinformer.web.health.readyz`.
-        reasons: Also show the texts of errors, which name servers, users and files.
+        *sources: Factories, managers or informers.
+        max_staleness: Maximum age of a cache, in seconds or a timedelta. None keeps the
+            app ready during an outage. See `aioinformer.web.health.readyz`.
+        reasons: True to include error messages, which name servers, users and files.
 
     Raises:
-        OptionsError: There is nobody to ask, or the time is not positive.
+        OptionsError: If there are no sources, or the time is not positive.
     """
     return _routes(
         health_responders(*sources, max_staleness=max_staleness, reasons=reasons)
@@ -72,15 +71,15 @@ def health_routes(
 def metrics_routes(
     registry: CollectorRegistry | None = None, *, path: str = "/metrics"
 ) -> list[web.RouteDef]:
-    """The route `/metrics` for Prometheus.
+    """Return the route `/metrics` for Prometheus.
 
     Args:
-        registry: Whose metrics; None for prometheus-client's own, where a
-            `PrometheusSink()` puts them.
-        path: Another path.
+        registry: Registry to export. None for the default one of prometheus-client, which
+            `PrometheusSink()` uses.
+        path: Path of the endpoint.
 
     Raises:
-        OptionsError: prometheus-client is missing, or the path has no leading slash.
+        OptionsError: If prometheus-client is missing, or the path has no leading slash.
     """
     return _routes(metrics_responders(registry, path=path))
 
@@ -97,27 +96,27 @@ def event_stream(
     max_readers: int | None = MAX_READERS,
     write_timeout: Duration | None = WRITE_SECONDS,
 ) -> web.Application:
-    """An app that sends the objects of an informer as server-sent events.
+    """Return an app that sends the objects of an informer as server-sent events.
 
-    It is for `app.add_subapp("/events", ...)`, so that the streams end when that app
-    shuts down; aiohttp would wait a minute for them. Who reaches it sees the objects,
-    so guard it as you guard them: middlewares of the app are asked. 400 if the query
-    cannot be, 503 when the informer has ended, or has `max_readers` readers.
+    Mount it by `app.add_subapp("/events", ...)`, so that the streams end when that app
+    shuts down. (aiohttp would wait a minute for them.) Clients see the objects, so protect
+    it, for example by middlewares of the app. It returns 400 for an invalid query, and 503
+    if the informer has ended or has `max_readers` readers.
 
     Args:
-        informer: Whose objects.
-        namespace: As of `EventStream`, like all that follow.
-        label_selector: The same.
-        query: The same.
-        heartbeat: The same.
-        secret_data: The same.
-        resume_seconds: The same.
-        max_readers: The same; 503 for who comes then.
-        write_timeout: The same.
+        informer: Informer whose objects are sent.
+        namespace: See `EventStream`, also for all further arguments.
+        label_selector: See `EventStream`.
+        query: See `EventStream`.
+        heartbeat: See `EventStream`.
+        secret_data: See `EventStream`.
+        resume_seconds: See `EventStream`.
+        max_readers: See `EventStream`. Further readers get 503.
+        write_timeout: See `EventStream`.
 
     Raises:
-        OptionsError: As `EventStream`.
-        SelectorSyntaxError: The same.
+        OptionsError: See `EventStream`.
+        SelectorSyntaxError: See `EventStream`.
     """
     stream = EventStream(
         informer,
@@ -160,16 +159,16 @@ async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse
         if not response.prepared:
             await response.prepare(request)
 
-        if chunk:  # an empty one would end the answer
+        if chunk:  # an empty chunk would end the response
             await response.write(chunk)
 
-    with contextlib.suppress(ConnectionResetError):  # it has gone: nobody to tell
+    with contextlib.suppress(ConnectionResetError):  # the client has left
         complete = await stream.send(asked, write, gone=gone)
         if complete and not response.prepared:
             return _response(not_begun())
 
         if not complete and request.transport is not None:
-            # Closing would wait for a stuck reader, and keep what it has not taken.
+            # Closing would wait for a stuck reader, and keep its unsent data.
             request.transport.abort()
 
     return response

@@ -1,4 +1,4 @@
-"""What a web app of any ASGI framework mounts: health, metrics, a live stream.
+"""ASGI apps for any framework: health, metrics, and an event stream.
 
 ::
 
@@ -6,9 +6,9 @@
     app.routes.append(Route("/events", event_stream(pods)))
     app.mount("/", health_routes(factory) + metrics_routes())  # last: it takes the rest
 
-They are plain ASGI apps and need no framework: Starlette, FastAPI and Litestar mount
-them, and a server can serve them as they are. `Route` is Starlette's. A mount would do,
-too, but it takes `/events/` only, and leaves `/events` to a redirect or the next mount.
+They are plain ASGI apps. Starlette, FastAPI and Litestar can mount them, and a server can
+run them without a framework. `Route` is that of Starlette. A mount would match `/events/`
+only, and leave `/events` to a redirect or the next mount.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Send = Callable[[Message], Awaitable[None]]
 
 MOST_PARAMETERS = 1000
-"""Of a query: a web server takes 64 KiB, and to parse the shortest takes 9 ms."""
+"""Maximum number of query parameters. Web servers accept 64 KiB, which take 9 ms to parse."""
 
 __all__ = ["Routes", "StreamApp", "event_stream", "health_routes", "metrics_routes"]
 
@@ -58,25 +58,24 @@ def health_routes(
     max_staleness: Duration | None = None,
     reasons: bool = False,
 ) -> Routes:
-    """An app that answers `/livez` and `/readyz`.
+    """Return an app with `/livez` and `/readyz`.
 
-    200 or 503, and JSON that tells of each informer: its phase, how old its cache is,
-    and in a word what is wrong. Informers that come and go are seen: the factory is asked anew
-    for each request.
+    They return 200 or 503, and JSON with the phase, the age of the cache and the trouble
+    of each informer. Each request looks at the current informers of the factory.
 
     - `/readyz`: 503 while an informer is not synced, has ended, or is older than
-      `max_staleness`. Those of `factory.use()` are shown, and count for nothing.
-    - `/livez`: 503 when one is dead, which is for good: only then a restart helps. In an
-      outage of the API server it stays 200.
+      `max_staleness`. Informers of `factory.use()` are listed but do not count.
+    - `/livez`: 503 when an informer has died, as only then a restart helps. It stays 200
+      during an outage of the API server.
 
     Args:
-        *sources: A factory, or several, or informers.
-        max_staleness: Seconds, or a timedelta; None leaves an app ready through an
-            outage. See `aioinformer.web.health.readyz`.
-        reasons: Also show the texts of errors, which name servers, users and files.
+        *sources: Factories, managers or informers.
+        max_staleness: Maximum age of a cache, in seconds or a timedelta. None keeps the
+            app ready during an outage. See `aioinformer.web.health.readyz`.
+        reasons: True to include error messages, which name servers, users and files.
 
     Raises:
-        OptionsError: There is nobody to ask, or the time is not positive.
+        OptionsError: If there are no sources, or the time is not positive.
     """
     return Routes(
         health_responders(*sources, max_staleness=max_staleness, reasons=reasons)
@@ -86,15 +85,15 @@ def health_routes(
 def metrics_routes(
     registry: CollectorRegistry | None = None, *, path: str = "/metrics"
 ) -> Routes:
-    """An app that answers `/metrics` for Prometheus.
+    """Return an app with `/metrics` for Prometheus.
 
     Args:
-        registry: Whose metrics; None for prometheus-client's own, where a
-            `PrometheusSink()` puts them.
-        path: Another path.
+        registry: Registry to export. None for the default one of prometheus-client, which
+            `PrometheusSink()` uses.
+        path: Path of the endpoint.
 
     Raises:
-        OptionsError: prometheus-client is missing, or the path has no leading slash.
+        OptionsError: If prometheus-client is missing, or the path has no leading slash.
     """
     return Routes(metrics_responders(registry, path=path))
 
@@ -111,31 +110,31 @@ def event_stream(
     max_readers: int | None = MAX_READERS,
     write_timeout: Duration | None = WRITE_SECONDS,
 ) -> StreamApp:
-    """An app that sends the objects of an informer as server-sent events.
+    """Return an app that sends the objects of an informer as server-sent events.
 
-    It answers whatever path leads to it; who reaches it sees the objects, so guard it
-    as you guard them. 400 if the query cannot be, 503 when the informer has ended, or has `max_readers` readers.
+    It ignores the path. Clients see the objects, so protect it. It returns 400 for an
+    invalid query, and 503 if the informer has ended or has `max_readers` readers.
 
-    uvicorn waits for all answers when it stops, and tells none of them. So streams look
-    at what handles its signals: they end when that has been asked to exit. With a server
-    that says it in no such way, call `app.stream.close()`, or let its time limit end them
-    (3 s in Hypercorn). uvicorn has none unless told, and waits for ever for a client that
-    reads nothing, whatever it was answered: give it `--timeout-graceful-shutdown`.
+    uvicorn waits for all responses when it stops, without notifying them. The streams
+    therefore look at the server that handles signals, and end when it should exit. With
+    other servers, call `app.stream.close()`, or rely on their timeout (3 s in Hypercorn).
+    uvicorn has no timeout by default, and waits forever for a client that does not read:
+    set `--timeout-graceful-shutdown`.
 
     Args:
-        informer: Whose objects.
-        namespace: As of `EventStream`, like all that follow.
-        label_selector: The same.
-        query: The same.
-        heartbeat: The same.
-        secret_data: The same.
-        resume_seconds: The same.
-        max_readers: The same; 503 for who comes then.
-        write_timeout: The same.
+        informer: Informer whose objects are sent.
+        namespace: See `EventStream`, also for all further arguments.
+        label_selector: See `EventStream`.
+        query: See `EventStream`.
+        heartbeat: See `EventStream`.
+        secret_data: See `EventStream`.
+        resume_seconds: See `EventStream`.
+        max_readers: See `EventStream`. Further readers get 503.
+        write_timeout: See `EventStream`.
 
     Raises:
-        OptionsError: As `EventStream`.
-        SelectorSyntaxError: The same.
+        OptionsError: See `EventStream`.
+        SelectorSyntaxError: See `EventStream`.
     """
     stream = EventStream(
         informer,
@@ -153,14 +152,13 @@ def event_stream(
 
 
 class Routes:
-    """An ASGI app of routes; two can be added to one.
+    """ASGI app of routes. Two can be added.
 
-    Their paths count from where the app is mounted; a slash at the end is the same. 404
-    for any other, 405 for anything but GET and HEAD. Of a lifespan it takes part in
-    nothing.
+    Paths are relative to the mount, and a trailing slash is ignored. Other paths get 404,
+    and methods other than GET and HEAD get 405. Lifespan events are accepted and ignored.
 
     Args:
-        routes: By path.
+        routes: Responders by path.
     """
 
     def __init__(self, routes: Mapping[str, Responder]) -> None:
@@ -173,7 +171,7 @@ class Routes:
         return Routes({**self._routes, **other._routes})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """HTTPResponse one request, as ASGI says."""
+        """Handle one ASGI connection."""
         if await _is_request(scope, receive, send):
             await _answer(scope, send, await self._answer(scope))
 
@@ -186,21 +184,21 @@ class Routes:
 
 
 class StreamApp:
-    """An ASGI app that sends events. Made by `event_stream`.
+    """ASGI app that sends events. Made by `event_stream`.
 
     Args:
-        stream: What it sends.
+        stream: Stream of the events.
     """
 
     def __init__(self, stream: EventStream) -> None:
         self.stream = stream
-        """Its readers; `stream.close()` ends them all."""
+        """Stream of the events. `stream.close()` ends all readers."""
 
     def __repr__(self) -> str:
         return f"<StreamApp {self.stream!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """HTTPResponse one request, as ASGI says."""
+        """Handle one ASGI connection."""
         if not await _is_request(scope, receive, send):
             return
 
@@ -256,7 +254,7 @@ class StreamApp:
 
 
 class _Over(Exception):
-    """A stream is over."""
+    """The stream has ended."""
 
     def __init__(self, complete: bool) -> None:
         super().__init__()
@@ -265,15 +263,15 @@ class _Over(Exception):
 
 async def _until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
-        pass  # what else comes is the request's body
+        pass  # other messages are the request's body
 
 
 def _abort(receive: Receive, send: Send) -> bool:
-    """Abort the connection of a stuck reader, where that can be; False if not.
+    """Abort the connection of a stuck reader. Return False if that is not possible.
 
-    ASGI has no word for it. uvicorn's callables are methods of what has the transport,
-    unless a middleware has wrapped both. It would close the connection, which waits for
-    the reader to take what is left, for as long as it likes.
+    ASGI has no message for it. uvicorn's callables are methods of the object that has the
+    transport, unless a middleware wraps both. Closing the connection instead would wait
+    for the reader without a limit.
     """
     for call in (receive, send):
         transport = getattr(getattr(call, "__self__", None), "transport", None)
@@ -290,7 +288,7 @@ async def _disconnected(receive: Receive) -> NoReturn:
 
 
 async def _is_request(scope: Scope, receive: Receive, send: Send) -> bool:
-    """Whether it is for HTTP; anything else is answered as politely as can be."""
+    """Return True for an HTTP request. Accept lifespans and close websockets."""
     if scope["type"] == "lifespan":
         while True:
             event = (await receive())["type"]
@@ -307,10 +305,10 @@ async def _is_request(scope: Scope, receive: Receive, send: Send) -> bool:
 
 
 def _path_below(scope: Scope) -> str:
-    """The path from where the app is mounted, without a slash at the end.
+    """Return the path relative to the mount, without a trailing slash.
 
-    Hosts that follow the letter of ASGI leave the place of the mount in the path; some
-    take it out. Starlette names the part of it that a proxy may have taken out.
+    By the ASGI specification the path includes the mount, but some servers remove it.
+    Starlette names the part that a proxy may have removed.
     """
     path: str = scope["path"].rstrip("/")
     root: str = scope.get("root_path", "").rstrip("/")
@@ -350,7 +348,7 @@ def _header(scope: Scope, name: bytes) -> str:
 
 
 def _server_stops() -> bool:
-    """Whether the server that handles signals has been asked to exit, as uvicorn says."""
+    """Return True if the server that handles signals should exit, as in uvicorn."""
     for number in (signal.SIGINT, signal.SIGTERM):
         server = getattr(signal.getsignal(number), "__self__", None)
         if getattr(server, "should_exit", False) is True:

@@ -1,13 +1,12 @@
-"""Whether an app is alive and ready, by what its informers say of themselves.
+"""Liveness and readiness of an app, by the status of its informers.
 
-The two questions of a kubelet have different answers. `/readyz`: may requests be sent
-here? Not while a cache is incomplete, dead or, if a bound is given, too old. `/livez`:
-does restarting help? Only if an informer is dead: it never comes back. An API server
-that is away, slow or refuses is no reason; a restart would lose the cache, which still
-answers.
+`/readyz` fails while a cache is incomplete, stopped or, with a limit, too old. `/livez`
+fails only if an informer has died, as only then a restart helps. An API server that is
+unreachable, slow or refuses requests is no reason for a restart, which would lose a cache
+that still answers.
 
-The bodies name informers, their phases and what is wrong in a word: whoever reaches a
-probe may read them. The texts of errors are shown if `reasons` asks for them.
+Responses contain names and phases of informers, and their trouble in one word, as anybody
+may reach a probe. Error messages are included with `reasons`.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ __all__ = ["HasInformers", "health_responders", "livez", "readyz"]
 
 
 class HasInformers(Protocol):
-    """Who has informers: a factory, a `Manager`; asked again for each request.
+    """Owner of informers, such as a factory or a `Manager`. Read for each request.
 
-    Of a manager it counts as well whether it has failed, or its work outlives its lease:
-    then it is neither alive nor ready. One that waits to lead is both.
+    A manager that has failed, or whose work outlives its lease, is neither alive nor
+    ready. A manager that waits to lead is both.
     """
 
     @property
     def informers(self) -> Sequence[SharedInformer]:
-        """All of them; those that are used for a time as well."""
+        """All informers, including temporary ones."""
 
     @property
     def lasting(self) -> Sequence[SharedInformer]:
-        """Those that are there for good: the app depends on these."""
+        """Permanent informers, which the app depends on."""
 
 
 def health_responders(
@@ -53,18 +52,20 @@ def health_responders(
     max_staleness: Duration | None = None,
     reasons: bool = False,
 ) -> dict[str, Responder]:
-    """The routes `/livez` and `/readyz`, and what answers them.
+    """Return the responders of `/livez` and `/readyz`, by path.
 
     Args:
-        *sources: Whose informers; or informers.
+        *sources: Factories, managers or informers.
         max_staleness: See `readyz`.
         reasons: See `livez`.
 
     Raises:
-        OptionsError: There is nobody to ask, or the time is not positive.
+        OptionsError: If there are no sources, or the time is not positive.
     """
     if not sources:
-        raise OptionsError("whose health? give a factory, or informers")
+        raise OptionsError(
+            "health needs sources: pass a factory, a manager or informers"
+        )
 
     seconds = None if max_staleness is None else seconds_of(max_staleness)
     if seconds is not None and seconds <= 0:
@@ -82,15 +83,14 @@ def health_responders(
 def livez(
     *sources: HasInformers | SharedInformer, reasons: bool = False
 ) -> HTTPResponse:
-    """200 unless an informer that the app depends on is dead, which is for good.
+    """Return 200 unless an informer that the app depends on has died, or its factory ended.
 
-    Those of a factory that was left are dead, too. Whatever else is wrong with them
-    passes by itself, or does not pass by a restart.
+    All other trouble ends by itself, or does not end by a restart.
 
     Args:
-        *sources: Whose informers; or informers.
-        reasons: Also show the texts of errors. They name servers, users and files, so
-            that only those who operate the app should be able to read the answer.
+        *sources: Factories, managers or informers.
+        reasons: True to include error messages. They name servers, users and files, so
+            only operators of the app should be able to read them.
     """
     return _answer(
         sources,
@@ -104,18 +104,16 @@ def readyz(
     max_staleness: Duration | None = None,
     reasons: bool = False,
 ) -> HTTPResponse:
-    """200 if each informer that the app depends on is alive, synced, and fresh enough.
+    """Return 200 if each informer that the app depends on is alive, synced and fresh.
 
-    Those of `factory.use()` are shown, and count for nothing: who uses one waits for it,
-    and the rest of the app does not.
+    Informers of `factory.use()` are listed but do not count: their users wait for them.
 
     Args:
-        *sources: Whose informers; or informers.
-        max_staleness: How many seconds a cache may be behind the server, by
-            `InformerStatus.age`; None for any number: then the app goes on answering
-            through an outage of the API server from what it has. See `Lister` for what
-            to choose; too low a number takes all replicas out of service at once, in an
-            outage as well as in a quiet hour.
+        *sources: Factories, managers or informers.
+        max_staleness: Maximum age of a cache, by `InformerStatus.age`. None keeps the app
+            ready during an outage of the API server. See `Lister` for a good value: one
+            that is too low takes all replicas out of service at once, in an outage or
+            a quiet hour.
         reasons: See `livez`.
     """
     return _answer(sources, lambda it: _why_unready(it, max_staleness), reasons=reasons)
@@ -125,10 +123,10 @@ class _Trouble(NamedTuple):
     """Trouble of an informer or a manager."""
 
     word: str
-    """One of a few: nothing of an error is in it."""
+    """Fixed word without details."""
 
     reason: str
-    """The whole story, with the text of errors."""
+    """Explanation with error messages."""
 
 
 def _why_not_ready(informer: SharedInformer) -> _Trouble | None:
@@ -143,7 +141,7 @@ def _why_unready(informer: SharedInformer, most: Duration | None) -> _Trouble | 
         return trouble or _Trouble("stopping", "stopping")
 
     try:
-        # A read that says all the rest; of no object, and in no time.
+        # A read that raises for every other reason.
         informer.lister.get("", max_staleness=most)
     except Stale as exc:
         return _Trouble("stale", str(exc))

@@ -1,4 +1,4 @@
-"""The metrics of a registry of prometheus-client, as Prometheus reads them."""
+"""Metrics endpoint for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,35 +21,33 @@ __all__ = ["exposition", "metrics_responders"]
 def metrics_responders(
     registry: CollectorRegistry | None = None, *, path: str = "/metrics"
 ) -> dict[str, Responder]:
-    """The route of the metrics, and what answers it.
+    """Return the responder of the metrics, by path.
 
     Args:
-        registry: Whose metrics; None for prometheus-client's own, where a
-            `PrometheusSink()` puts them.
-        path: The route.
+        registry: Registry to export. None for the default one of prometheus-client, which
+            `PrometheusSink()` uses.
+        path: Path of the endpoint.
 
     Raises:
-        OptionsError: prometheus-client is missing, or the path does not begin with a
-            slash.
+        OptionsError: If prometheus-client is missing, or the path has no leading slash.
     """
     if not path.startswith("/"):
-        raise OptionsError(f"the path {path!r} does not begin with a slash")
+        raise OptionsError(f"the path {path!r} must begin with a slash")
 
-    _library("prometheus_client")  # now, and not when somebody asks
+    _library("prometheus_client")  # fail now, not at the first request
     return {path: partial(_exposition, registry)}
 
 
 def exposition(
     registry: CollectorRegistry | None = None, accept: str = ""
 ) -> HTTPResponse:
-    """All metrics of a registry, in the format that the header `Accept` prefers.
+    """Return all metrics of a registry, in the format of the `Accept` header.
 
-    A header that makes no sense is none.
-
-    To be called in a thread: prometheus-client's own collectors read files.
+    An invalid header is ignored. Call it in a thread: collectors of prometheus-client read
+    files.
 
     Raises:
-        OptionsError: prometheus-client is missing.
+        OptionsError: If prometheus-client is missing.
     """
     if registry is None:
         registry = _library("prometheus_client").REGISTRY
@@ -58,14 +56,14 @@ def exposition(
     try:
         encode, content_type = choose_encoder(accept)
     except (TypeError, ValueError):
-        # It fails for versions that are none, such as `version=abc`.
+        # Raised for invalid versions, such as `version=abc`.
         encode, content_type = choose_encoder("")
 
     return HTTPResponse(200, encode(registry), content_type)
 
 
 async def _exposition(registry: CollectorRegistry | None, accept: str) -> HTTPResponse:
-    # In a thread: collectors read files, and text of many metrics takes its time.
+    # Collectors read files, and many metrics take time to format.
     return await asyncio.to_thread(exposition, registry, accept)
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: frames, their ids, and what of a Secret goes in."""
+"""Responses of the endpoints, and server-sent events as bytes."""
 
 from __future__ import annotations
 
@@ -28,99 +28,122 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class HTTPResponse:
+    """Response of an endpoint."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    headers: dict[str, str] = field(default_factory=dict)
+    """Headers besides `Content-Type`."""
+
+
+Responder: TypeAlias = Callable[[str], Awaitable[HTTPResponse]]
+
+
+"""Endpoint, called with the `Accept` header or an empty string."""
+
+
+def refusal(status: int, text: str, **headers: str) -> HTTPResponse:
+    """Return an error as one line of text.
+
+    The text may repeat parts of the request, so browsers must not render it.
+    """
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named["X-Content-Type-Options"] = "nosniff"
+    return HTTPResponse(status, f"{text}\n".encode(), headers=named)
+
+
+# ------------------------------------------------------------ server-sent events
+
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     # nginx would otherwise hold events back until its buffer is full.
     "X-Accel-Buffering": "no",
 }
-
-
-"""Of an answer that is a stream of events."""
-
+"""Headers of a stream of events."""
 
 _SECRETS = ("", "secrets")
-
-
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class EventID(NamedTuple):
-    """What a reader has been told of, as the id of an event."""
+    """Position of a reader, sent as the id of an event."""
 
     epoch: str
-    """Of the journal: another process, or a later beginning, has another one."""
+    """Token of the change log. Another process, or a later log, has another one."""
     number: int
-    """Up to this change."""
+    """Number of the last change that was sent."""
     selection: str
-    """Of the objects that this selection has."""
+    """Token of the reader's selection."""
 
     def __str__(self) -> str:
         return f"{self.epoch}-{self.number}-{self.selection}"
 
     @staticmethod
     def parse(text: str) -> EventID | None:
-        """Read what `str` made; None if it is anything else."""
+        """Parse an id, or return None if it is invalid."""
         match text.split("-", 3):
             case [epoch, number, selection] if number.isascii() and number.isdigit():
-                # More digits than any count has would only cost time to read.
+                # Longer numbers are never valid, and only take time to parse.
                 return EventID(epoch, int(number[:20]), selection)
             case _:
                 return None
 
 
 def encode_event(
-    told: StreamEvent,
+    event: StreamEvent,
     position: EventID | None = None,
     *,
     secret_data: bool = False,
     resource: Resource | None = None,
 ) -> bytes:
-    """One event. Its data is the object as it is stored, or `{}` if there is none.
+    """Encode one event. Its data is the object as stored, or `{}` without one.
 
     Args:
-        told: What it says.
-        position: Its id, if it has one.
-        secret_data: What Secrets hold goes in as well.
-        resource: Resource of the informer, if known.
+        event: Event to encode.
+        position: Id of the event, or None.
+        secret_data: True to include the data of Secrets.
+        resource: Resource of the informer, or None if unknown.
     """
-    parts = [b"event: ", told.kind.value.encode(), b"\n"]
+    parts = [b"event: ", event.kind.value.encode(), b"\n"]
     if position is not None:
         parts += b"id: ", str(position).encode(), b"\n"
 
     data = b"{}"
-    if told.obj is not None:
-        obj = told.obj
+    if event.obj is not None:
+        obj = event.obj
         data = obj.raw if secret_data else redacted(obj, resource)
 
-    # A line ends the field. In JSON there are lines between values only, where a blank
+    # A line end would end the field. JSON has them between values only, where a space
     # means the same.
     parts += b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"
     return b"".join(parts)
 
 
 def heartbeat(position: EventID | None = None) -> bytes:
-    """What keeps proxies from closing a silent connection, and is told to nobody.
+    """Return a comment that keeps proxies from closing an idle connection.
 
     Args:
-        position: Where the reader is now, for when it comes back: changes outside of
-            its selection have passed, and no event has told it.
+        position: Position of the reader, for a later resume. It advances by changes
+            outside of the reader's selection, too.
     """
     return b":\n\n" if position is None else f":\nid: {position}\n\n".encode()
 
 
 def redacted(obj: KubeObject, resource: Resource | None = None) -> bytes:
-    """A Secret as JSON without what it holds; anything else as it is stored.
+    """Return an object as JSON, a Secret without its data.
 
-    Neither `data` and `stringData` go in, nor the annotation in which `kubectl apply`
-    keeps them. A Secret is what says so, all that an informer of secrets has, and what
-    says nothing if the resource is not known, either. Of an object of which there is only
-    the metadata nobody knows whether it is a Secret: that annotation is left out of all
-    of them. Of a Secret that cannot be decoded, there is its identity alone.
+    `data`, `stringData` and the annotation of `kubectl apply` are removed. An object
+    counts as a Secret if its kind says so, if the informer is one of secrets, or if both
+    are unknown. Metadata-only objects may be Secrets, so the annotation is removed from
+    all of them. A Secret that cannot be decoded is reduced to its identity.
 
     Args:
-        obj: Object to show.
-        resource: Resource of the informer; None if unknown.
+        obj: Object to encode.
+        resource: Resource of the informer, or None if unknown.
     """
     try:
         kind = type_of(obj.raw)[0]
@@ -152,7 +175,7 @@ def _without(obj: KubeObject, hidden: list[str]) -> bytes:
 
 
 def _identity(obj: KubeObject) -> bytes:
-    """Say who an object is, without its body."""
+    """Return the identity of an object as JSON."""
     return msgspec.json.encode(
         {
             "metadata": {
@@ -163,30 +186,3 @@ def _identity(obj: KubeObject) -> bytes:
             }
         }
     )
-
-
-@dataclass(frozen=True, slots=True)
-class HTTPResponse:
-    """What a route answers."""
-
-    status: int
-    body: bytes
-    content_type: str = "text/plain; charset=utf-8"
-    headers: dict[str, str] = field(default_factory=dict)
-    """Beside `Content-Type`."""
-
-
-Responder: TypeAlias = Callable[[str], Awaitable[HTTPResponse]]
-
-
-"""Called with the header `Accept`, which may be empty."""
-
-
-def refusal(status: int, text: str, **headers: str) -> HTTPResponse:
-    """An answer that says in a line of text why there is no other.
-
-    The text may repeat what was asked: no browser is to take it for a page.
-    """
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    named["X-Content-Type-Options"] = "nosniff"
-    return HTTPResponse(status, f"{text}\n".encode(), headers=named)

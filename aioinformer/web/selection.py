@@ -1,4 +1,4 @@
-"""`StreamSelection`: which objects the reader of an event stream wants, and may have."""
+"""`StreamSelection`: the objects that a reader of an event stream gets."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ __all__ = [
 ]
 
 MAX_SELECTOR_CHARACTERS = 1000
-"""Characters that a query may use for selectors. A web server takes 64 KiB, and to parse
-a kilobyte takes a millisecond."""
+"""Maximum characters of the selectors in a query. Web servers accept 64 KiB, and parsing
+1 KiB takes a millisecond."""
 
 MAX_REQUIREMENTS = 32
-"""Requirements that the selectors of a query may have in total. Each is checked for each
-change, once for all readers that ask for the same."""
+"""Maximum total requirements of the selectors in a query. Each is checked for each change,
+once for all readers with equal selections."""
 
 MAX_NAMESPACE_CHARACTERS = 4096
-"""Characters that a query may use for namespaces."""
+"""Maximum characters of the namespaces in a query."""
 
 
-# Pages that show the same ask for the same.
+# Many readers have equal selectors.
 _parsed = lru_cache(maxsize=256)(LabelSelector.parse)
 
 
 @dataclass(frozen=True)
 class StreamSelection:
-    """Objects by namespace and labels; called with one it says whether that is meant."""
+    """Filter of objects by namespace and labels. Call it with an object."""
 
     namespaces: frozenset[str] | None = None
-    """None for all, and for objects that have none."""
+    """Namespaces to accept. None for all, and for cluster-scoped objects."""
 
     selectors: tuple[LabelSelector, ...] = ()
-    """All of them must match."""
+    """Selectors that must all match."""
 
     @staticmethod
     def of(
         namespace: str | Sequence[str] | None = None, label_selector: str = ""
     ) -> StreamSelection:
-        """Make one of what a user says.
+        """Make a selection from options.
 
         Args:
-            namespace: One, or several; None or an empty text for all.
-            label_selector: As kubectl takes it.
+            namespace: One or several namespaces. None or an empty string for all.
+            label_selector: Label selector, as for kubectl.
 
         Raises:
-            OptionsError: No namespaces are given, or one without a name.
-            SelectorSyntaxError: The selector cannot be parsed.
+            OptionsError: If the list of namespaces is empty, or has an empty name.
+            SelectorSyntaxError: If the selector cannot be parsed.
         """
         selector = _parsed(label_selector)
         selectors = () if selector.empty else (selector,)
@@ -69,22 +69,23 @@ class StreamSelection:
 
         names = [namespace] if isinstance(namespace, str) else list(namespace)
         if not names or not all(names):
-            raise OptionsError(f"namespaces without a name, or none: {names}")
+            raise OptionsError(
+                f"namespaces must be a list of names, without empty ones: {names}"
+            )
 
         return StreamSelection(frozenset(names), selectors)
 
     def narrowed(self, query: Iterable[tuple[str, str]]) -> StreamSelection:
-        """This one and what the query of a URL asks for: both must hold.
+        """Return this selection, narrowed by the query of a URL.
 
         Args:
-            query: `namespace`, which may be repeated, and `labelSelector`. Others are
-                left to others.
+            query: Parameters `namespace`, which may be repeated, and `labelSelector`.
+                Others are ignored.
 
         Raises:
-            OptionsError: The selection names namespaces of which this one has none, the
-                selectors are too long or have too many requirements, or the namespaces
-                are too long.
-            SelectorSyntaxError: A selector cannot be parsed.
+            OptionsError: If this selection has none of the namespaces, or the namespaces
+                or selectors exceed their limits.
+            SelectorSyntaxError: If a selector cannot be parsed.
         """
         pairs = [(name, value) for name, value in query if value]
         texts = [value for name, value in pairs if name == "labelSelector"]
@@ -111,19 +112,19 @@ class StreamSelection:
             namespaces = wanted if namespaces is None else namespaces & wanted
             if not namespaces:
                 named = ", ".join(map(repr, sorted(wanted)))
-                raise OptionsError(f"there is nothing of namespace {named} here")
+                raise OptionsError(f"namespace {named} is not available here")
 
         return StreamSelection(
             namespaces, (*self.selectors, *(it for it in selectors if not it.empty))
         )
 
     def __call__(self, obj: KubeObject) -> bool:
-        """Whether it is meant."""
+        """Return True if the object is selected."""
         names = self.namespaces
         if names is not None and obj.key.rpartition("/")[0] not in names:
             return False
 
-        for it in self.selectors:  # noqa: SIM110 - asked for each event and reader
+        for it in self.selectors:  # noqa: SIM110 - called for each event and reader
             if not it.matches(obj.label_set):
                 return False
 
@@ -131,7 +132,7 @@ class StreamSelection:
 
     @cached_property
     def token(self) -> str:
-        """A short text that is the same for the same selection, in every process."""
+        """Short hash of the selection, equal in every process."""
         names = None if self.namespaces is None else sorted(self.namespaces)
         said = repr((names, [str(it) for it in self.selectors]))
         return f"{crc32(said.encode()):08x}"

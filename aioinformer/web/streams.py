@@ -1,8 +1,4 @@
-"""`EventStream`: the objects of an informer as server-sent events, to any number of users.
-
-What the adapters for aiohttp and ASGI stand on; and what somebody uses whose framework
-has neither.
-"""
+"""`EventStream`: the objects of an informer as server-sent events, for any framework."""
 
 from __future__ import annotations
 
@@ -52,67 +48,66 @@ __all__ = [
 logger = guarded_logger(__name__)
 
 CHUNK = 64 * 1024
-"""Bytes that are made ahead of a reader, but for the last object; so many are written
-at once."""
+"""Bytes that are encoded ahead of a reader and written at once, without the last object."""
 
 MAX_READERS = 1000
-"""Readers that a stream has at the most, unless told."""
+"""Default maximum number of readers of a stream."""
 
 WRITE_SECONDS = 30.0
-"""How long one write may take, unless told."""
+"""Default timeout of a write."""
 
 LOOK_SECONDS = 0.2
-"""How often it is looked whether the informer, the host or a reader has gone. uvicorn
-tells its apps nothing when it stops, nor aiohttp a handler that its client has left."""
+"""Interval of checks for the end of the informer, the server or a reader. uvicorn does not
+notify apps when it stops, and aiohttp does not notify handlers of a disconnect."""
 
 WOKEN_AT_ONCE = 128
-"""So many readers are woken in one turn of the loop; it takes half a millisecond."""
+"""Readers woken in one turn of the loop, which takes half a millisecond."""
 
 GRACE_SECONDS = 1.0
-"""How long a reader that takes nothing may hold up the end."""
+"""Maximum time that a stuck reader delays the end of the stream."""
 
 
 def not_begun() -> HTTPResponse:
-    """Return the answer to a reader to whom `EventStream.send()` has written nothing."""
+    """Return the response to a request for which `EventStream.send()` wrote nothing."""
     return refusal(503, "the stream is full, or has ended", Retry_After="5")
 
 
 class TooManyReaders(AioInformerError):
-    """The stream has as many readers as it may have; try again later."""
+    """The stream has reached `max_readers`: try again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What a reader asks for."""
+    """Checked request of a reader."""
 
     selection: StreamSelection
-    """Which objects."""
+    """Objects that the reader gets."""
     last_event_id: str = ""
-    """Where it was before, if it was here."""
+    """Id of the last event that it received, or empty."""
 
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """One reader, from its coming to its leaving."""
+    """Connection of one reader."""
 
     gone: Callable[[], bool]
-    """Whether it has left."""
+    """Function that returns True if the reader has left."""
     limit: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
-    """Ends it when it has left, or is stuck at the end."""
+    """Timeout that ends a reader that has left, or is stuck at the end."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is something to tell it."""
+    """Set when there are events to send."""
     writing: bool = False
     over: bool = False
-    """Nothing more is to be written."""
+    """True if nothing more should be written."""
 
     def end(self) -> None:
-        """StreamRequest for its end: at once, or after a write that does not take long."""
+        """End it at once, or after a write under way within `GRACE_SECONDS`."""
         if not self.over:
             self.over = True
             self._end_in(GRACE_SECONDS if self.writing else 0.0)
 
     def look(self) -> None:
-        """See whether it has left."""
+        """End it if the reader has left."""
         if self.limit.when() is None and self.gone():
             self._end_in(0.0)
 
@@ -126,14 +121,13 @@ class _Stuck(Exception):
 
 
 class _Feed:
-    """A log that an informer fills, and how it does."""
+    """Change log that an informer fills."""
 
     def __init__(self, informer: SharedInformer, told: Callable[[], None]) -> None:
         self.log = ChangeLog()
         self.epoch = secrets.token_hex(4)
         self._applied = told
-        # What waits while a change is told to many readers is merged, as it is for each
-        # of them.
+        # Changes are coalesced while many readers are notified, as for each reader.
         self.registration: Registration = informer.add_event_handler(
             on_event=self._apply, name="event stream", coalesce=True, resync_period=0
         )
@@ -142,7 +136,7 @@ class _Feed:
         budget = LoopBudget.current()
         for count, _ in enumerate(self.log.applying(event), 1):
             if count % WOKEN_AT_ONCE == 0:
-                # To wake a reader takes longer than to tell it: here they wake.
+                # Waking a reader takes longer than notifying it: they wake here.
                 budget.end()
                 await asyncio.sleep(0)
                 await budget.start()
@@ -151,73 +145,71 @@ class _Feed:
 
         self._applied()
 
-    def reader(self, ask: StreamRequest, connection: _Connection) -> Reader:
-        """Begin where the reader was, or anew."""
-        position = EventID.parse(ask.last_event_id)
-        here = (self.epoch, ask.selection.token)
+    def reader(self, request: StreamRequest, connection: _Connection) -> Reader:
+        """Return a reader that resumes where it was, or starts from the beginning."""
+        position = EventID.parse(request.last_event_id)
+        here = (self.epoch, request.selection.token)
         since = None
         if position is not None and (position.epoch, position.selection) == here:
             since = position.number
 
-        return self.log.reader(ask.selection, since, on_news=connection.news.set)
+        return self.log.reader(request.selection, since, on_news=connection.news.set)
 
-    def position(self, reader: Reader, ask: StreamRequest) -> EventID | None:
-        """Where it is; None in the middle of something."""
+    def position(self, reader: Reader, request: StreamRequest) -> EventID | None:
+        """Return the position of a reader, or None between two positions."""
         number = reader.reached
         if number is None:
             return None
 
-        return EventID(self.epoch, number, ask.selection.token)
+        return EventID(self.epoch, number, request.selection.token)
 
 
 class EventStream:
-    """The objects of one informer as server-sent events, for any number of readers.
+    """Objects of one informer as server-sent events, for any number of readers.
 
-    Events are named `added`, `updated` and `deleted`; their data is the object as JSON,
-    the stored bytes. First comes `reset` (forget what you have), then everything there
-    is as `added`, then `synced`, then the changes. A reader that comes back with the id
-    of the last event, as browsers do by themselves, goes on from there, without gap, and
-    is not told everything again; `reset` and all again if that place is not known any
-    more: in another process, after more than 1,000 deletions, or when nobody has read
-    for longer than `resume_seconds`.
+    Events are named `added`, `updated` and `deleted`. Their data is the object as JSON, as
+    stored. A stream starts with `reset` (forget all objects), an `added` for each object,
+    and `synced`. Changes follow. A reader that reconnects with the id of the last event,
+    as browsers do, resumes without a gap. It gets a `reset` and all objects again if its
+    position is unknown: in another process, after more than 1,000 deletions, or if there
+    were no readers for longer than `resume_seconds`.
 
     Guarantees:
-        In one connection an object's last event follows its last change, and is what a
-        handler with `coalesce=True` and a filter would be told, with no change that was
-        seen too late told twice. After a resume an event may come again; treat `added`
-        and `updated` alike, as "this is how it is now".
-        A slow reader delays nobody. What waits for it is merged for each object, so it
-        costs some 200 bytes for each object at most, and 1,000 bodies of deleted ones.
-        One that takes nothing for `write_timeout` is cut off, and costs nothing any more.
-        What readers are told takes its turn with all heavy work of the loop, a piece of
-        2 ms at a time. Each change is judged once for all readers that ask for the same,
-        and costs 2 microseconds for each reader whom it concerns.
-        When the informer ends, or the host stops, all streams end.
+        In one connection, the last event of an object follows its last change. Events are
+        those of a handler with `coalesce=True` and a filter. After a resume, events may be
+        repeated: treat `added` and `updated` alike, as the current state.
+        A slow reader delays nobody. Its pending events are merged by object: at most some
+        200 bytes for each object, and 1,000 bodies of deleted ones. A reader that takes
+        nothing for `write_timeout` is disconnected.
+        Encoding shares the loop's budget with all heavy work, in slices of 2 ms. Each
+        change is matched once for all readers with equal selections, and costs
+        2 microseconds for each reader that gets it.
+        All streams end when the informer ends or the server stops.
 
-    All readers share one handler of the informer, and what it keeps: some 100 bytes for
-    each object. It is added by the first reader, and removed with the first change that
-    comes when there has been no reader for `resume_seconds`.
+    All readers share one handler of the informer, which keeps some 100 bytes for each
+    object. The first reader adds it. It is removed by the first change after
+    `resume_seconds` without readers.
 
-    It belongs to the informer's loop.
+    It belongs to the informer's event loop.
 
     Args:
-        informer: Whose objects.
-        namespace: Only of this namespace, or of these; None for all.
-        label_selector: Only what matches, as kubectl takes it.
-        query: Readers may ask for less by the query of the URL: `namespace=` and
-            `labelSelector=`. Else those are refused.
-        heartbeat: After how many silent seconds a comment is sent.
-        secret_data: Send what Secrets hold. Else `data` and `stringData` are left out.
-        resume_seconds: How long a reader may be away and still go on where it was.
-        max_readers: Maximum number of readers at once; None for any. More are refused.
-        write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None
-            for any time. It is cut off then, and may resume like any other.
-        host_stops: Whether the web server has been asked to stop; looked at five times
-            a second.
+        informer: Informer whose objects are sent.
+        namespace: One or several namespaces to send; None for all.
+        label_selector: Label selector of the objects to send.
+        query: True to let readers narrow the selection by the parameters `namespace=` and
+            `labelSelector=` of the URL. False refuses these.
+        heartbeat: Seconds of silence after which a comment is sent.
+        secret_data: True to send the data of Secrets.
+        resume_seconds: Time for which a disconnected reader can resume.
+        max_readers: Maximum number of concurrent readers, or None. Others are refused.
+        write_timeout: Seconds, or a timedelta, that a reader may take for 64 KiB; None for
+            no limit. It is disconnected then, and may resume.
+        host_stops: Function that returns True if the web server should stop. It is called
+            five times a second.
 
     Raises:
-        OptionsError: A namespace without a name, or a time that is none.
-        SelectorSyntaxError: The selector cannot be parsed.
+        OptionsError: If a namespace has no name, or a time or limit is invalid.
+        SelectorSyntaxError: If the selector cannot be parsed.
     """
 
     def __init__(
@@ -242,25 +234,25 @@ class EventStream:
         if self._heartbeat <= 0 or self._resume_seconds < 0:
             raise OptionsError(
                 f"heartbeat={heartbeat}, resume_seconds={resume_seconds}: "
-                "times to wait must be positive"
+                "durations must be positive"
             )
 
         if max_readers is not None and max_readers < 1:
-            raise OptionsError(f"max_readers={max_readers}: nobody could read")
+            raise OptionsError(f"max_readers must be at least 1, not {max_readers}")
 
         self._max_readers = max_readers
         self._write_timeout = (
             None if write_timeout is None else seconds_of(write_timeout)
         )
         if self._write_timeout is not None and self._write_timeout <= 0:
-            raise OptionsError(f"write_timeout={write_timeout} must be positive")
+            raise OptionsError(f"write_timeout must be positive, not {write_timeout}")
 
         self._secret_data = secret_data
         self._host_stops = host_stops
         self._feed: _Feed | None = None
         self._closed = False
-        self._connections: set[_Connection] = set()  # who reads now
-        self._left = 0.0  # when the last one did
+        self._connections: set[_Connection] = set()  # of the current readers
+        self._left = 0.0  # time at which the last one left
         self._looking: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -270,35 +262,39 @@ class EventStream:
 
     @property
     def readers(self) -> int:
-        """How many read now."""
+        """Number of current readers."""
         return len(self._connections)
 
     def ask(
         self, query: Iterable[tuple[str, str]] = (), last_event_id: str | None = None
     ) -> StreamRequest:
-        """What a request asks for.
+        """Check a request.
 
         Args:
-            query: Names and values from the URL. Beside those of the selection there is
-                `lastEventId`, for scripts, which cannot set the header.
-            last_event_id: The header `Last-Event-ID`.
+            query: Parameters of the URL: those of the selection, and `lastEventId` for
+                scripts, which cannot set the header.
+            last_event_id: Value of the header `Last-Event-ID`.
 
         Raises:
-            OptionsError: It asks for what it may not have.
-            SelectorSyntaxError: A selector cannot be parsed.
-            InformerStopped: There is nothing to read any more.
-            TooManyReaders: There are `max_readers` already.
+            OptionsError: If it asks for objects outside of the stream's selection.
+            SelectorSyntaxError: If a selector cannot be parsed.
+            InformerStopped: If the informer has ended.
+            TooManyReaders: If there are `max_readers` already.
         """
         pairs = list(query)
         if not self._query and {name for name, _ in pairs} & _NARROWING:
-            raise OptionsError("this stream takes no namespace= and no labelSelector=")
+            raise OptionsError(
+                "this stream does not accept namespace= or labelSelector="
+            )
 
         if self._ended:
-            raise InformerStopped(f"{self._informer.name} has ended, or the app stops")
+            raise InformerStopped(
+                f"{self._informer.name} has ended, or the app is stopping"
+            )
 
         if self._full:
             raise TooManyReaders(
-                f"{self._informer.name} has {len(self._connections)} readers, as many as it may"
+                f"{self._informer.name} has reached the limit of {len(self._connections)} readers"
             )
 
         given = dict(pairs).get("lastEventId", "")
@@ -307,7 +303,7 @@ class EventStream:
     def ask_or_refuse(
         self, query: Iterable[tuple[str, str]], last_event_id: str | None
     ) -> StreamRequest | HTTPResponse:
-        """As `ask()`, for who serves HTTP: what it would raise is an answer, 400 or 503."""
+        """Check a request as `ask()` does, and return errors as a response: 400 or 503."""
         try:
             return self.ask(query, last_event_id)
         except (OptionsError, SelectorSyntaxError) as exc:
@@ -317,45 +313,46 @@ class EventStream:
 
     async def send(
         self,
-        ask: StreamRequest,
+        request: StreamRequest,
         write: Callable[[bytes], Awaitable[object]],
         *,
         gone: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Send events until the reader, the informer or the app has gone.
+        """Send events until the reader leaves, the informer ends, or the app stops.
 
         Args:
-            ask: What `ask()` made of the request.
-            write: Called with bytes, one call at a time; it waits while the reader is
-                slow. The first call may begin the answer: if there is none, the stream
-                has filled up or ended since `ask()`. Then answer `not_begun()`.
-            gone: Whether the reader has left; for hosts that do not cancel the request
-                then. Looked at five times a second.
+            request: Result of `ask()`.
+            write: Coroutine function that sends bytes, and waits while the reader is slow.
+                Calls do not overlap. The first call may start the response. Without any
+                call, the stream filled up or ended since `ask()`: respond with
+                `not_begun()`.
+            gone: Function that returns True if the reader has left, for servers that do
+                not cancel the request. It is called five times a second.
 
         Returns:
-            True if everything that was sent got through, so that the answer can be
-            ended in order; False if the reader has gone, or is stuck: then abort the
-            connection, or what it has not taken is kept for as long as it likes.
+            True if everything was sent, so that the response can be completed. False if
+            the reader has left or is stuck: abort the connection, or its unsent data is
+            kept.
 
         Raises:
-            WrongLoop: The informer belongs to another event loop.
-            Exception: What `write` raised.
+            WrongLoop: If the informer belongs to another event loop.
+            Exception: Exception of `write`.
 
         Cancellation:
-            Safe: nothing is left of it.
+            Safe: nothing is left running.
         """
         connection = _Connection(gone)
         try:
             feed = self._join(connection)
         except (InformerStopped, TooManyReaders):
-            return True  # since `ask()`; nothing was written
+            return True  # since `ask()`, and nothing was written
 
         try:
             async with connection.limit:
-                await self._send(feed, ask, write, connection)
+                await self._send(feed, request, write, connection)
         except _Stuck:
             logger.info(
-                "%s: reader cut off (took nothing for %g s)",
+                "%s: disconnected reader that took nothing for %g s",
                 self._informer.name,
                 self._write_timeout,
             )
@@ -371,7 +368,7 @@ class EventStream:
         return True
 
     def close(self) -> None:
-        """End all streams: a stuck one within a second. Idempotent; nothing follows."""
+        """End all streams, stuck ones within a second, and refuse further readers. Idempotent."""
         self._closed = True
         self._end()
 
@@ -380,20 +377,20 @@ class EventStream:
     async def _send(
         self,
         feed: _Feed,
-        ask: StreamRequest,
+        request: StreamRequest,
         write: Callable[[bytes], Awaitable[object]],
         connection: _Connection,
     ) -> None:
         async def send(chunk: bytes) -> None:
             for start in range(0, len(chunk), CHUNK):
-                if connection.over:  # its limit would cut this off
+                if connection.over:  # its timeout would interrupt the write
                     break
 
                 connection.writing = True
                 await self._write(write, chunk[start : start + CHUNK])
                 connection.writing = False
 
-        await send(heartbeat())  # so that the headers are on their way
+        await send(heartbeat())  # sends the headers
         while not connection.over:
             try:
                 await feed.registration.wait_synced(self._heartbeat)
@@ -403,19 +400,19 @@ class EventStream:
             except InformerStopped:
                 return
 
-        reader = feed.reader(ask, connection)
+        reader = feed.reader(request, connection)
         try:
             while not connection.over:
                 connection.news.clear()
                 if reader.behind:
-                    await send(await self._chunk(feed, reader, ask))
+                    await send(await self._chunk(feed, reader, request))
                     continue
 
                 try:
                     async with asyncio.timeout(self._heartbeat):
                         await connection.news.wait()
                 except TimeoutError:
-                    await send(heartbeat(feed.position(reader, ask)))
+                    await send(heartbeat(feed.position(reader, request)))
         finally:
             feed.log.dismiss(reader)
 
@@ -432,8 +429,10 @@ class EventStream:
 
             raise
 
-    async def _chunk(self, feed: _Feed, reader: Reader, ask: StreamRequest) -> bytes:
-        """What to send next; empty if all that was looked at is not for this reader."""
+    async def _chunk(
+        self, feed: _Feed, reader: Reader, request: StreamRequest
+    ) -> bytes:
+        """Return the next events, or nothing if this slice found none."""
         budget = LoopBudget.current()
         await budget.start()
         parts: list[bytes] = []
@@ -443,7 +442,7 @@ class EventStream:
             if told is None:
                 continue
 
-            position = feed.position(reader, ask)
+            position = feed.position(reader, request)
             part = encode_event(
                 told,
                 position,
@@ -460,10 +459,10 @@ class EventStream:
 
     def _join(self, connection: _Connection) -> _Feed:
         if self._ended:
-            raise InformerStopped("the informer has ended, or the app stops")
+            raise InformerStopped("the informer has ended, or the app is stopping")
 
         if self._full:
-            raise TooManyReaders("there are as many readers as there may be")
+            raise TooManyReaders("the stream has reached its limit of readers")
 
         if self._feed is None:
             self._feed = _Feed(self._informer, self._applied)
@@ -486,7 +485,7 @@ class EventStream:
                 self._forget()
 
     def _applied(self) -> None:
-        """The log has been filled."""
+        """Remove the handler if there were no readers for long."""
         if not self._connections:
             now = asyncio.get_running_loop().time()
             if now - self._left > self._resume_seconds:

@@ -15,8 +15,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from aioinformer.model import kube_time
 from aioinformer.model.resources import SERVICE_ACCOUNTS
-from aioinformer.model.times import kube_time
 from aioinformer_apiserver.auth.rbac import AUTHENTICATED, User
 from aioinformer_apiserver.errors import statuses
 from aioinformer_apiserver.errors.field_errors import Problem, refusal

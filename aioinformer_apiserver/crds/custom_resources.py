@@ -75,10 +75,10 @@ class CustomResources:
             new: Definition after the write; None if it was removed.
         """
         if new is not None:
-            self._settle(new.name)
+            self._reconcile(new.name)
         elif old is not None:
-            self._close(old.body())
-            self._settle_others(old.body())
+            self._stop_serving(old.body())
+            self._reconcile_waiting(old.body())
 
     def dropped(self, collection: Collection) -> None:
         """Remove a terminating definition after its last object was removed.
@@ -88,7 +88,7 @@ class CustomResources:
         """
         if collection.kind.terminating and not len(collection):
             resource = collection.kind.resource
-            self._finish(f"{resource.plural}.{resource.group}")
+            self._finalize(f"{resource.plural}.{resource.group}")
 
     def remove(self, resource: Resource) -> None:
         """Remove a definition with all of its objects, regardless of finalizers.
@@ -98,13 +98,13 @@ class CustomResources:
         """
         stored = self._definitions.get(f"{resource.plural}.{resource.group}")
         if stored is not None:
-            self._close(stored.body())
+            self._stop_serving(stored.body())
             self._storage.drop(self._definitions, stored)
-            self._settle_others(stored.body())
+            self._reconcile_waiting(stored.body())
 
     # ---------------------------------------------------------------- definitions
 
-    def _settle(self, name: str) -> None:
+    def _reconcile(self, name: str) -> None:
         """Update the status of a definition, and serve its resource."""
         body = self._body(name)
         if body is None:
@@ -112,24 +112,24 @@ class CustomResources:
 
         others = [it for it in self._bodies() if it["metadata"]["name"] != name]
         group = [it for it in others if it["spec"]["group"] == body["spec"]["group"]]
-        before = _accepted(body)
+        before = _accepted_names(body)
         for state in next_statuses(body, group, self._now()):
             body = self._write(name, state)
 
-        self._open(body)
+        self._serve(body)
         if is_terminating(body):
-            self._end(name, body)
-        elif _accepted(body) != before:
-            self._settle_others(body)
+            self._delete_instances(name, body)
+        elif _accepted_names(body) != before:
+            self._reconcile_waiting(body)
 
-    def _settle_others(self, body: dict[str, Any]) -> None:
+    def _reconcile_waiting(self, body: dict[str, Any]) -> None:
         """Update definitions that may have waited for the names of another one."""
         for other in self._bodies():
             waits = not is_condition_true(other, "NamesAccepted")
             if waits and other["spec"]["group"] == body["spec"]["group"]:
-                self._settle(other["metadata"]["name"])
+                self._reconcile(other["metadata"]["name"])
 
-    def _end(self, name: str, body: dict[str, Any]) -> None:
+    def _delete_instances(self, name: str, body: dict[str, Any]) -> None:
         """Delete the objects of a definition, and the definition if none is left."""
         body = self._write(name, with_instances_deleting(body, self._now()))
         collections = self._collections(body)
@@ -138,9 +138,9 @@ class CustomResources:
                 self._delete(collection, stored)
 
         if not any(len(collection) for collection in collections):
-            self._finish(name)
+            self._finalize(name)
 
-    def _finish(self, name: str) -> None:
+    def _finalize(self, name: str) -> None:
         """Remove a definition without objects."""
         stored = self._definitions.get(name)
         if stored is None or not is_terminating(stored.body()):
@@ -148,14 +148,14 @@ class CustomResources:
 
         body = with_instances_deleted(stored.body(), self._now())
         if body["metadata"]["finalizers"]:
-            self._open(self._write(name, body))
+            self._serve(self._write(name, body))
             return
 
-        self._close(body)
+        self._stop_serving(body)
         # The last state is never stored, so the DELETED event still shows the
         # finalizer.
         self._storage.drop(self._definitions, stored)
-        self._settle_others(body)
+        self._reconcile_waiting(body)
 
     def _bodies(self) -> Iterator[dict[str, Any]]:
         for stored in list(self._definitions):
@@ -189,7 +189,7 @@ class CustomResources:
 
     # ---------------------------------------------------------------- collections
 
-    def _open(self, body: dict[str, Any]) -> None:
+    def _serve(self, body: dict[str, Any]) -> None:
         """Serve exactly the versions that a definition lists."""
         wanted = {kind.resource.version: kind for kind in kinds_of(body)}
         if not wanted:
@@ -210,7 +210,7 @@ class CustomResources:
             if version not in wanted:
                 self._storage.withdraw(collection)
 
-    def _close(self, body: dict[str, Any]) -> None:
+    def _stop_serving(self, body: dict[str, Any]) -> None:
         """Stop serving a resource, and remove its remaining objects."""
         for collection in self._collections(body)[:1]:
             self._storage.retire(collection)
@@ -226,7 +226,7 @@ class CustomResources:
         ]
 
 
-def _accepted(body: dict[str, Any]) -> object:
+def _accepted_names(body: dict[str, Any]) -> object:
     return (body.get("status") or {}).get("acceptedNames")
 
 
@@ -360,12 +360,12 @@ def _warning(body: Mapping[str, Any], version: Mapping[str, Any]) -> str:
         return str(given)
 
     spec, kind = body["spec"], body["status"]["acceptedNames"]["kind"]
-    told = f"{spec['group']}/{version['name']} {kind} is deprecated"
-    better = _better(spec["versions"], version["name"])
-    return f"{told}; use {spec['group']}/{better} {kind}" if better else told
+    warning = f"{spec['group']}/{version['name']} {kind} is deprecated"
+    better = _replacement_version(spec["versions"], version["name"])
+    return f"{warning}; use {spec['group']}/{better} {kind}" if better else warning
 
 
-def _better(versions: list[Mapping[str, Any]], name: str) -> str:
+def _replacement_version(versions: list[Mapping[str, Any]], name: str) -> str:
     """Return the best newer version that is not deprecated; empty if there is none."""
     fine = [
         it["name"] for it in versions if it.get("served") and not it.get("deprecated")

@@ -78,7 +78,7 @@ def next_statuses(
     names, conditions = accept_names(body, others)
     accepted = conditions[0].status == "True"
     status = with_conditions(body["status"], conditions, now)
-    new = {**body, "status": _status({**status, "acceptedNames": names})}
+    new = {**body, "status": _sorted_status({**status, "acceptedNames": names})}
     if new["status"] != body["status"]:
         yield new
 
@@ -116,7 +116,7 @@ def marked_for_deletion(body: Mapping[str, Any], now: str) -> dict[str, Any]:
     marks = {"deletionTimestamp": now, "finalizers": [*finalizers, CLEANUP_FINALIZER]}
     why = "CustomResourceDefinition marked for deletion; CustomResource deletion will "
     why += "begin soon"
-    return _with_end(
+    return _with_terminating(
         {**body, "metadata": {**metadata, **marks}},
         Condition("Terminating", "True", "InstanceDeletionPending", why),
         now,
@@ -127,7 +127,7 @@ def with_instances_deleting(body: Mapping[str, Any], now: str) -> dict[str, Any]
     """Return a definition whose objects are being deleted."""
     why = "CustomResource deletion is in progress"
     condition = Condition("Terminating", "True", "InstanceDeletionInProgress", why)
-    return _with_end(body, condition, now)
+    return _with_terminating(body, condition, now)
 
 
 def with_instances_deleted(body: Mapping[str, Any], now: str) -> dict[str, Any]:
@@ -135,14 +135,16 @@ def with_instances_deleted(body: Mapping[str, Any], now: str) -> dict[str, Any]:
     metadata = body["metadata"]
     left = [it for it in metadata.get("finalizers") or () if it != CLEANUP_FINALIZER]
     why = "removed all instances"
-    return _with_end(
+    return _with_terminating(
         {**body, "metadata": {**metadata, "finalizers": left}},
         Condition("Terminating", "False", "InstanceDeletionCompleted", why),
         now,
     )
 
 
-def _with_end(body: Mapping[str, Any], end: Condition, now: str) -> dict[str, Any]:
+def _with_terminating(
+    body: Mapping[str, Any], end: Condition, now: str
+) -> dict[str, Any]:
     return {**body, "status": with_conditions(body.get("status") or {}, [end], now)}
 
 
@@ -158,7 +160,7 @@ def _names(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, **{k: v for k, v in names.items() if k not in _NAMES}}
 
 
-def _status(status: Mapping[str, Any]) -> dict[str, Any]:
+def _sorted_status(status: Mapping[str, Any]) -> dict[str, Any]:
     ordered = {
         "conditions": status.get("conditions"),
         "acceptedNames": status["acceptedNames"],
@@ -261,7 +263,7 @@ def accept_names(
     """
     wanted = body["spec"]["names"]
     got = dict((body.get("status") or {}).get("acceptedNames") or {})
-    resources, kinds = _taken(others)
+    resources, kinds = _taken_names(others)
     conflict: Condition | None = None
     for field, label, taken in (
         ("plural", _PLURAL, resources),
@@ -270,7 +272,7 @@ def accept_names(
         ("kind", _KIND, kinds),
         ("listKind", _LIST_KIND, kinds),
     ):
-        problem = _conflict(wanted.get(field), got.get(field), taken)
+        problem = _name_conflict(wanted.get(field), got.get(field), taken)
         if problem:
             conflict = Condition("NamesAccepted", "False", f"{label}Conflict", problem)
         else:
@@ -279,7 +281,7 @@ def accept_names(
     got["categories"] = wanted.get("categories")
     free = Condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
     accepted = conflict or free
-    return _in_order(got), [accepted, *_established(body, accepted)]
+    return _sorted_names(got), [accepted, *_established(body, accepted)]
 
 
 def _established(body: Mapping[str, Any], accepted: Condition) -> list[Condition]:
@@ -295,7 +297,7 @@ def _established(body: Mapping[str, Any], accepted: Condition) -> list[Condition
     return [Condition("Established", "False", "NotAccepted", why)]
 
 
-def _taken(others: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
+def _taken_names(others: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
     """Return the accepted resource names, and kinds, of other definitions."""
     resources, kinds = set[str](), set[str]()
     for other in others:
@@ -307,7 +309,7 @@ def _taken(others: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
     return resources - {""}, kinds - {""}
 
 
-def _conflict(wanted: Any, got: Any, taken: set[str]) -> str:
+def _name_conflict(wanted: Any, got: Any, taken: set[str]) -> str:
     """Return why a name or list of names is not available; empty if it is."""
     if wanted == got:
         return ""
@@ -316,11 +318,11 @@ def _conflict(wanted: Any, got: Any, taken: set[str]) -> str:
         return f'"{wanted}" is already in use' if wanted in taken else ""
 
     new = [name for name in wanted if name not in (got or ()) and name in taken]
-    told = [f'"{name}" is already in use' for name in new]
-    return told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
+    messages = [f'"{name}" is already in use' for name in new]
+    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
 
 
-def _in_order(names: Mapping[str, Any]) -> dict[str, Any]:
+def _sorted_names(names: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
     kept = {field: names.get(field) for field in fields}
     # The server writes these two even if they are empty.

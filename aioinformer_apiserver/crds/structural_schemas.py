@@ -10,15 +10,15 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema import Schema
-from aioinformer_apiserver.schema.decoding import decode
-from aioinformer_apiserver.schema.field_errors import (
+from aioinformer_apiserver.errors.field_errors import (
     NOWHERE,
     forbidden,
     invalid,
     not_supported,
     required,
 )
+from aioinformer_apiserver.schema import Schema
+from aioinformer_apiserver.schema.decoding import decode
 from aioinformer_apiserver.schema.schema_validation import schema_problems
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _UNSUPPORTED = (
     "id",
 )
 # Keywords that a restriction must not have, and the error of the server.
-_OUT_OF_PLACE = {
+_NOT_IN_RESTRICTIONS = {
     "additionalProperties": "must be undefined to be structural",
     "default": "must be undefined to be structural",
     "description": "must be empty to be structural",
@@ -64,8 +64,11 @@ def structural_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
         path: Path of the schema in the definition.
         text: OpenAPI text of the schema.
     """
-    found = [*_root_rules(path, text), *_everywhere(path, text)]
-    structural = [*_root(path, text), *_node(path, text, _AT_ROOT)]
+    found = [*_root_rules(path, text), *_common_problems(path, text)]
+    structural = [
+        *_root_type_problems(path, text),
+        *_structure_problems(path, text, _AT_ROOT),
+    ]
     # A real server iterates maps in random order, and sorts the problems.
     found += sorted(structural, key=lambda it: f"{it.field}: {it.message}")
     return found or _default_problems(path, text)
@@ -84,7 +87,7 @@ def _root_rules(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
 
 
-def _everywhere(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _common_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     """Validate the rules that hold for every schema, including nested ones."""
     if text.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes "
@@ -101,18 +104,18 @@ def _everywhere(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     if text.get(_PRESERVE) is False:
         yield invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined")
 
-    yield from _map_type(path, text)
+    yield from _map_type_problems(path, text)
     yield from _list_problems(path, text)
-    yield from _pattern(path, text.get("pattern"))
+    yield from _pattern_problems(path, text.get("pattern"))
     if isinstance(text.get("items"), list):
         why = "items must be a schema object and not an array"
         yield forbidden(f"{path}.items", why)
 
     for where, child in _children(path, text):
-        yield from _everywhere(where, child)
+        yield from _common_problems(where, child)
 
 
-def _map_type(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _map_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     given, kind = text.get(_MAP_TYPE), text.get("type") or ""
     if given is None:
         return
@@ -125,7 +128,7 @@ def _map_type(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield not_supported(f"{path}.{_MAP_TYPE}", given, ("atomic", "granular"))
 
 
-def _pattern(path: str, pattern: str | None) -> Iterator[Problem]:
+def _pattern_problems(path: str, pattern: str | None) -> Iterator[Problem]:
     try:
         re.compile(pattern or "")
     except re.error as exc:
@@ -151,7 +154,7 @@ def _children(
 # -------------------------------------------------------------------- what types are said
 
 
-def _root(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _root_type_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     """Validate the types of `apiVersion`, `kind` and `metadata`."""
     properties = text.get("properties") or {}
     for name, expected in (
@@ -176,26 +179,30 @@ def _root(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
         yield forbidden(where, f"{why}is implicitly specified")
 
 
-def _node(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
+def _structure_problems(
+    path: str, text: Mapping[str, Any], place: str
+) -> Iterator[Problem]:
     """Validate a schema and its children, without restrictions."""
-    yield from _type(path, text, place)
+    yield from _type_problems(path, text, place)
     if text.get("type") == "array" and text.get("items") is None:
         yield required(f"{path}.items", "must be specified")
 
     if text.get(_EMBEDDED):
-        yield from _embedded(path, text)
+        yield from _embedded_problems(path, text)
 
     for junction, child in _restrictions(path, text):
-        yield from _restriction(junction, child, exempt=_may_type(path, text, junction))
-        yield from _undescribed(path, text, junction, child)
+        yield from _restriction_problems(
+            junction, child, exempt=_is_int_or_string_pattern(path, text, junction)
+        )
+        yield from _undeclared_problems(path, text, junction, child)
 
     for where, child in _children(path, text, junctions=False):
-        yield from _node(
+        yield from _structure_problems(
             where, child, _AS_ITEM if where == f"{path}.items" else _AS_FIELD
         )
 
 
-def _type(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
+def _type_problems(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
     kind = text.get("type") or ""
     if kind and kind not in _TYPES:
         yield not_supported(f"{path}.type", kind, _TYPES)
@@ -215,7 +222,7 @@ def _type(path: str, text: Mapping[str, Any], place: str) -> Iterator[Problem]:
     yield required(f"{path}.type", why)
 
 
-def _embedded(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
+def _embedded_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     kind = text.get("type") or ""
     if kind != "object":
         why = f"must be object if {_EMBEDDED} is true"
@@ -240,11 +247,11 @@ def _restrictions(
         yield f"{path}.not", text["not"]
 
 
-def _restriction(
+def _restriction_problems(
     path: str, text: Mapping[str, Any], *, exempt: bool = False
 ) -> Iterator[Problem]:
     """Validate that a restriction has no structural keywords."""
-    for field, why in _OUT_OF_PLACE.items():
+    for field, why in _NOT_IN_RESTRICTIONS.items():
         if text.get(field) not in (None, "", False) and not (
             exempt and field == "type"
         ):
@@ -252,10 +259,14 @@ def _restriction(
 
     first = path.endswith(".allOf[0]") and exempt
     for where, child in _children(path, text):
-        yield from _restriction(where, child, exempt=first and ".anyOf[" in where)
+        yield from _restriction_problems(
+            where, child, exempt=first and ".anyOf[" in where
+        )
 
 
-def _may_type(path: str, text: Mapping[str, Any], junction: str) -> bool:
+def _is_int_or_string_pattern(
+    path: str, text: Mapping[str, Any], junction: str
+) -> bool:
     """Return whether a restriction belongs to the one pattern that may name types.
 
     This is `anyOf` an integer or a string, beside `x-kubernetes-int-or-string` or in
@@ -272,7 +283,7 @@ def _may_type(path: str, text: Mapping[str, Any], junction: str) -> bool:
     return junction.startswith(f"{path}.anyOf[") and given == _ANY_NUMBER_OR_TEXT
 
 
-def _undescribed(
+def _undeclared_problems(
     path: str, text: Mapping[str, Any], junction: str, restriction: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Find fields that a restriction specifies, but the structure does not."""
@@ -317,12 +328,14 @@ def _list_problems(path: str, text: Mapping[str, Any]) -> Iterator[Problem]:
     items = text.get("items")
     items = items if isinstance(items, dict) else {}
     if given == "map":
-        yield from _map(path, keys, items)
+        yield from _keyed_list_problems(path, keys, items)
     elif given == "set":
-        yield from _set(path, items)
+        yield from _set_problems(path, items)
 
 
-def _map(path: str, keys: list[str], items: Mapping[str, Any]) -> Iterator[Problem]:
+def _keyed_list_problems(
+    path: str, keys: list[str], items: Mapping[str, Any]
+) -> Iterator[Problem]:
     where = f"{path}.{_KEYS}"
     if not keys:
         yield required(where, f"must not be empty if {_LIST_TYPE} is map")
@@ -345,10 +358,12 @@ def _map(path: str, keys: list[str], items: Mapping[str, Any]) -> Iterator[Probl
         if key in properties:
             place = f"{path}.items.properties[{key}]"
             needed = key in (items.get("required") or ())
-            yield from _key(place, properties[key], needed=needed)
+            yield from _key_problems(place, properties[key], needed=needed)
 
 
-def _key(path: str, text: Mapping[str, Any], *, needed: bool) -> Iterator[Problem]:
+def _key_problems(
+    path: str, text: Mapping[str, Any], *, needed: bool
+) -> Iterator[Problem]:
     if text.get("type") not in _SCALARS:
         why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
         yield invalid(f"{path}.type", text.get("type") or "", why)
@@ -359,7 +374,7 @@ def _key(path: str, text: Mapping[str, Any], *, needed: bool) -> Iterator[Proble
         yield required(f"{path}.default", f"{why}property")
 
 
-def _set(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
+def _set_problems(path: str, items: Mapping[str, Any]) -> Iterator[Problem]:
     field = {"object": _MAP_TYPE, "array": _LIST_TYPE}.get(items.get("type") or "")
     if field is None or items.get(field) == "atomic":
         return
@@ -383,7 +398,7 @@ def _default_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
     return [
         problem
         for where, schema in _with_default(path, text)
-        for problem in _problems(f"{where}.default", schema)
+        for problem in _default_value_problems(f"{where}.default", schema)
     ]
 
 
@@ -401,7 +416,7 @@ def _with_default(
             yield from _with_default(f"{path}.{field}", text[field])
 
 
-def _problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
+def _default_value_problems(path: str, text: Mapping[str, Any]) -> list[Problem]:
     """Validate one default as the field of an object."""
     default = text["default"]
     body = {"value": default}

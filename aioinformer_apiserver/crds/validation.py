@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer_apiserver.crds.status import APPROVAL, is_condition_true, is_protected
 from aioinformer_apiserver.crds.structural_schemas import structural_problems
-from aioinformer_apiserver.errors.field_errors import Problem
-from aioinformer_apiserver.errors.names import subdomain_problems
-from aioinformer_apiserver.schema.field_errors import (
+from aioinformer_apiserver.errors.field_errors import (
+    Problem,
     duplicate,
     invalid,
     not_supported,
     required,
     too_many,
 )
+from aioinformer_apiserver.errors.names import subdomain_problems
 from aioinformer_apiserver.storage.encoding import plain
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = [
 
 _IMMUTABLE = "field is immutable"
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
-_APPROVAL_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+_APPROVAL_LINK = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def definition_problems(
@@ -48,28 +48,28 @@ def definition_problems(
         old: Stored definition; None if the definition is new.
     """
     spec = body["spec"]
-    found = list(_new(body) if old is None else ())
-    found += _group(spec.get("group") or "")
-    found += _scope(spec.get("scope") or "")
-    found += _versions(spec)
-    found += _names(spec.get("names") or {})
+    found = list(_name_problems(body) if old is None else ())
+    found += _group_problems(spec.get("group") or "")
+    found += _scope_problems(spec.get("scope") or "")
+    found += _version_problems(spec)
+    found += _names_problems(spec.get("names") or {})
     found += check_parts("spec", shared_parts(spec.get("versions") or []))
-    found += _conversion(spec)
-    found += _stored_versions(body)
+    found += _conversion_problems(spec)
+    found += _stored_version_problems(body)
     if old is not None:
-        found += _kept(spec, old)
+        found += _immutable_problems(spec, old)
 
-    return [*found, *_approval(body, old)]
+    return [*found, *_approval_problems(body, old)]
 
 
-def _new(body: Mapping[str, Any]) -> Iterator[Problem]:
+def _name_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
     spec, name = body["spec"], body["metadata"].get("name") or ""
     plural = (spec.get("names") or {}).get("plural") or ""
     if name != f"{plural}.{spec.get('group') or ''}":
         yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def _group(group: str) -> Iterator[Problem]:
+def _group_problems(group: str) -> Iterator[Problem]:
     found = subdomain_problems(group)
     if not group:
         yield required("spec.group")
@@ -79,14 +79,14 @@ def _group(group: str) -> Iterator[Problem]:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
 
 
-def _scope(scope: str) -> Iterator[Problem]:
+def _scope_problems(scope: str) -> Iterator[Problem]:
     if not scope:
         yield required("spec.scope")
     elif scope not in {"Cluster", "Namespaced"}:
         yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
 
 
-def _versions(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _version_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
     versions = spec.get("versions") or []
     shared = shared_parts(versions)
     for index, version in enumerate(versions):
@@ -95,10 +95,10 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[Problem]:
         if problem := label_problem(name):
             yield invalid(f"{path}.name", name, problem)
 
-        told = version.get("deprecationWarning")
-        if told is not None and not version.get("deprecated"):
+        warning = version.get("deprecationWarning")
+        if warning is not None and not version.get("deprecated"):
             why = "can only be set for deprecated versions"
-            yield invalid(f"{path}.deprecationWarning", told, why)
+            yield invalid(f"{path}.deprecationWarning", warning, why)
 
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             yield required(f"{path}.schema.openAPIV3Schema")
@@ -110,11 +110,11 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[Problem]:
     given = spec.get("versions")
     listed = None if given is None else [_internal(it, shared) for it in versions]
     if len(set(names)) < len(names):
-        yield _quoting(listed, "must contain unique version names")
+        yield _versions_problem(listed, "must contain unique version names")
 
     if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        yield _quoting(listed, why)
+        yield _versions_problem(listed, why)
 
     # A real server also keeps the first name in the deprecated field
     # `spec.version`.
@@ -122,7 +122,7 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid("spec.version", names[0], problem)
 
 
-def _quoting(versions: list[dict[str, Any]] | None, why: str) -> Problem:
+def _versions_problem(versions: list[dict[str, Any]] | None, why: str) -> Problem:
     """Make a problem that quotes all versions, with their fields in order."""
     return Problem("spec.versions", f"Invalid value: {plain(versions).decode()}: {why}")
 
@@ -143,7 +143,7 @@ def _internal(version: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str
     return quoted
 
 
-def _names(names: Mapping[str, Any]) -> Iterator[Problem]:
+def _names_problems(names: Mapping[str, Any]) -> Iterator[Problem]:
     for field in ("plural", "singular", "kind", "listKind"):
         path, name = f"spec.names.{field}", names.get(field) or ""
         mixed = field in {"kind", "listKind"}
@@ -163,7 +163,7 @@ def _names(names: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid("spec.names.listKind", kind, why)
 
 
-def _conversion(spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _conversion_problems(spec: Mapping[str, Any]) -> Iterator[Problem]:
     if spec.get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
         why += "spec.versions[*].schema instead"
@@ -185,7 +185,7 @@ def _conversion(spec: Mapping[str, Any]) -> Iterator[Problem]:
             yield required(f"{path}.conversionReviewVersions")
 
 
-def _stored_versions(body: Mapping[str, Any]) -> Iterator[Problem]:
+def _stored_version_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
     path = "status.storedVersions"
     stored = (body.get("status") or {}).get("storedVersions") or None
     versions = body["spec"].get("versions") or []
@@ -209,7 +209,9 @@ def _stored_versions(body: Mapping[str, Any]) -> Iterator[Problem]:
             yield invalid(f"{path}[{index}]", name, why)
 
 
-def _kept(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Problem]:
+def _immutable_problems(
+    spec: Mapping[str, Any], old: Mapping[str, Any]
+) -> Iterator[Problem]:
     """Validate immutable fields; there are more once the definition is established."""
     before, names = old["spec"], spec.get("names") or {}
     established = is_condition_true(old, "Established")
@@ -226,7 +228,7 @@ def _kept(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid("spec.names.plural", names.get("plural") or "", _IMMUTABLE)
 
 
-def _approval(
+def _approval_problems(
     body: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
     if not is_protected(body["spec"].get("group") or ""):
@@ -240,10 +242,10 @@ def _approval(
     path = f"metadata.annotations[{APPROVAL}]"
     rule = f'protected groups must have approval annotation "{APPROVAL}"'
     if not given:
-        yield required(path, f"{rule}, {_APPROVAL_SEE}")
+        yield required(path, f"{rule}, {_APPROVAL_LINK}")
     elif "://" not in given and not given.startswith("unapproved"):
         how = 'with either a URL or a reason starting with "unapproved"'
-        yield invalid(path, given, f"{rule} {how}, {_APPROVAL_SEE}")
+        yield invalid(path, given, f"{rule} {how}, {_APPROVAL_LINK}")
 
 
 # ------------------------------------------------------------------ parts of versions
@@ -295,21 +297,21 @@ def check_parts(path: str, parts: Mapping[str, Any]) -> Iterator[Problem]:
         parts: Parts by field; some may be missing.
     """
     for index, column in enumerate(parts.get("additionalPrinterColumns") or ()):
-        yield from _column(f"{path}.additionalPrinterColumns[{index}]", column)
+        yield from _column_problems(f"{path}.additionalPrinterColumns[{index}]", column)
 
     text = (parts.get("schema") or {}).get("openAPIV3Schema") or {}
     shared = path == "spec"
-    yield from _selectable(path, parts, text, shared=shared)
+    yield from _selectable_problems(path, parts, text, shared=shared)
     if text:
         where = "spec.validation" if shared else f"{path}.schema"
         yield from structural_problems(f"{where}.openAPIV3Schema", text)
 
     scale = (parts.get("subresources") or {}).get("scale")
     if scale is not None:
-        yield from _scale(f"{path}.subresources.scale", scale)
+        yield from _scale_problems(f"{path}.subresources.scale", scale)
 
 
-def _column(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
+def _column_problems(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
     if not column.get("name"):
         yield required(f"{path}.name")
 
@@ -329,7 +331,7 @@ def _column(path: str, column: Mapping[str, Any]) -> Iterator[Problem]:
         yield invalid(f"{path}.JSONPath", where, _NO_SIMPLE_PATH)
 
 
-def _scale(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
+def _scale_problems(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
     for field, roots, needed in (
         ("specReplicasPath", (".spec",), True),
         ("statusReplicasPath", (".status",), True),
@@ -342,14 +344,14 @@ def _scale(path: str, scale: Mapping[str, Any]) -> Iterator[Problem]:
         elif not where.startswith("."):
             yield invalid(f"{path}.{field}", where, _NO_SIMPLE_PATH)
         elif not any(where.startswith(f"{root}.") for root in roots):
-            told = " or ".join(roots)
-            told = f"either {told}" if len(roots) > 1 else told
+            choices = " or ".join(roots)
+            choices = f"either {choices}" if len(roots) > 1 else choices
             yield invalid(
-                f"{path}.{field}", where, f"should be a json path under {told}"
+                f"{path}.{field}", where, f"should be a json path under {choices}"
             )
 
 
-def _selectable(
+def _selectable_problems(
     path: str, parts: Mapping[str, Any], text: Mapping[str, Any], *, shared: bool
 ) -> Iterator[Problem]:
     given = parts.get("selectableFields") or []

@@ -32,7 +32,7 @@ from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, version_order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.requests.request import Request
     from aioinformer_apiserver.serialization.negotiation import Choice
     from aioinformer_apiserver.storage.kinds import Kind

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aioinformer.model import resources
 
 if TYPE_CHECKING:
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
 
 __all__ = [
     "STANDARD_FINALIZERS",

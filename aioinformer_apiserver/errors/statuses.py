@@ -13,7 +13,7 @@ from aioinformer.errors import ApiError, ResourceExpired
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
 
 __all__ = [
     "Cause",

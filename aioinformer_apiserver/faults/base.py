@@ -9,8 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aioinformer.errors import OptionsError
-from aioinformer.model import resources
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource, resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["json_patch"]
 
-MOST_OPERATIONS = 10_000
+MAX_OPERATIONS = 10_000
 
 _INDEX = re.compile(r"[-+]?[0-9]+")
 _MISSING: Any = object()
@@ -46,7 +46,7 @@ def json_patch(body: Mapping[str, Any], patch: object) -> Any:
         try:
             document = _applied(document, operation)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as exc:
-            raise _rejected() from exc
+            raise _unprocessable() from exc
 
     return document
 
@@ -57,21 +57,21 @@ def _checked(patch: object) -> list[dict[str, Any]]:
         return []
 
     if not isinstance(patch, list):
-        raise _undecodable(patch, "Go value of type []handlers.jsonPatchOp")
+        raise _decoding_error(patch, "Go value of type []handlers.jsonPatchOp")
 
     for operation in patch:
         if not isinstance(operation, dict | None):
-            raise _undecodable(operation, "Go value of type handlers.jsonPatchOp")
+            raise _decoding_error(operation, "Go value of type handlers.jsonPatchOp")
 
         for field in ("op", "from", "path"):
             value = (operation or {}).get(field)
             if not isinstance(value, str | None):
                 whole = f"Go struct field jsonPatchOp.{field} of type string"
-                raise _undecodable(value, whole)
+                raise _decoding_error(value, whole)
 
-    if len(patch) > MOST_OPERATIONS:
+    if len(patch) > MAX_OPERATIONS:
         message = "Request entity too large: The allowed maximum operations in a "
-        message += f"JSON patch is {MOST_OPERATIONS}, got {len(patch)}"
+        message += f"JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         raise statuses.of_code(413, message=message)
 
     return [operation or {} for operation in patch]
@@ -82,12 +82,12 @@ def _applied(document: Any, operation: dict[str, Any]) -> Any:
     action, path = operation.get("op"), operation.get("path")
     if not path and action != "replace":
         # Only `replace` may replace the whole document.
-        raise _rejected()
+        raise _unprocessable()
 
     strict, found = _resolved(document, path or "", adding=action in _ADDING)
     if action == "test":
-        if _written(found) != _written(operation.get("value")):
-            raise _rejected()
+        if _encoded(found) != _encoded(operation.get("value")):
+            raise _unprocessable()
 
         return document
 
@@ -120,11 +120,11 @@ def _resolved(document: Any, path: str, *, adding: bool = False) -> tuple[str, A
     parts, here, strict = path.split("/")[1:], document, ""
     for number, part in enumerate(parts):
         if here is _MISSING:
-            raise _rejected()
+            raise _unprocessable()
 
         if isinstance(here, list) and _INDEX.fullmatch(part):
             last = number + 1 == len(parts)
-            part = str(_counted(int(part), len(here) + (adding and last)))
+            part = str(_absolute_index(int(part), len(here) + (adding and last)))
 
         strict += f"/{part}"
         here = _child(here, jsonpointer.unescape(part))
@@ -132,7 +132,7 @@ def _resolved(document: Any, path: str, *, adding: bool = False) -> tuple[str, A
     return strict, here
 
 
-def _counted(index: int, length: int) -> int:
+def _absolute_index(index: int, length: int) -> int:
     return index + length if -length <= index < 0 else index
 
 
@@ -146,17 +146,17 @@ def _child(parent: Any, key: str) -> Any:
     return _MISSING
 
 
-def _written(value: Any) -> bytes:
+def _encoded(value: Any) -> bytes:
     """Encode a value for comparison; 1, 1.0 and true differ."""
     known = None if value is _MISSING else value
     return orjson.dumps(known, option=orjson.OPT_SORT_KEYS)
 
 
-def _rejected() -> ApiError:
+def _unprocessable() -> ApiError:
     return statuses.of_code(422)
 
 
-def _undecodable(value: object, expected: str) -> ApiError:
+def _decoding_error(value: object, expected: str) -> ApiError:
     found = json_type(value)
     return statuses.bad_request(
         f"error decoding patch: json: cannot unmarshal {found} into {expected}"

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 # In bytes. Names from the user agent are cut, others are rejected.
-LONGEST_MANAGER = 128
+MAX_MANAGER_BYTES = 128
 _META = (
     "name",
     "namespace",
@@ -115,7 +115,7 @@ def update_managed_fields(
         versions: Other versions of the kind with the same fields. Entries of unknown
             versions are dropped.
     """
-    entries = _claimed(old, new, subresource)
+    entries = _entries_before(old, new, subresource)
     if not entries and old is not None:
         return []
 
@@ -174,7 +174,7 @@ def manager_of(user_agent: str, field_manager: str = "") -> str:
         if not letter.isprintable():
             continue
 
-        if len((name + letter).encode()) > LONGEST_MANAGER:
+        if len((name + letter).encode()) > MAX_MANAGER_BYTES:
             break
 
         name += letter
@@ -208,7 +208,9 @@ def keep_unchanged_times(old: Mapping[str, Any], new: dict[str, Any]) -> dict[st
     """
     before = old["metadata"].get("managedFields") or []
     after = new["metadata"].get("managedFields") or []
-    if before == after or list(map(_timeless, before)) != list(map(_timeless, after)):
+    if before == after or list(map(_without_time, before)) != list(
+        map(_without_time, after)
+    ):
         return new
 
     if not is_json_equal(without_managed_fields(old), without_managed_fields(new)):
@@ -227,29 +229,29 @@ def without_managed_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     return {**body, "metadata": kept}
 
 
-def _claimed(
+def _entries_before(
     old: Mapping[str, Any] | None, new: Mapping[str, Any], subresource: str
 ) -> Entries:
     """Return the entries before the write; the client may have sent others."""
     stored = ((old or {}).get("metadata") or {}).get("managedFields")
     sent = (new.get("metadata") or {}).get("managedFields")
     if subresource or sent is None:
-        return _readable(stored)
+        return _decode_or_empty(stored)
 
     if sent in ([], [{}]):
         return {}
 
-    return _readable(sent) or _readable(stored)
+    return _decode_or_empty(sent) or _decode_or_empty(stored)
 
 
-def _readable(managed: object) -> Entries:
+def _decode_or_empty(managed: object) -> Entries:
     try:
         return decode_entries(managed)
     except ValueError:
         return {}
 
 
-def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _without_time(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: it for key, it in entry.items() if key != "time"}
 
 
@@ -258,8 +260,8 @@ def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 Operation = Literal["Apply", "Update"]
 # Maximum number of update entries; older ones are combined.
-MOST_UPDATERS = 10
-_ANCIENT = "ancient-changes"
+MAX_UPDATE_MANAGERS = 10
+_COMBINED_MANAGER = "ancient-changes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +325,7 @@ def encode_entries(entries: Entries) -> list[dict[str, Any]]:
             it.subresource,
         ),
     )
-    return [_written(entry) for entry in ordered]
+    return [_encoded(entry) for entry in ordered]
 
 
 def without_ownership(
@@ -356,19 +358,19 @@ def entries_in_versions(entries: Entries, versions: Collection[str]) -> Entries:
 def cap_update_managers(entries: Entries) -> Entries:
     """Combine the oldest updates of each version if there are too many."""
     updates = [it for it in entries.values() if it.operation == "Update"]
-    excess = len(updates) - MOST_UPDATERS
+    excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
         return entries
 
     found = dict(entries)
     first: dict[str, ManagedFieldsEntry] = {}
-    for entry in _oldest_first(updates):
+    for entry in _by_age(updates):
         if excess <= 0:
             break
 
         oldest = first.setdefault(entry.api_version, entry)
         if oldest is not entry:
-            _throw_together(found, oldest, entry)
+            _combine(found, oldest, entry)
             excess -= 1
 
     return found
@@ -406,7 +408,7 @@ def _utc(time: str) -> str:
     return kube_time(datetime.fromisoformat(time))
 
 
-def _written(entry: ManagedFieldsEntry) -> dict[str, Any]:
+def _encoded(entry: ManagedFieldsEntry) -> dict[str, Any]:
     written = {
         "manager": entry.manager,
         "operation": entry.operation,
@@ -419,16 +421,16 @@ def _written(entry: ManagedFieldsEntry) -> dict[str, Any]:
     return {key: it for key, it in written.items() if it or key == "fieldsV1"}
 
 
-def _oldest_first(entries: Iterable[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
+def _by_age(entries: Iterable[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
     return sorted(entries, key=lambda it: (it.time, it.key))
 
 
-def _throw_together(
+def _combine(
     entries: Entries, oldest: ManagedFieldsEntry, entry: ManagedFieldsEntry
 ) -> None:
     """Move an entry into the combined one of its version."""
     ancient = ManagedFieldsEntry(
-        manager=_ANCIENT,
+        manager=_COMBINED_MANAGER,
         operation="Update",
         api_version=entry.api_version,
         time=entry.time,

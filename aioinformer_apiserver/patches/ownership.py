@@ -140,7 +140,7 @@ def list_element_of(schema: Schema, item: object) -> str:
     Raises:
         ValueError: If the item has no identity; the message is the server's.
     """
-    return _keyed(schema, item) if schema.list_keys else _in_set(item)
+    return _keyed_element(schema, item) if schema.list_keys else _set_element(item)
 
 
 def with_named_fields(schema: Schema | None, fields: FieldSet) -> FieldSet:
@@ -158,21 +158,21 @@ def with_named_fields(schema: Schema | None, fields: FieldSet) -> FieldSet:
 
 def is_json_equal(one: Any, two: Any) -> bool:
     """Return whether two JSON values are equal; unlike in Python, 1 is not true."""
-    return one is two or (one == two and _agree(one, two))
+    return one is two or (one == two and _booleans_match(one, two))
 
 
-def _agree(one: Any, two: Any) -> bool:
+def _booleans_match(one: Any, two: Any) -> bool:
     """Return whether equal values have their booleans in the same places."""
     if isinstance(one, dict):
         for key, it in one.items():
             # Most values are strings, so skip the call.
-            if it.__class__ is not str and not _agree(it, two[key]):
+            if it.__class__ is not str and not _booleans_match(it, two[key]):
                 return False
 
         return True
 
     if isinstance(one, list):
-        return all(map(_agree, one, two))
+        return all(map(_booleans_match, one, two))
 
     return (one.__class__ is bool) is (two.__class__ is bool)
 
@@ -182,7 +182,7 @@ def _blank(schema: Schema) -> Mapping[str, Any]:
     return decode(schema, {}).body
 
 
-def _keyed(schema: Schema, item: object) -> str:
+def _keyed_element(schema: Schema, item: object) -> str:
     if item is None:
         raise ValueError("associative list with keys may not have a null element")
 
@@ -210,7 +210,7 @@ def _default(schema: Schema, key: str) -> Any:
     return msgspec.UNSET if of_key is None else of_key.default
 
 
-def _in_set(item: object) -> str:
+def _set_element(item: object) -> str:
     match item:
         case dict():
             reason = "associative list without keys has an element that's a map type"

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["LAST_APPLIED", "apply", "fields_last_applied", "with_last_applied"]
 
 # Manager of fields that existed before the first apply.
-_BEFORE = "before-first-apply"
+_BEFORE_FIRST_APPLY = "before-first-apply"
 # This manager takes over fields from client-side apply without conflicts.
 _KUBECTL = "kubectl"
 
@@ -110,7 +110,7 @@ def apply(
             conflicts; 500 if `applied` does not fit the schema.
     """
     whole = schema_of_object(schema)
-    _check(whole, applied, api_version, kind)
+    _check_applied(whole, applied, api_version, kind)
     mine = ManagedFieldsEntry(
         manager=manager,
         operation="Apply",
@@ -123,7 +123,7 @@ def apply(
     try:
         before = _entries_before(whole, live, mine, reset)
         known = entries_in_versions(before, {api_version, *versions})
-        outcome = _outcome(whole, bare, applied, mine, known, reset)
+        outcome = _merged(whole, bare, applied, mine, known, reset)
     except ValueError as exc:
         raise statuses.failure(500, "", str(exc)) from exc
 
@@ -142,7 +142,7 @@ def apply(
     return body
 
 
-def _outcome(
+def _merged(
     schema: Schema,
     live: dict[str, Any],
     applied: Mapping[str, Any],
@@ -191,7 +191,7 @@ def _entries_before(
     if entries:
         return entries
 
-    first = replace(mine, manager=_BEFORE, operation="Update")
+    first = replace(mine, manager=_BEFORE_FIRST_APPLY, operation="Update")
     change = compare(
         schema, empty_object_of(schema), without_managed_fields(live)
     ).outside(reset)
@@ -209,7 +209,7 @@ def _all_fields(entries: Entries) -> FieldSet:
 # -------------------------------------------------------------------- refusals
 
 
-def _check(
+def _check_applied(
     schema: Schema, applied: Mapping[str, Any], api_version: str, kind: str
 ) -> None:
     """Reject objects that cannot be applied."""
@@ -224,7 +224,9 @@ def _check(
         if len(mistakes) > 1:
             found = "\n  ".join(["errors:", *mistakes])
 
-        where = f"{_text_in(metadata, 'namespace')}/{_text_in(metadata, 'name')}"
+        where = (
+            f"{_string_field(metadata, 'namespace')}/{_string_field(metadata, 'name')}"
+        )
         what = f"failed to create typed patch object ({where}; {_type_of(applied)})"
         raise statuses.failure(500, "", f"{what}: {found}")
 
@@ -234,11 +236,11 @@ def _check(
 
 def _type_of(body: Mapping[str, Any]) -> str:
     """Format the type of an object as Go does: `/v1, Kind=Pod`."""
-    group, _, version = _text_in(body, "apiVersion").rpartition("/")
-    return f"{group}/{version}, Kind={_text_in(body, 'kind')}"
+    group, _, version = _string_field(body, "apiVersion").rpartition("/")
+    return f"{group}/{version}, Kind={_string_field(body, 'kind')}"
 
 
-def _text_in(body: Mapping[str, Any], field: str) -> str:
+def _string_field(body: Mapping[str, Any], field: str) -> str:
     """Return a string field of an unvalidated body; empty if it is not a string."""
     value = body.get(field)
     return value if isinstance(value, str) else ""
@@ -261,7 +263,7 @@ def _check_conflicts(
 def _conflict(conflicts: Mapping[str, FieldSet], entries: Entries) -> ApiError:
     causes, blocks = [], []
     for key in sorted(conflicts):
-        owner = _owner(entries[key])
+        owner = _owner_text(entries[key])
         paths = [path_text(path) for path in conflicts[key].paths()]
         blocks.append("\n- ".join([f"conflicts with {owner}:", *paths]))
         causes += [
@@ -282,7 +284,7 @@ def _conflict(conflicts: Mapping[str, FieldSet], entries: Entries) -> ApiError:
     return statuses.failure(409, "Conflict", message, {"causes": causes})
 
 
-def _owner(entry: ManagedFieldsEntry) -> str:
+def _owner_text(entry: ManagedFieldsEntry) -> str:
     """Format an owner for messages."""
     owner = f'"{entry.manager}"'
     if entry.subresource:
@@ -296,7 +298,7 @@ def _owner(entry: ManagedFieldsEntry) -> str:
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Limit for the keys and values of all annotations.
-_MOST_BYTES = 256 * 1024
+_MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 def fields_last_applied(
@@ -342,7 +344,10 @@ def with_last_applied(
 
     text = plain(_without_annotation(applied), sort=True).decode() + "\n"
     found = {**annotations, LAST_APPLIED: text}
-    if sum(len(f"{key}{value}".encode()) for key, value in found.items()) > _MOST_BYTES:
+    if (
+        sum(len(f"{key}{value}".encode()) for key, value in found.items())
+        > _MAX_ANNOTATION_BYTES
+    ):
         del found[LAST_APPLIED]
 
     return {**body, "metadata": {**body["metadata"], "annotations": found}}

@@ -62,7 +62,7 @@ def _merged_map(
         return _directed_map(patch)
 
     new, change = dict(old), dict(patch)
-    _retain(new, change)
+    _apply_retain_keys(new, change)
     for field in [it for it in change if it.startswith(_ORDER_PREFIX)]:
         _set_order(schema, new, change, field)
 
@@ -124,7 +124,7 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
 # ---------------------------------------------------------------- directives of an object
 
 
-def _retain(new: dict[str, Any], change: dict[str, Any]) -> None:
+def _apply_retain_keys(new: dict[str, Any], change: dict[str, Any]) -> None:
     """Apply `$retainKeys`, and remove it from the change."""
     if _RETAIN not in change:
         return
@@ -145,7 +145,7 @@ def _retain(new: dict[str, Any], change: dict[str, Any]) -> None:
 
 def _delete_values(new: dict[str, Any], directive: str, values: Any) -> None:
     """Apply `$deleteFromPrimitiveList/NAME`."""
-    field = _named(directive, "invalid patch format of primitive list")
+    field = _directive_field(directive, "invalid patch format of primitive list")
     if isinstance(values, list) and isinstance(new.get(field), list):
         new[field] = [value for value in new[field] if value not in values]
 
@@ -155,19 +155,19 @@ def _set_order(
 ) -> None:
     """Apply `$setElementOrder/NAME`; remove it and its list from the change."""
     wanted = change.pop(directive)
-    field = _named(directive, "invalid patch format of setElementOrder list")
+    field = _directive_field(directive, "invalid patch format of setElementOrder list")
     if not isinstance(wanted, list):
-        raise _unexpected(wanted)
+        raise _unexpected_type(wanted)
 
     child = schema.field(field) if schema is not None else None
     if schema is not None and child is None:
         why = f'unable to find api field in struct for the json field "{field}"'
-        raise _broken(why)
+        raise _server_error(why)
 
     key = child.patch_key if child is not None else ""
     old, given = new.get(field) or [], change.pop(field, None) or []
     if not isinstance(given, list):
-        raise _unexpected(given)
+        raise _unexpected_type(given)
 
     check_element_order(given, wanted, key)
     if not old and not given:
@@ -177,7 +177,7 @@ def _set_order(
     new[field] = order_items(merged, wanted, old, key)
 
 
-def _named(directive: str, problem: str) -> str:
+def _directive_field(directive: str, problem: str) -> str:
     prefix, slash, field = directive.partition("/")
     if not slash or prefix not in {_DELETE_PREFIX, _ORDER_PREFIX}:
         raise statuses.bad_request(problem)
@@ -197,7 +197,7 @@ def _merged_list(schema: Schema | None, old: list[Any], patch: list[Any]) -> lis
 
     if len({go_type(item) for item in (*old, *patch)}) > 1:
         found = f"[{go_text(old)} {go_text(patch)}]"
-        raise _broken(f"list element types are not identical: {found}")
+        raise _server_error(f"list element types are not identical: {found}")
 
     if not isinstance((old or patch)[0], dict):
         united = list(dict.fromkeys([*old, *patch]))
@@ -241,7 +241,9 @@ def _directed_items(
             case "replace":
                 replaces = True
             case "merge":
-                raise _broken("merging lists cannot yet be specified in the patch")
+                raise _server_error(
+                    "merging lists cannot yet be specified in the patch"
+                )
             case _:
                 raise _bad_directive(change)
 
@@ -256,18 +258,22 @@ def _bad_directive(patch: Mapping[str, Any]) -> ApiError:
     text = (
         found if isinstance(found, str) else f"%!s({go_type(found)}={go_text(found)})"
     )
-    return _broken(f"unknown patch type: {text} in map: {go_text(patch)}")
+    return _server_error(f"unknown patch type: {text} in map: {go_text(patch)}")
 
 
 def _no_merge_key(item: Mapping[str, Any], key: str) -> ApiError:
-    return _broken(f"map: {go_text(item)} does not contain declared merge key: {key}")
+    return _server_error(
+        f"map: {go_text(item)} does not contain declared merge key: {key}"
+    )
 
 
-def _unexpected(value: object) -> ApiError:
-    return _broken(f"expected a []interface {{}}, but received a {go_type(value)}")
+def _unexpected_type(value: object) -> ApiError:
+    return _server_error(
+        f"expected a []interface {{}}, but received a {go_type(value)}"
+    )
 
 
-def _broken(message: str) -> ApiError:
+def _server_error(message: str) -> ApiError:
     # A real server does not recognize these as client errors.
     return statuses.failure(500, "", message)
 
@@ -286,12 +292,12 @@ def order_items(
         old: List before the patch.
         key: Merge key of the items; empty for plain values.
     """
-    ranks, places = _places(wanted, key), _places(old, key)
+    ranks, places = _positions(wanted, key), _positions(old, key)
     named = [it for it in items if _identity(it, key) in ranks]
     others = [it for it in items if _identity(it, key) not in ranks]
     named.sort(key=lambda it: ranks[_identity(it, key)])
     others.sort(key=lambda it: places.get(_identity(it, key), len(places)))
-    return _zipped(others, named, places, key)
+    return _merge_ordered(others, named, places, key)
 
 
 def check_element_order(given: Sequence[Any], wanted: Sequence[Any], key: str) -> None:
@@ -321,7 +327,7 @@ def without_directive_items(items: Sequence[Any]) -> list[Any]:
     return [it for it in items if not (isinstance(it, dict) and "$patch" in it)]
 
 
-def _zipped(
+def _merge_ordered(
     others: list[Any], named: list[Any], places: dict[str, int], key: str
 ) -> list[Any]:
     """Merge two ordered lists, by the old positions of their items."""
@@ -340,7 +346,7 @@ def _zipped(
     return [*result, *others[left:], *named[right:]]
 
 
-def _places(items: Sequence[Any], key: str) -> dict[str, int]:
+def _positions(items: Sequence[Any], key: str) -> dict[str, int]:
     """Return the first index of each item."""
     places: dict[str, int] = {}
     for place, item in enumerate(items):

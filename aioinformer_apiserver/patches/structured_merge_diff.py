@@ -65,7 +65,7 @@ def field_set_of(schema: Schema, body: Mapping[str, Any]) -> FieldSet:
     Raises:
         ValueError: If list items have no identity.
     """
-    return FieldSet(_of_map(schema, body))
+    return FieldSet(_map_tree(schema, body))
 
 
 def remove_items(
@@ -83,10 +83,10 @@ def remove_items(
     return _map_without(schema, body, fields.tree) or {}
 
 
-def _of_map(schema: Schema | None, body: Mapping[str, Any]) -> Tree:
+def _map_tree(schema: Schema | None, body: Mapping[str, Any]) -> Tree:
     found: Tree = {}
     for name, value in body.items():
-        node = _of_value(field_schema(schema, name), value)
+        node = _value_tree(field_schema(schema, name), value)
         if node is None and not is_declared(schema, name):
             node = {}
 
@@ -97,28 +97,28 @@ def _of_map(schema: Schema | None, body: Mapping[str, Any]) -> Tree:
     return found
 
 
-def _of_value(schema: Schema | None, value: Any) -> Tree | None:
+def _value_tree(schema: Schema | None, value: Any) -> Tree | None:
     """Return the node of a declared field; None if it has nothing to own.
 
     An empty object can be owned, an empty list cannot.
     """
     match granularity_of(schema, value):
         case Granularity.MAP:
-            return _of_map(schema, value) or (None if value else {})
+            return _map_tree(schema, value) or (None if value else {})
         case Granularity.LIST:
             assert schema is not None
-            return _of_list(schema, value) or None
+            return _list_tree(schema, value) or None
         case Granularity.LEAF:
             return {}
 
 
-def _of_list(schema: Schema, items: list[Any]) -> Tree:
+def _list_tree(schema: Schema, items: list[Any]) -> Tree:
     """Return the items as members; items of one key are owned as a whole."""
     elements = [list_element_of(schema, item) for item in items]
     counts = Counter(elements)
     found: Tree = {}
     for element, item in zip(elements, items, strict=True):
-        below = _of_value(schema.items, item) if counts[element] == 1 else None
+        below = _value_tree(schema.items, item) if counts[element] == 1 else None
         found[element] = {SELF: {}, **below} if below else {}
 
     return found
@@ -237,7 +237,9 @@ def _compared(schema: Schema | None, old: Any, new: Any) -> _Change:
         return _compared_lists(schema, old or [], new or [])
 
     # The type has changed: everything below is removed or added.
-    return _Change(_content(schema, old) or None, {}, _content(schema, new) or None)
+    return _Change(
+        _tree_below(schema, old) or None, {}, _tree_below(schema, new) or None
+    )
 
 
 def _is_map(old: Any, before: Granularity, new: Any, after: Granularity) -> bool:
@@ -261,19 +263,19 @@ def _compared_maps(
     for name, value in old.items():
         element = field_element(name)
         if name not in new:
-            _put(
+            _put_change(
                 change,
                 element,
-                _Change(removed=_whole(field_schema(schema, name), value)),
+                _Change(removed=_tree_of_new(field_schema(schema, name), value)),
             )
         elif not is_json_equal(value, new[name]):
             child = field_schema(schema, name)
-            _put(change, element, _compared(child, value, new[name]))
+            _put_change(change, element, _compared(child, value, new[name]))
 
     for name, value in new.items():
         if name not in old:
-            whole = _whole(field_schema(schema, name), value)
-            _put(change, field_element(name), _Change(added=whole))
+            whole = _tree_of_new(field_schema(schema, name), value)
+            _put_change(change, field_element(name), _Change(added=whole))
 
     return _without_empty(change)
 
@@ -283,7 +285,7 @@ def _compared_lists(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _
     before, after = _by_element(schema, old), _by_element(schema, new)
     for element in {**before, **after}:
         was, now = before.get(element, ()), after.get(element, ())
-        _put(change, element, _compared_items(schema, was, now))
+        _put_change(change, element, _compared_items(schema, was, now))
 
     return _without_empty(change)
 
@@ -306,21 +308,21 @@ def _compared_items(schema: Schema, old: Sequence[Any], new: Sequence[Any]) -> _
 
 
 def _of_items(schema: Schema, items: Sequence[Any]) -> Tree:
-    return {} if len(items) > 1 else _whole(schema.items, items[0])
+    return {} if len(items) > 1 else _tree_of_new(schema.items, items[0])
 
 
-def _whole(schema: Schema | None, value: object) -> Tree:
+def _tree_of_new(schema: Schema | None, value: object) -> Tree:
     """Return the node of a new value, with everything below it."""
-    content = _content(schema, value)
+    content = _tree_below(schema, value)
     return {SELF: {}, **content} if content else {}
 
 
-def _content(schema: Schema | None, value: Any) -> Tree | None:
+def _tree_below(schema: Schema | None, value: Any) -> Tree | None:
     """Return the tree below a value; None if the value is atomic."""
     match granularity_of(schema, value):
         case Granularity.MAP:
             return {
-                field_element(name): _whole(field_schema(schema, name), it)
+                field_element(name): _tree_of_new(field_schema(schema, name), it)
                 for name, it in value.items()
             }
         case Granularity.LIST:
@@ -339,7 +341,7 @@ def _by_element(schema: Schema, items: Sequence[Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _put(change: _Change, element: str, found: _Change) -> None:
+def _put_change(change: _Change, element: str, found: _Change) -> None:
     """Add the differences at a path element to those of its parent."""
     for tree, node in zip(change, found, strict=True):
         if tree is not None and node is not None:
@@ -507,10 +509,10 @@ def apply_errors(schema: Schema, body: Mapping[str, Any]) -> list[str]:
         schema: Schema of whole objects.
         body: Applied body as sent.
     """
-    return list(_in_fields(schema, body, "", opened=False))
+    return list(_field_errors(schema, body, "", opened=False))
 
 
-def _in_value(
+def _value_errors(
     schema: Schema | None, value: Any, path: str, *, opened: bool
 ) -> Iterator[str]:
     """Validate a value; `opened` allows unknown fields anywhere in it."""
@@ -523,22 +525,22 @@ def _in_value(
         case "array" if not isinstance(value, list):
             yield f"{path}: expected list, got &{{{go_text(value)}}}"
         case "object" | type() if isinstance(value, dict):
-            yield from _in_fields(schema, value, path, opened=opened)
+            yield from _field_errors(schema, value, path, opened=opened)
         case "array" | type() if isinstance(value, list):
-            yield from _in_items(schema, value, path, opened=opened)
+            yield from _item_errors(schema, value, path, opened=opened)
         case type():
             return
         case _:
-            problem = _scalar_problem(schema, value)
+            problem = _scalar_error(schema, value)
             if problem:
                 yield f"{path}: {problem}"
 
 
-def _in_fields(
+def _field_errors(
     schema: Schema, body: Mapping[str, Any], path: str, *, opened: bool
 ) -> Iterator[str]:
     opened = opened or bool(schema.text.get("x-kubernetes-preserve-unknown-fields"))
-    free = opened or _is_free(schema)
+    free = opened or _allows_unknown_fields(schema)
     for name in sorted(body):
         below = path + element_text(field_element(name))
         if not free and not is_declared(schema, name) and schema.values is None:
@@ -549,15 +551,15 @@ def _in_fields(
         # Values with a definition of their own, such as metadata, do not
         # inherit this.
         inside = opened and not (child and child.name)
-        yield from _in_value(child, body[name], below, opened=inside)
+        yield from _value_errors(child, body[name], below, opened=inside)
 
 
-def _is_free(schema: Schema) -> bool:
+def _allows_unknown_fields(schema: Schema) -> bool:
     extra = schema.text.get("additionalProperties")
     return extra is True or (extra is None and not schema.text_of("properties"))
 
 
-def _in_items(
+def _item_errors(
     schema: Schema, items: list[Any], path: str, *, opened: bool
 ) -> Iterator[str]:
     seen: set[str] = set()
@@ -576,10 +578,10 @@ def _in_items(
 
         seen.add(element)
         below = path + element_text(element)
-        yield from _in_value(schema.items, item, below, opened=opened)
+        yield from _value_errors(schema.items, item, below, opened=opened)
 
 
-def _scalar_problem(schema: Schema, value: Any) -> str:
+def _scalar_error(schema: Schema, value: Any) -> str:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     plain = schema.text.get("format", "") in _PLAIN_FORMATS
     match schema.type:

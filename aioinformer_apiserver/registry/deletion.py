@@ -46,9 +46,9 @@ _FOREGROUND = "foregroundDeletion"
 _SHORTEST_GRACE = 1
 # Kinds that orphan their dependents by default, for compatibility with servers without
 # a garbage collector.
-_ORPHANING = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
+_ORPHANED_BY_DEFAULT = frozenset({resources.JOBS, resources.REPLICATION_CONTROLLERS})
 # Kinds whose deletion is answered with the deleted object.
-_SHOWN = frozenset(
+_RETURNED_KINDS = frozenset(
     {
         resources.CUSTOM_RESOURCE_DEFINITIONS,
         resources.NAMESPACES,
@@ -95,20 +95,20 @@ def decide_deletion(
         now: Current time in UTC.
     """
     graceful = kind.resource == resources.PODS
-    if graceful and not _may_shorten(body, options):
+    if graceful and not _shortens_grace_period(body, options):
         return DeletionOutcome(body, gone=False)
 
     waits = with_deletion_finalizers(kind, body, options)
     finalizers = waits["metadata"]["finalizers"]
     if graceful:
-        marked = _ending_pod(waits, options, now)
+        marked = _terminating_pod(waits, options, now)
         ends_now = not marked["metadata"]["deletionGracePeriodSeconds"]
         return DeletionOutcome(marked, gone=ends_now and not finalizers)
 
     if not finalizers:
         return DeletionOutcome(body, gone=True)
 
-    return DeletionOutcome(_marked(waits, now), gone=False)
+    return DeletionOutcome(_with_deletion_mark(waits, now), gone=False)
 
 
 def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
@@ -122,7 +122,7 @@ def is_ready_to_go(metadata: Mapping[str, Any]) -> bool:
 
 def returns_deleted_object(kind: Kind) -> bool:
     """Return whether the server answers a deletion with the deleted object."""
-    return kind.resource in _SHOWN
+    return kind.resource in _RETURNED_KINDS
 
 
 def warn_of_deletion(kind: Kind, options: DeleteOptions) -> None:
@@ -136,7 +136,7 @@ def with_deletion_finalizers(
 ) -> dict[str, Any]:
     """Return a body with the finalizers of the propagation policy."""
     given = list(body["metadata"].get("finalizers") or ())
-    policy = options.propagation or _policy_of(kind, given)
+    policy = options.propagation or _default_policy(kind, given)
     wanted = {"Orphan": [_ORPHAN], "Foreground": [_FOREGROUND]}.get(policy, [])
     if kind.stored == resources.EVENTS:
         wanted = []  # Events never have dependents.
@@ -146,7 +146,7 @@ def with_deletion_finalizers(
     return _with(body, finalizers=given if same else kept + wanted)
 
 
-def _policy_of(kind: Kind, finalizers: list[str]) -> str:
+def _default_policy(kind: Kind, finalizers: list[str]) -> str:
     """Return the default propagation policy: the object's own, or the kind's."""
     for finalizer in finalizers:
         if finalizer == _ORPHAN:
@@ -155,23 +155,23 @@ def _policy_of(kind: Kind, finalizers: list[str]) -> str:
         if finalizer == _FOREGROUND:
             return "Foreground"
 
-    return "Orphan" if kind.resource in _ORPHANING else "Background"
+    return "Orphan" if kind.resource in _ORPHANED_BY_DEFAULT else "Background"
 
 
-def _marked(body: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _with_deletion_mark(body: dict[str, Any], now: datetime) -> dict[str, Any]:
     """Return an object that is marked for deletion."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return _with(body, deletionGracePeriodSeconds=0)
 
     return _with(
-        _counted(body),
+        _with_next_generation(body),
         deletionTimestamp=kube_time(now),
         deletionGracePeriodSeconds=0,
     )
 
 
-def _may_shorten(body: Mapping[str, Any], options: DeleteOptions) -> bool:
+def _shortens_grace_period(body: Mapping[str, Any], options: DeleteOptions) -> bool:
     """Return whether a pod deletion is the first, or shortens the grace period."""
     metadata = body["metadata"]
     if not metadata.get("deletionTimestamp"):
@@ -181,15 +181,15 @@ def _may_shorten(body: Mapping[str, Any], options: DeleteOptions) -> bool:
     return options.grace_seconds is not None and options.grace_seconds < left
 
 
-def _ending_pod(
+def _terminating_pod(
     body: dict[str, Any], options: DeleteOptions, now: datetime
 ) -> dict[str, Any]:
     """Return a pod that is marked for deletion."""
     metadata = body["metadata"]
     if not metadata.get("deletionTimestamp"):
-        grace = _grace_of(body, options)
+        grace = _grace_seconds(body, options)
         ends = now + timedelta(seconds=grace)
-        marked = _counted(body)
+        marked = _with_next_generation(body)
     else:
         # The new period starts when the first one started.
         grace = max(options.grace_seconds or 0, 0)
@@ -204,7 +204,7 @@ def _ending_pod(
     )
 
 
-def _grace_of(pod: Mapping[str, Any], options: DeleteOptions) -> int:
+def _grace_seconds(pod: Mapping[str, Any], options: DeleteOptions) -> int:
     """Return the grace period of a pod in seconds; 0 if none of its containers runs."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
@@ -215,7 +215,7 @@ def _grace_of(pod: Mapping[str, Any], options: DeleteOptions) -> int:
     return int(grace) if grace >= 0 else _SHORTEST_GRACE
 
 
-def _counted(body: dict[str, Any]) -> dict[str, Any]:
+def _with_next_generation(body: dict[str, Any]) -> dict[str, Any]:
     """Increment the generation of an object that has one."""
     generation = body["metadata"].get("generation") or 0
     return _with(body, generation=generation + 1) if generation else body

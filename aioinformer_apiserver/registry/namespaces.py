@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NamespaceLifecycle"]
 
-_KEPT = frozenset({"default", "kube-system", "kube-public"})
+_PROTECTED = frozenset({"default", "kube-system", "kube-public"})
 _TERMINATING = "Terminating"
 # Finalizer of the namespace controller.
-_OURS = "kubernetes"
+_FINALIZER = "kubernetes"
 
 
 class NamespaceLifecycle:
@@ -55,7 +55,7 @@ class NamespaceLifecycle:
 
         stored = self.collection.get(namespace) if namespace else None
         if stored is not None and _is_terminating(stored):
-            raise _refusal(kind, name, namespace)
+            raise _terminating_error(kind, name, namespace)
 
     def check_deletable(self, name: str) -> None:
         """Check that a namespace can be deleted.
@@ -63,7 +63,7 @@ class NamespaceLifecycle:
         Raises:
             ApiError: 403 if the namespace is a system namespace.
         """
-        if name in _KEPT:
+        if name in _PROTECTED:
             why = "this namespace may not be deleted"
             raise statuses.forbidden(NAMESPACES, name, why)
 
@@ -81,7 +81,7 @@ class NamespaceLifecycle:
             return
 
         body = stored.body()
-        others = {*((body.get("spec") or {}).get("finalizers") or ())} - {_OURS}
+        others = {*((body.get("spec") or {}).get("finalizers") or ())} - {_FINALIZER}
         waits = others or body["metadata"].get("finalizers")
         if not waits and next(self.content(name), None) is None:
             self._storage.drop(self.collection, stored)
@@ -91,7 +91,7 @@ def _is_terminating(stored: Stored) -> bool:
     return stored.fields["status.phase"] == _TERMINATING
 
 
-def _refusal(kind: Kind, name: str, namespace: str) -> ApiError:
+def _terminating_error(kind: Kind, name: str, namespace: str) -> ApiError:
     why = f"unable to create new content in namespace {namespace} because it is being "
     error = statuses.forbidden(kind.resource, name, f"{why}terminated")
     cause = {

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import LabelSelector
 from aioinformer.model.resources import POD_DISRUPTION_BUDGETS
-from aioinformer_apiserver.errors import statuses
+from aioinformer_apiserver.errors import field_errors, statuses
 from aioinformer_apiserver.registry import preconditions
 from aioinformer_apiserver.registry.request_bodies import check_namespace, decode_body
 from aioinformer_apiserver.registry.strategy import timestamp
 from aioinformer_apiserver.requests.options import WriteOptions
-from aioinformer_apiserver.schema import field_errors
 from aioinformer_apiserver.storage.kinds import SUBRESOURCE_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def bind(
     stored = registry.require(pods, namespace, given)
     preconditions.check_bound(pods.kind, stored, metadata)
     pod = stored.body()
-    why = _obstacle(pod)
+    why = _binding_problem(pod)
     if why:
         message = f'Operation cannot be fulfilled on {_SUBRESOURCE} "{given}": '
         message += f"pod {given} {why}"
@@ -84,18 +83,18 @@ def bind(
     if not options.dry_run:
         # A binding bypasses the update path: it changes neither managed fields
         # nor the generation.
-        registry.storage.put(pods, _bound(pod, binding))
+        registry.storage.put(pods, _with_node(pod, binding))
 
 
 def _check_target(target: Mapping[str, Any]) -> None:
-    problems = [*_wrong_target(target)]
+    problems = [*_target_problems(target)]
     if problems:
-        told = [f"{it.field}: {it.message}" for it in problems]
-        message = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        messages = [f"{it.field}: {it.message}" for it in problems]
+        message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
         raise statuses.failure(500, "", message)
 
 
-def _wrong_target(target: Mapping[str, Any]) -> Iterator[Problem]:
+def _target_problems(target: Mapping[str, Any]) -> Iterator[Problem]:
     kind = target.get("kind", "")
     if kind not in {"", "Node"}:
         yield field_errors.not_supported("target.kind", kind, ("Node", "<empty>"))
@@ -104,7 +103,7 @@ def _wrong_target(target: Mapping[str, Any]) -> Iterator[Problem]:
         yield field_errors.required("target.name")
 
 
-def _obstacle(pod: Mapping[str, Any]) -> str:
+def _binding_problem(pod: Mapping[str, Any]) -> str:
     """Return why a pod cannot be bound; empty if it can."""
     if pod["metadata"].get("deletionTimestamp"):
         return "is being deleted, cannot be assigned to a host"
@@ -116,7 +115,7 @@ def _obstacle(pod: Mapping[str, Any]) -> str:
     return "has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""
 
 
-def _bound(pod: dict[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
+def _with_node(pod: dict[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pod with its node, and with the labels and annotations of the binding."""
     metadata = dict(pod["metadata"])
     for field in ("annotations", "labels"):
@@ -127,11 +126,11 @@ def _bound(pod: dict[str, Any], binding: Mapping[str, Any]) -> dict[str, Any]:
     node = binding["target"]["name"]
     spec = {**(pod.get("spec") or {}), "nodeName": node}
     status = {**(pod.get("status") or {})}
-    status["conditions"] = _scheduled(status.get("conditions") or [])
+    status["conditions"] = _with_scheduled_condition(status.get("conditions") or [])
     return {**pod, "metadata": metadata, "spec": spec, "status": status}
 
 
-def _scheduled(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_scheduled_condition(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     new = {
         "type": _SCHEDULED,
         "status": "True",
@@ -147,10 +146,10 @@ def _scheduled(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 _EVICTION = Kind(resource=SUBRESOURCE_KINDS["eviction"])
 # Phases of pods that no budget protects.
-_IDLE = frozenset({"Failed", "Pending", "Succeeded"})
+_UNPROTECTED_PHASES = frozenset({"Failed", "Pending", "Succeeded"})
 _ALLOWED = "DisruptionAllowed"
 _RETRY_SECONDS = 10
-_BY_SERVER = WriteOptions(part="status", manager="kube-apiserver")
+_STATUS_WRITE = WriteOptions(part="status", manager="kube-apiserver")
 
 
 def eviction_of(
@@ -193,7 +192,7 @@ def evict(
     stored = registry.require(pods, namespace, name)
     pod = stored.body()
     budgets = registry.storage.collection(POD_DISRUPTION_BUDGETS)
-    if not _is_missed_by_none(pod):
+    if not _ignores_budget(pod):
         found = [it for it in budgets if _selects(it, stored)]
         if len(found) > 1:
             raise statuses.failure(
@@ -203,18 +202,20 @@ def evict(
                 "subresource does not support.",
             )
 
-        if found and not _may_go_anyway(pod, found[0].body()):
-            less = _with_one_less(found[0].body(), name)
+        if found and not _is_unready(pod, found[0].body()):
+            less = _with_disruption(found[0].body(), name)
             preconditions.check_deletion(pods.kind, stored, options)
-            of_status = replace(_BY_SERVER, dry_run=options.dry_run)
+            of_status = replace(_STATUS_WRITE, dry_run=options.dry_run)
             registry.update(budgets, namespace, found[0].name, less, of_status)
 
     registry.delete(pods, namespace, name, options)
 
 
-def _is_missed_by_none(pod: Mapping[str, Any]) -> bool:
+def _ignores_budget(pod: Mapping[str, Any]) -> bool:
     phase = (pod.get("status") or {}).get("phase")
-    return phase in _IDLE or bool(pod["metadata"].get("deletionTimestamp"))
+    return phase in _UNPROTECTED_PHASES or bool(
+        pod["metadata"].get("deletionTimestamp")
+    )
 
 
 def _selects(budget: Stored, pod: Stored) -> bool:
@@ -225,7 +226,7 @@ def _selects(budget: Stored, pod: Stored) -> bool:
     return LabelSelector.of(selector).matches(pod.labels)
 
 
-def _may_go_anyway(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
+def _is_unready(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
     """Return whether an unhealthy pod may be evicted regardless of its budget."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if any(
@@ -241,7 +242,7 @@ def _may_go_anyway(pod: Mapping[str, Any], budget: Mapping[str, Any]) -> bool:
     return bool(desired > 0 and (status.get("currentHealthy") or 0) >= desired)
 
 
-def _with_one_less(budget: dict[str, Any], pod: str) -> dict[str, Any]:
+def _with_disruption(budget: dict[str, Any], pod: str) -> dict[str, Any]:
     """Return a budget with one allowed disruption less.
 
     Raises:
@@ -251,11 +252,11 @@ def _with_one_less(budget: dict[str, Any], pod: str) -> dict[str, Any]:
     name, generation = metadata["name"], metadata.get("generation") or 0
     if (status.get("observedGeneration") or 0) < generation:
         why = "is still being processed by the server."
-        raise _too_many(name, why, retry_after=_RETRY_SECONDS)
+        raise _too_many_requests(name, why, retry_after=_RETRY_SECONDS)
 
     left = status.get("disruptionsAllowed") or 0
     if not left:
-        raise _too_many(name, _shortage(status))
+        raise _too_many_requests(name, _why_no_disruption(status))
 
     new = {
         **status,
@@ -263,12 +264,14 @@ def _with_one_less(budget: dict[str, Any], pod: str) -> dict[str, Any]:
         "disruptionsAllowed": left - 1,
     }
     if left == 1:
-        new["conditions"] = _with_none_left(status.get("conditions") or [], generation)
+        new["conditions"] = _with_disruptions_exhausted(
+            status.get("conditions") or [], generation
+        )
 
     return {**budget, "status": new}
 
 
-def _shortage(status: Mapping[str, Any]) -> str:
+def _why_no_disruption(status: Mapping[str, Any]) -> str:
     """Return why a budget allows no disruption."""
     for it in status.get("conditions") or ():
         if it.get("type") == _ALLOWED and it.get("reason") == "SyncFailed":
@@ -279,7 +282,9 @@ def _shortage(status: Mapping[str, Any]) -> str:
     return f"needs {desired or 0} healthy pods and has {healthy or 0} currently"
 
 
-def _too_many(budget: str, why: str, *, retry_after: int | None = None) -> ApiError:
+def _too_many_requests(
+    budget: str, why: str, *, retry_after: int | None = None
+) -> ApiError:
     message = f"The disruption budget {budget} {why}"
     details: dict[str, Any] = {
         "causes": [{"reason": "DisruptionBudget", "message": message}]
@@ -291,7 +296,7 @@ def _too_many(budget: str, why: str, *, retry_after: int | None = None) -> ApiEr
     return statuses.failure(429, "TooManyRequests", said, details)
 
 
-def _with_none_left(
+def _with_disruptions_exhausted(
     conditions: list[dict[str, Any]], generation: int
 ) -> list[dict[str, Any]]:
     old = next((it for it in conditions if it.get("type") == _ALLOWED), {})

@@ -38,7 +38,9 @@ _STORED_AS: dict[Resource, str] = {
     resources.SERVICES: "services/specs",
 }
 # Marking these kinds is a write of its own, so the storage checks the preconditions.
-_MARKED_FIRST = frozenset({resources.CUSTOM_RESOURCE_DEFINITIONS, resources.NAMESPACES})
+_CHECKED_BY_STORAGE = frozenset(
+    {resources.CUSTOM_RESOURCE_DEFINITIONS, resources.NAMESPACES}
+)
 
 
 def check_new(metadata: Mapping[str, Any]) -> None:
@@ -72,7 +74,9 @@ def check_uid(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
     """
     uid = metadata.get("uid") or stored.uid
     if uid != stored.uid:
-        raise _other_object(kind, stored, _failed("UID", uid, stored.uid))
+        raise _precondition_conflict(
+            kind, stored, _mismatch_text("UID", uid, stored.uid)
+        )
 
 
 def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
@@ -84,8 +88,8 @@ def check_bound(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None
     check_uid(kind, stored, metadata)
     wanted, found = metadata.get("resourceVersion") or "", str(stored.version)
     if wanted not in {"", found}:
-        failed = _failed("ResourceVersion", wanted, found)
-        raise _other_object(kind, stored, failed)
+        failed = _mismatch_text("ResourceVersion", wanted, found)
+        raise _precondition_conflict(kind, stored, failed)
 
 
 def check_version(kind: Kind, stored: Stored, metadata: Mapping[str, Any]) -> None:
@@ -127,8 +131,8 @@ def check_deletion(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
         if wanted in {"", found}:
             continue
 
-        if kind.resource in _MARKED_FIRST:
-            failed = _failed(what, wanted, found)
+        if kind.resource in _CHECKED_BY_STORAGE:
+            failed = _mismatch_text(what, wanted, found)
             raise statuses.conflict(kind.resource, stored.name, failed)
 
         message = (
@@ -160,7 +164,7 @@ def check_applied(
         raise statuses.conflict(kind.resource, name, f"{why}object was found")
 
 
-def _other_object(kind: Kind, stored: Stored, failed: str) -> ApiError:
+def _precondition_conflict(kind: Kind, stored: Stored, failed: str) -> ApiError:
     resource = kind.resource
     place = _STORED_AS.get(resource, resource.plural)
     if not kind.typed:
@@ -172,7 +176,7 @@ def _other_object(kind: Kind, stored: Stored, failed: str) -> ApiError:
     return statuses.conflict(resource, stored.name, why)
 
 
-def _failed(what: str, wanted: str, found: str) -> str:
+def _mismatch_text(what: str, wanted: str, found: str) -> str:
     return (
         f"Precondition failed: {what} in precondition: {wanted}, "
         f"{what} in object meta: {found}"

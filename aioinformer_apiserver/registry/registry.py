@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Registry"]
 
-_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_ARRANGED = WriteOptions(part="all")
+_SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_ARRANGED_WRITE = WriteOptions(part="all")
 
 
 class Registry:
@@ -87,12 +87,12 @@ class Registry:
             storage.serve(kind, beside=beside)
 
         self._namespaces = NamespaceLifecycle(storage)
-        self._removal = Deleter(storage, self._namespaces, self._changed)
+        self._removal = Deleter(storage, self._namespaces, self._after_change)
         self.custom_resources = CustomResources(
-            storage, delete=self._delete_custom, now=timestamp
+            storage, delete=self._delete_custom_object, now=timestamp
         )
-        for name in _FIRST_NAMESPACES:
-            self._create_namespace(name, _ARRANGED)
+        for name in _SYSTEM_NAMESPACES:
+            self._create_namespace(name, _ARRANGED_WRITE)
 
     # ---------------------------------------------------------------- for callers
 
@@ -128,7 +128,7 @@ class Registry:
                 terminating; 404 if the namespace does not exist; 409 if the name is
                 taken; 500 if the body has a resource version.
         """
-        got = _understood(collection.kind, body, options)
+        got = _decoded_body(collection.kind, body, options)
         return self._create(collection, namespace, got, options)
 
     def update(
@@ -156,7 +156,7 @@ class Registry:
                 exist; 409 if its uid or version is not the stored one.
         """
         kind = collection.kind
-        got = _understood(kind, body, options)
+        got = _decoded_body(kind, body, options)
         metadata = got["metadata"]
         request_bodies.check_name(namespace, name, metadata)
         stored = collection.get(_key(namespace, name))
@@ -297,7 +297,7 @@ class Registry:
         if is_unchanged(kind, old, new):
             return Written(stored)
 
-        if self._is_released(collection, new):
+        if self._is_ready_to_go(collection, new):
             # The last finalizer was removed. As on a real server, the
             # emptied state is answered but never stored, so the DELETED
             # event still shows the finalizer.
@@ -409,13 +409,13 @@ class Registry:
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
         before = collection.get(_key(namespace or "", name))
         stored = self.storage.put(collection, body)
-        self._changed(collection, before, stored)
+        self._after_change(collection, before, stored)
         if collection is self._namespaces.collection:
             self._namespaces.sweep(stored.name)
 
         return stored
 
-    def _changed(
+    def _after_change(
         self, collection: Collection, old: Stored | None, new: Stored | None
     ) -> None:
         if collection.kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
@@ -423,7 +423,7 @@ class Registry:
         elif new is None:
             self.custom_resources.dropped(collection)
 
-    def _is_released(self, collection: Collection, new: Mapping[str, Any]) -> bool:
+    def _is_ready_to_go(self, collection: Collection, new: Mapping[str, Any]) -> bool:
         namespaces = self._namespaces.collection
         if collection is namespaces and (new.get("spec") or {}).get("finalizers"):
             return False
@@ -432,10 +432,10 @@ class Registry:
 
     def _create_namespace(self, name: str, options: WriteOptions) -> None:
         body = {"metadata": {"name": name}}
-        arranged = replace(_ARRANGED, dry_run=options.dry_run)
+        arranged = replace(_ARRANGED_WRITE, dry_run=options.dry_run)
         self.create(self._namespaces.collection, "", body, arranged)
 
-    def _delete_custom(self, collection: Collection, stored: Stored) -> None:
+    def _delete_custom_object(self, collection: Collection, stored: Stored) -> None:
         self._removal.remove(collection, stored, DeleteOptions())
 
     def _generated(
@@ -450,7 +450,7 @@ class Registry:
         return str(name)
 
 
-def _understood(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
+def _decoded_body(kind: Kind, body: object, options: WriteOptions) -> dict[str, Any]:
     if options.part == "all":
         return request_bodies.decode_arranged(kind, body)
 

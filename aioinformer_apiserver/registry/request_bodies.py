@@ -62,7 +62,7 @@ def decode_body(kind: Kind, body: object, options: WriteOptions) -> dict[str, An
         ApiError: 400 if the body is not an object of this kind, has values of wrong
             types, or has unknown fields and field validation is strict.
     """
-    return _conformed(kind, check_type(kind, body), options)
+    return _decode_checked(kind, check_type(kind, body), options)
 
 
 def decode_arranged(kind: Kind, body: object) -> dict[str, Any]:
@@ -114,7 +114,9 @@ def decode_patched(
         shown = orjson.dumps(whole).decode()
 
     try:
-        return _conformed(kind, _still_opened(kind, body, patch_type), options)
+        return _decode_checked(
+            kind, _checked_patch_result(kind, body, patch_type), options
+        )
     except ApiError as exc:
         if exc.status != 400:
             raise
@@ -127,10 +129,10 @@ def decode_patched(
         if patch_type == "strategic":
             why = restored_wrongly(why)
 
-        raise _patch_refused(shown, why) from exc
+        raise _invalid_patch(shown, why) from exc
 
 
-def _conformed(
+def _decode_checked(
     kind: Kind, sent: dict[str, Any], options: WriteOptions
 ) -> dict[str, Any]:
     schema = kind.schema or _ANYTHING
@@ -154,7 +156,9 @@ def _conformed(
     return {**found.body, "metadata": metadata}
 
 
-def _still_opened(kind: Kind, body: object, patch_type: PatchType) -> dict[str, Any]:
+def _checked_patch_result(
+    kind: Kind, body: object, patch_type: PatchType
+) -> dict[str, Any]:
     """Check that a patched value is an object of its kind."""
     if not isinstance(body, dict):
         raise statuses.bad_request("the patch makes no object")
@@ -182,7 +186,7 @@ def _still_opened(kind: Kind, body: object, patch_type: PatchType) -> dict[str, 
     return body
 
 
-def _patch_refused(shown: str, why: str) -> ApiError:
+def _invalid_patch(shown: str, why: str) -> ApiError:
     problem = Problem.invalid("patch", shown, why)
     cause = {"reason": problem.reason, "message": problem.message, "field": "patch"}
     message = f' "" is invalid: patch: {problem.message}'
@@ -218,7 +222,9 @@ def check_type(kind: Kind, body: object) -> dict[str, Any]:
         raise _unrecognized(kind, body, mistake)
 
     assert isinstance(sent, dict)
-    problem = _foreign(kind, sent) if kind.typed else _misfit(kind, sent, body)
+    problem = (
+        _wrong_kind(kind, sent) if kind.typed else _wrong_custom_type(kind, sent, body)
+    )
     if problem is not None:
         raise problem
 
@@ -287,7 +293,7 @@ def type_meta_of(kind: Kind) -> dict[str, str]:
     return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
 
 
-def _foreign(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
+def _wrong_kind(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     """Return the error for a body that claims another kind than the built-in one."""
     expected = kind.resource
     version = body.get("apiVersion") or expected.api_version
@@ -308,7 +314,9 @@ def _foreign(kind: Kind, body: Mapping[str, Any]) -> ApiError | None:
     )
 
 
-def _misfit(kind: Kind, body: Mapping[str, Any], sent: object) -> ApiError | None:
+def _wrong_custom_type(
+    kind: Kind, body: Mapping[str, Any], sent: object
+) -> ApiError | None:
     """Return the error for a custom resource without type, or of another version.
 
     Args:
@@ -347,8 +355,8 @@ def _shown(body: object) -> str:
         return "<empty>"
 
     start, more = raw[:_SHOWN_BYTES], " ..." if len(raw) > _SHOWN_BYTES else ""
-    told = start.decode(errors="replace") if raw.startswith(b"{") else start.hex()
-    return told + more
+    text = start.decode(errors="replace") if raw.startswith(b"{") else start.hex()
+    return text + more
 
 
 def _bytes_of(body: object) -> bytes:

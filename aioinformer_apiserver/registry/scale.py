@@ -45,7 +45,7 @@ __all__ = ["SCALE", "Scales", "scale_of", "selector_text", "value_at"]
 SCALE = Kind(resource=SUBRESOURCE_KINDS["scale"])
 
 # Fields of the owner's metadata that a Scale shows.
-_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_METADATA_FIELDS = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class Scales:
@@ -131,10 +131,10 @@ class Scales:
         if isinstance(patch, bytes):
             patch = decode_patch(patch, patch_type)
 
-        old = _with_managed(collection.kind, owner)
+        old = _with_managed_fields(collection.kind, owner)
         applies = patch_type == "apply"
         if applies:
-            got = decode_body(SCALE, _applied(old, patch, options), options)
+            got = decode_body(SCALE, _apply_patch(old, patch, options), options)
         else:
             new = apply_patch(SCALE.schema, old, patch, patch_type)
             got = decode_patched(
@@ -174,7 +174,9 @@ class Scales:
         new = _put_at(owner, _paths(kind).replicas, replicas)
         managed = metadata.get("managedFields") if owned else None
         if not owned:
-            managed = _tracked(_with_managed(kind, owner), got, options)
+            managed = _updated_managed_fields(
+                _with_managed_fields(kind, owner), got, options
+            )
 
         fields = from_scale(
             owner["metadata"].get("managedFields"),
@@ -205,7 +207,9 @@ def scale_of(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "kind": "Scale",
         "apiVersion": SCALE_VERSION,
-        "metadata": {key: metadata[key] for key in _SHOWN if metadata.get(key)},
+        "metadata": {
+            key: metadata[key] for key in _METADATA_FIELDS if metadata.get(key)
+        },
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
@@ -265,7 +269,7 @@ def _check(kind: Kind, name: str, replicas: int) -> None:
         )
 
 
-def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
+def _with_managed_fields(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Scale of an object with its managed fields."""
     scale, given = scale_of(kind, owner), owner["metadata"].get("managedFields")
     versions = {kind.resource.api_version, *kind.versions}
@@ -274,7 +278,7 @@ def _with_managed(kind: Kind, owner: Mapping[str, Any]) -> dict[str, Any]:
     return {**scale, "metadata": metadata} if fields else scale
 
 
-def _tracked(
+def _updated_managed_fields(
     old: Mapping[str, Any], new: Mapping[str, Any], options: WriteOptions
 ) -> list[dict[str, Any]]:
     return update_managed_fields(
@@ -288,7 +292,7 @@ def _tracked(
     )
 
 
-def _applied(
+def _apply_patch(
     old: Mapping[str, Any], patch: object, options: WriteOptions
 ) -> dict[str, Any]:
     return apply(

@@ -58,7 +58,7 @@ SUBRESOURCES: dict[Part, str] = {
     "all": "",
 }
 # Types of services that get node ports.
-_EXPOSED = frozenset({"LoadBalancer", "NodePort"})
+_NODE_PORT_TYPES = frozenset({"LoadBalancer", "NodePort"})
 
 
 def prepare_for_create(
@@ -83,7 +83,7 @@ def prepare_for_create(
         owned: Whether the body already has its new managed fields.
     """
     arranged, now = options.part == "all", timestamp()
-    wanted = _sketched(kind, body) if arranged else _defaulted(kind, body)
+    wanted = _defaulted_loosely(kind, body) if arranged else _defaulted(kind, body)
     # Tests may arrange objects of any age.
     age = body["metadata"].get("creationTimestamp") if arranged else None
     new = with_server_metadata(
@@ -95,17 +95,17 @@ def prepare_for_create(
         now=age or now,
         keep_status=arranged or kind.resource == NODES,
     )
-    new = _settled(kind, new, first=True)
+    new = _with_definition_status(kind, new, first=True)
     if arranged:
         return new
 
     if not owned:
-        new = _managed(kind, None, wanted, new, options)
+        new = _with_updated_managers(kind, None, wanted, new, options)
 
     if kind.typed and kind.schema is not None:
         new = with_creation_defaults(kind.resource, kind.schema, new, now=now)
 
-    return _addressed(new, None, others) if kind.resource == SERVICES else new
+    return _with_addresses(new, None, others) if kind.resource == SERVICES else new
 
 
 def prepare_for_update(
@@ -128,23 +128,27 @@ def prepare_for_update(
         owned: Whether the body already has its new managed fields.
     """
     part = options.part
-    wanted = _sketched(kind, body) if part == "all" else _defaulted(kind, body)
+    wanted = _defaulted_loosely(kind, body) if part == "all" else _defaulted(kind, body)
     new = merge_update(kind, old, wanted, part)
     if part != "all" and kind.typed:
-        new = _with_empties(new, old)
+        new = _keep_empty_values(new, old)
 
     if owned:
-        new = _with_managed(new, body["metadata"].get("managedFields"))
+        new = _with_managed_fields(new, body["metadata"].get("managedFields"))
     elif part != "all":
-        new = _managed(kind, old, wanted, new, options)
+        new = _with_updated_managers(kind, old, wanted, new, options)
 
     if part == "main" and kind.typed:
         new = preserved_on_update(kind.resource, old, new)
 
     if part == "main" and kind.resource == SERVICES:
-        new = _addressed(new, old, others)
+        new = _with_addresses(new, old, others)
 
-    return _settled(kind, new, first=False) if part in {"main", "all"} else new
+    return (
+        _with_definition_status(kind, new, first=False)
+        if part in {"main", "all"}
+        else new
+    )
 
 
 def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +168,7 @@ def as_decoded(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         return body  # Only an arranged object can have such values.
 
     if kind.typed:
-        known = _with_empties(known, body)
+        known = _keep_empty_values(known, body)
 
     return _defaulted(kind, known)
 
@@ -203,7 +207,7 @@ def _defaulted(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     return body if schema is None else with_defaults(schema, body)
 
 
-def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+def _defaulted_loosely(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     """Apply defaults to an arranged body, and keep its unknown fields.
 
     A body of a built-in kind with a value of a wrong type is returned unchanged.
@@ -224,21 +228,23 @@ def _sketched(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
     return with_defaults(schema, {**known, "metadata": metadata})
 
 
-def _with_empties(new: Any, old: Any) -> Any:
+def _keep_empty_values(new: Any, old: Any) -> Any:
     """Keep the empty values of an arranged object that decoding makes null."""
     if new is None:
         return old if old in ([], {}) else None
 
     if new.__class__ is dict and old.__class__ is dict:
-        return {name: _with_empties(it, old.get(name)) for name, it in new.items()}
+        return {name: _keep_empty_values(it, old.get(name)) for name, it in new.items()}
 
     if new.__class__ is list and old.__class__ is list and len(new) == len(old):
-        return [_with_empties(*pair) for pair in zip(new, old, strict=True)]
+        return [_keep_empty_values(*pair) for pair in zip(new, old, strict=True)]
 
     return new
 
 
-def _settled(kind: Kind, new: dict[str, Any], *, first: bool) -> dict[str, Any]:
+def _with_definition_status(
+    kind: Kind, new: dict[str, Any], *, first: bool
+) -> dict[str, Any]:
     """Set the status of a CustomResourceDefinition."""
     if kind.resource != CUSTOM_RESOURCE_DEFINITIONS:
         return new
@@ -246,13 +252,13 @@ def _settled(kind: Kind, new: dict[str, Any], *, first: bool) -> dict[str, Any]:
     return status.with_status(status.with_definition_defaults(new), new=first)
 
 
-def _addressed(
+def _with_addresses(
     new: dict[str, Any], old: dict[str, Any] | None, services: Iterable[Stored]
 ) -> dict[str, Any]:
     """Allocate addresses and ports that no other service has."""
     uid = new["metadata"]["uid"]
     others = [it for it in services if it.uid != uid]
-    bodies = (it.body() for it in others if it.fields["spec.type"] in _EXPOSED)
+    bodies = (it.body() for it in others if it.fields["spec.type"] in _NODE_PORT_TYPES)
     ports = (port for body in bodies for port in body["spec"].get("ports") or ())
     return with_addresses(
         new,
@@ -262,7 +268,7 @@ def _addressed(
     )
 
 
-def _managed(
+def _with_updated_managers(
     kind: Kind,
     old: Mapping[str, Any] | None,
     wanted: Mapping[str, Any],
@@ -290,10 +296,10 @@ def _managed(
         reset=reset_fields(kind, subresource),
         versions=kind.versions,
     )
-    return _with_managed(new, entries)
+    return _with_managed_fields(new, entries)
 
 
-def _with_managed(body: dict[str, Any], entries: object) -> dict[str, Any]:
+def _with_managed_fields(body: dict[str, Any], entries: object) -> dict[str, Any]:
     """Return a body with the given managed fields, or without any."""
     metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
     if entries:
@@ -303,7 +309,7 @@ def _with_managed(body: dict[str, Any], entries: object) -> dict[str, Any]:
 
 
 # Metadata that only the server sets once the object exists.
-_OWNED_BY_SERVER = (
+_SERVER_OWNED = (
     "name",
     "namespace",
     "resourceVersion",
@@ -311,10 +317,10 @@ _OWNED_BY_SERVER = (
     "creationTimestamp",
 )
 # Metadata that only the server sets, too, but validation rejects changes of it.
-_OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+_DELETION_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds")
 # Metadata that the status subresource of a kind ignores. It is for old kubelets that
 # broke owners, and for controllers that broke labels.
-_SPARED_BY_STATUS: dict[Resource, str] = {
+_IGNORED_BY_STATUS: dict[Resource, str] = {
     resources.PODS: "ownerReferences",
     resources.DEPLOYMENTS: "labels",
 }
@@ -347,7 +353,7 @@ def with_server_metadata(
     """
     metadata = {**(body.get("metadata") or {}), "name": name, "uid": uid}
     metadata["creationTimestamp"] = now
-    for field in (*_OF_DELETION, "selfLink", "resourceVersion"):
+    for field in (*_DELETION_FIELDS, "selfLink", "resourceVersion"):
         metadata.pop(field, None)
 
     if namespace:
@@ -394,7 +400,7 @@ def with_generation(
     kind: Kind, old: dict[str, Any], new: dict[str, Any]
 ) -> dict[str, Any]:
     """Increment the generation if the desired state has changed."""
-    if not kind.generation or _intent(kind, old) == _intent(kind, new):
+    if not kind.generation or _desired_state(kind, old) == _desired_state(kind, new):
         return new
 
     return _with_metadata(new, generation=_generation(old) + 1)
@@ -408,7 +414,7 @@ def as_terminating_namespace(old: dict[str, Any], now: str) -> dict[str, Any]:
 
 def is_unchanged(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Return whether storing `new` in place of `old` would change nothing."""
-    return canonical(_comparable(kind, old)) == canonical(_comparable(kind, new))
+    return canonical(_stored_form(kind, old)) == canonical(_stored_form(kind, new))
 
 
 def _with_status(
@@ -418,12 +424,12 @@ def _with_status(
     new, status = dict(old), body.get("status")
     if kind.typed:
         new["metadata"] = _metadata(old, body)
-        spared = _SPARED_BY_STATUS.get(kind.resource)
+        spared = _IGNORED_BY_STATUS.get(kind.resource)
         if spared is not None:
             _put(new["metadata"], spared, old["metadata"].get(spared))
 
     if kind.resource == resources.PODS:
-        for field in _OF_DELETION:
+        for field in _DELETION_FIELDS:
             _put(new["metadata"], field, old["metadata"].get(field))
 
         quality = (old.get("status") or {}).get("qosClass")
@@ -436,13 +442,13 @@ def _with_status(
 def _metadata(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata of an update, with the stored server-owned fields."""
     before, given = old["metadata"], body.get("metadata") or {}
-    metadata = {k: v for k, v in given.items() if k not in _OWNED_BY_SERVER}
-    for field in _OWNED_BY_SERVER:
+    metadata = {k: v for k, v in given.items() if k not in _SERVER_OWNED}
+    for field in _SERVER_OWNED:
         if field in before:
             metadata[field] = before[field]
 
     metadata["uid"] = given.get("uid") or before["uid"]
-    for field in _OF_DELETION:
+    for field in _DELETION_FIELDS:
         if field in before:
             metadata.setdefault(field, before[field])
 
@@ -452,7 +458,7 @@ def _metadata(old: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]
     return metadata
 
 
-def _comparable(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_form(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body without values that are not stored.
 
     These are empty metadata, and nulls of built-in kinds.
@@ -464,7 +470,7 @@ def _comparable(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "metadata": metadata}
 
 
-def _intent(kind: Kind, body: Mapping[str, Any]) -> bytes:
+def _desired_state(kind: Kind, body: Mapping[str, Any]) -> bytes:
     """Return the part of a body that the generation counts."""
     rule, metadata = kind.generation, body["metadata"]
     parts = {} if rule == "once" else {"spec": body.get("spec")}

@@ -86,7 +86,7 @@ def _metadata_creation_problems(
         found.append(Problem.invalid("metadata.generation", generation, why))
 
     found += _content_problems(metadata) + _finalizer_problems(metadata)
-    return found + _unknown_finalizers(kind, metadata)
+    return found + _unqualified_finalizers(kind, metadata)
 
 
 def _metadata_update_problems(
@@ -103,7 +103,7 @@ def _metadata_update_problems(
     changes = [*_change_problems(old, new), *content]
     # A real server runs the common checks for all kinds, and again for this one.
     found = [*content, *_finalizer_problems(new), *changes, *changes]
-    return found + _unknown_finalizers(kind, new)
+    return found + _unqualified_finalizers(kind, new)
 
 
 def _change_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Problem]:
@@ -199,7 +199,7 @@ def _finalizer_problems(metadata: Mapping[str, Any]) -> list[Problem]:
     return found
 
 
-def _unknown_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
+def _unqualified_finalizers(kind: Kind, metadata: Mapping[str, Any]) -> list[Problem]:
     """Validate that the finalizers of a built-in kind are qualified."""
     if not kind.typed or kind.stored in _ANY_FINALIZERS:
         return []
@@ -237,12 +237,12 @@ def validate_create(kind: Kind, body: Mapping[str, Any], options: WriteOptions) 
     metadata = body["metadata"]
     found: list[Problem] = [*_metadata_creation_problems(kind, metadata)]
     if options.part != "all":
-        found += _problems_of_type(kind, body, None)
+        found += _kind_problems(kind, body, None)
 
     if kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
         found += definition_problems(body)
 
-    _refuse(kind, body, found)
+    _raise_invalid(kind, body, found)
     _warn_of_finalizers(kind, {}, metadata, options)
 
 
@@ -265,17 +265,17 @@ def validate_update(
         *_metadata_update_problems(kind, old["metadata"], new["metadata"])
     ]
     if options.part != "all":
-        found += _problems_of_type(kind, new, old)
+        found += _kind_problems(kind, new, old)
 
     whole = options.part in {"main", "all"}
     if whole and kind.resource == CUSTOM_RESOURCE_DEFINITIONS:
         found += definition_problems(new, old)
 
-    _refuse(kind, new, found)
+    _raise_invalid(kind, new, found)
     _warn_of_finalizers(kind, old["metadata"], new["metadata"], options)
 
 
-def _problems_of_type(
+def _kind_problems(
     kind: Kind, body: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> list[Problem]:
     """Validate an object by the rules of its kind.
@@ -288,16 +288,16 @@ def _problems_of_type(
     new = dict(body)
     if kind.typed:
         before = None if old is None else kind.to_storage(dict(old))
-        return _problems_of_stored(kind, kind.to_storage(new), before)
+        return _builtin_problems(kind, kind.to_storage(new), before)
 
     found: list[Problem] = [*_type_meta_problems(kind, body)]
     if kind.schema is not None:
         found += schema_problems(kind.schema, new, None if old is None else dict(old))
 
-    return [*found, *_problems_of_scale(kind, body)]
+    return [*found, *_scale_problems(kind, body)]
 
 
-def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
+def _scale_problems(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]:
     """Validate the replicas of a custom resource with a scale."""
     if kind.scale is None:
         return
@@ -317,7 +317,7 @@ def _problems_of_scale(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]
         yield Problem.invalid(path, value, why)
 
 
-def _problems_of_stored(
+def _builtin_problems(
     kind: Kind, new: dict[str, Any], old: dict[str, Any] | None
 ) -> list[Problem]:
     """Validate an object of a built-in kind in its storage version."""
@@ -343,7 +343,7 @@ def _warn_of_finalizers(
             options.warn(_FINALIZER_WARNING.format(finalizer))
 
 
-def _refuse(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
+def _raise_invalid(kind: Kind, body: Mapping[str, Any], found: list[Problem]) -> None:
     if found:
         name = body["metadata"].get("name") or ""
         said = None if kind.typed else str(body.get("kind"))

@@ -14,14 +14,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.model import resources
+from aioinformer_apiserver.errors import field_errors
+from aioinformer_apiserver.errors.field_errors import GoStruct, forbidden, shown
 from aioinformer_apiserver.schema import (
     core_validation,
-    field_errors,
     network_validation,
     storage_validation,
     workload_validation,
 )
-from aioinformer_apiserver.schema.field_errors import GoStruct, forbidden, shown
 from aioinformer_apiserver.schema.field_validation import (
     immutable_fields,
     is_changed,
@@ -47,7 +47,7 @@ def create_problems(resource: Resource, body: Object) -> list[Problem]:
         resource: Resource of the object; others have no problems.
         body: Object with its defaults, completed by `with_creation_defaults`.
     """
-    found = _state_problems(resource, body)
+    found = _object_problems(resource, body)
     if resource == resources.PODS and (body.get("spec") or {}).get(
         "ephemeralContainers"
     ):
@@ -69,11 +69,11 @@ def update_problems(resource: Resource, old: Object, new: Object) -> list[Proble
         Problems; none if only metadata or status differ. So clients can label an
         arranged object, and write its status, even if its spec is invalid.
     """
-    if _essence(old) == _essence(new):
+    if _validated_part(old) == _validated_part(new):
         return []
 
-    changes = _CHANGES.get(resource)
-    found = _state_problems(resource, new)
+    changes = _UPDATE_CHECKS.get(resource)
+    found = _object_problems(resource, new)
     return [*found, *changes(old, new)] if changes is not None else found
 
 
@@ -341,8 +341,8 @@ def _binding_update_problems(old: Object, new: Object) -> Iterator[Problem]:
     role = new.get("roleRef") or {}
     if is_changed(old.get("roleRef"), new.get("roleRef")):
         names = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
-        told = GoStruct({title: role.get(field, "") for title, field in names})
-        yield field_errors.invalid("roleRef", told, "cannot change roleRef")
+        quoted = GoStruct({title: role.get(field, "") for title, field in names})
+        yield field_errors.invalid("roleRef", quoted, "cannot change roleRef")
 
 
 def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:
@@ -357,15 +357,15 @@ def _node_update_problems(old: Object, new: Object) -> Iterator[Problem]:
 # ---------------------------------------------------------------- by kind
 
 
-def _essence(body: Object) -> Object:
-    return {k: it for k, it in body.items() if k not in _UNCHECKED}
+def _validated_part(body: Object) -> Object:
+    return {k: it for k, it in body.items() if k not in _NOT_VALIDATED}
 
 
-_UNCHECKED = frozenset({"apiVersion", "kind", "metadata", "status"})
+_NOT_VALIDATED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-def _state_problems(resource: Resource, body: Object) -> list[Problem]:
-    check = _STATES.get(resource)
+def _object_problems(resource: Resource, body: Object) -> list[Problem]:
+    check = _OBJECT_CHECKS.get(resource)
     return list(check(body)) if check is not None else []
 
 
@@ -385,7 +385,7 @@ def _secret_changes(old: Object, new: Object) -> Iterator[Problem]:
     )
 
 
-_STATES: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
+_OBJECT_CHECKS: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
     resources.CLUSTER_ROLES: core_validation.role_problems,
     resources.CLUSTER_ROLE_BINDINGS: core_validation.binding_problems,
     resources.CONFIG_MAPS: core_validation.config_map_problems,
@@ -421,7 +421,7 @@ _STATES: dict[Resource, Callable[[Object], Iterator[Problem]]] = {
     resources.STORAGE_CLASSES: storage_validation.storage_class_problems,
 }
 
-_CHANGES: dict[Resource, Callable[[Object, Object], Iterator[Problem]]] = {
+_UPDATE_CHECKS: dict[Resource, Callable[[Object, Object], Iterator[Problem]]] = {
     resources.CLUSTER_ROLE_BINDINGS: _binding_update_problems,
     resources.CONFIG_MAPS: _data_update_problems,
     resources.DAEMON_SETS: _selector_update_problems,

@@ -7,11 +7,10 @@ from base64 import b64decode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors import field_errors, names
+from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.errors.names import STANDARD_FINALIZERS
-from aioinformer_apiserver.schema import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_errors import GoStruct
 from aioinformer_apiserver.schema.field_validation import immutable_fields, listed
 from aioinformer_apiserver.schema.quantities import is_multiple, quantity
 

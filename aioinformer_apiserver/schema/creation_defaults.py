@@ -59,7 +59,7 @@ def with_creation_defaults(
     if _STATUS in schema.fields and resource != resources.NODES:
         found[_STATUS] = first_status(schema)
 
-    complete = _COMPLETIONS.get(resource)
+    complete = _DEFAULTS.get(resource)
     if complete is not None:
         complete(found, now)
 
@@ -85,22 +85,30 @@ def preserved_on_update(
         return {**new, "spec": {k: it for k, it in spec.items() if it}}
 
     if resource == resources.PODS:
-        return _readmitted(old, new)
+        return _keep_admitted_fields(old, new)
 
-    return _recounted(old, new) if resource == resources.DAEMON_SETS else new
+    return (
+        _with_template_generation(old, new)
+        if resource == resources.DAEMON_SETS
+        else new
+    )
 
 
-def _readmitted(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _keep_admitted_fields(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     before, spec = old.get("spec") or {}, dict(new.get("spec") or {})
     had = [
-        key for key in _TAINTS if any(_tolerates(it, key) for it in _tolerated(before))
+        key
+        for key in _TAINTS
+        if any(_tolerates(it, key) for it in _tolerations_of(before))
     ]
     _add_tolerations(spec, had)
     given = {k: before[k] for k in ("priority", "preemptionPolicy") if k in before}
     return {**new, "spec": {**given, **spec}}
 
 
-def _recounted(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _with_template_generation(
+    old: dict[str, Any], new: dict[str, Any]
+) -> dict[str, Any]:
     metadata = new["metadata"]
     annotations = old["metadata"].get("annotations") or {}
     count = int(annotations.get(_TEMPLATE_GENERATION) or 0)
@@ -153,15 +161,15 @@ def _amounts(given: dict[str, Any], field: str) -> dict[str, Decimal]:
 
 def _add_tolerations(spec: dict[str, Any], taints: Iterable[str]) -> None:
     """Add the default tolerations of unreachable nodes."""
-    tolerations = _tolerated(spec)
+    tolerations = _tolerations_of(spec)
     missing = [
         key for key in taints if not any(_tolerates(it, key) for it in tolerations)
     ]
     if missing:
-        spec["tolerations"] = [*tolerations, *map(_usual_toleration, missing)]
+        spec["tolerations"] = [*tolerations, *map(_default_toleration, missing)]
 
 
-def _usual_toleration(taint: str) -> dict[str, Any]:
+def _default_toleration(taint: str) -> dict[str, Any]:
     return {
         "key": taint,
         "operator": "Exists",
@@ -170,7 +178,7 @@ def _usual_toleration(taint: str) -> dict[str, Any]:
     }
 
 
-def _tolerated(spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _tolerations_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return list(spec.get("tolerations") or ())
 
 
@@ -252,16 +260,16 @@ def _node(node: dict[str, Any], now: str) -> None:
 
 
 def _volume(volume: dict[str, Any], now: str) -> None:
-    _protect(volume, "kubernetes.io/pv-protection")
+    _add_finalizer(volume, "kubernetes.io/pv-protection")
     volume[_STATUS] = {"phase": "Pending", "lastPhaseTransitionTime": now}
 
 
 def _claim(claim: dict[str, Any], now: str) -> None:
-    _protect(claim, "kubernetes.io/pvc-protection")
+    _add_finalizer(claim, "kubernetes.io/pvc-protection")
     claim[_STATUS] = {"phase": "Pending"}
 
 
-def _protect(body: dict[str, Any], finalizer: str) -> None:
+def _add_finalizer(body: dict[str, Any], finalizer: str) -> None:
     finalizers = list(body["metadata"].get("finalizers") or ())
     if finalizer not in finalizers:
         body["metadata"]["finalizers"] = [*finalizers, finalizer]
@@ -273,7 +281,7 @@ def _definition(definition: dict[str, Any], now: str) -> None:
     definition[_STATUS]["storedVersions"] = stored[:1]
 
 
-_COMPLETIONS: dict[Resource, Callable[[dict[str, Any], str], None]] = {
+_DEFAULTS: dict[Resource, Callable[[dict[str, Any], str], None]] = {
     resources.CUSTOM_RESOURCE_DEFINITIONS: _definition,
     resources.DAEMON_SETS: _daemon_set,
     resources.JOBS: _job,

@@ -77,7 +77,7 @@ def decode(
             else struct_decoder(schema.name)(body, None, notes)
         )
     except DecodeError as exc:
-        raise _refusal(schema, body, str(exc)) from exc
+        raise _decoding_error(schema, body, str(exc)) from exc
 
     return DecodedObject(found, tuple(notes))
 
@@ -126,10 +126,12 @@ def strict_decoding_error(
     if not problems:
         return None
 
-    return _refusal(schema, body, f"strict decoding error: {', '.join(problems)}")
+    return _decoding_error(
+        schema, body, f"strict decoding error: {', '.join(problems)}"
+    )
 
 
-def _refusal(schema: Schema, body: dict[str, Any], why: str) -> ApiError:
+def _decoding_error(schema: Schema, body: dict[str, Any], why: str) -> ApiError:
     known = schema.text.get("x-kubernetes-group-version-kind")
     kind = known[0]["kind"] if known else str(body.get("kind"))
     version = (
@@ -142,7 +144,7 @@ def _refusal(schema: Schema, body: dict[str, Any], why: str) -> ApiError:
 
 METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 # Fields of every object; a schema need not specify them.
-_OF_OBJECTS = frozenset({"apiVersion", "kind", "metadata"})
+_OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def prune(schema: Schema, body: dict[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -182,7 +184,11 @@ class _Pruner:
         if value.__class__ is list:
             items = schema.items
             if items is None:
-                return value if _keeps(schema) else [_emptied(it) for it in value]
+                return (
+                    value
+                    if _preserves_unknown_fields(schema)
+                    else [_emptied(it) for it in value]
+                )
 
             return [self.value(items, it, (at, n, "")) for n, it in enumerate(value)]
 
@@ -193,13 +199,13 @@ class _Pruner:
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, it in value.items():
-            if is_object and name in _OF_OBJECTS:
-                found[name] = self._of_object(name, it, at)
+            if is_object and name in _OBJECT_FIELDS:
+                found[name] = self._type_or_metadata(name, it, at)
                 continue
 
             child = schema.field(name)
             if child is None:
-                if _keeps(schema):
+                if _preserves_unknown_fields(schema):
                     found[name] = it
                 else:
                     self.unknown.append(unknown_field((at, name, "")))
@@ -208,7 +214,7 @@ class _Pruner:
 
         return found
 
-    def _of_object(self, name: str, value: Any, at: FieldPath) -> Any:
+    def _type_or_metadata(self, name: str, value: Any, at: FieldPath) -> Any:
         if at is None:
             return value
 
@@ -236,7 +242,7 @@ def _metadata() -> StructDecoder:
     return struct_decoder(METADATA)
 
 
-def _keeps(schema: Schema) -> bool:
+def _preserves_unknown_fields(schema: Schema) -> bool:
     text = schema.text
     return bool(
         text.get("x-kubernetes-preserve-unknown-fields")

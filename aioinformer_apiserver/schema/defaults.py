@@ -43,7 +43,7 @@ def with_defaults(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
         A new object that may share unchanged parts with the given one.
     """
     if schema.name:
-        return _filled(schema.name, body)
+        return _with_type_defaults(schema.name, body)
 
     found: dict[str, Any] = _with_schema_defaults(schema, body)
     return found
@@ -95,7 +95,7 @@ class _Reference(NamedTuple):
     """Definition of the values."""
 
 
-def _filled(name: str, value: dict[str, Any]) -> dict[str, Any]:
+def _with_type_defaults(name: str, value: dict[str, Any]) -> dict[str, Any]:
     """Apply the rules of a definition, then those of the definitions in it."""
     constants, written, fresh, rule = _rules(name)
     found = {**constants, **value}
@@ -116,11 +116,13 @@ def _filled(name: str, value: dict[str, Any]) -> dict[str, Any]:
             continue
 
         if form is list:
-            found[field] = [_filled(target, one) for one in it]
+            found[field] = [_with_type_defaults(target, one) for one in it]
         elif form is dict:
-            found[field] = {key: _filled(target, one) for key, one in it.items()}
+            found[field] = {
+                key: _with_type_defaults(target, one) for key, one in it.items()
+            }
         else:
-            found[field] = _filled(target, it)
+            found[field] = _with_type_defaults(target, it)
 
     return found
 
@@ -176,16 +178,16 @@ def _references_with_rules(name: str) -> tuple[_Reference, ...]:
     return tuple(
         reference
         for reference in _references(name)
-        if any(map(_acts, _reached(reference.target)))
+        if any(map(_has_rules, _contained(reference.target)))
     )
 
 
-def _acts(name: str) -> bool:
+def _has_rules(name: str) -> bool:
     return any(_rules(name))
 
 
 @cache
-def _reached(name: str) -> frozenset[str]:
+def _contained(name: str) -> frozenset[str]:
     """Return a definition and those it contains, at any depth."""
     found: set[str] = set()
     waiting = [name]
@@ -529,7 +531,7 @@ def _node_status(status: Object) -> None:
 
 
 def _node(spec: Object) -> None:
-    _mirror(spec, "podCIDR", "podCIDRs")
+    _mirror_list(spec, "podCIDR", "podCIDRs")
 
 
 def _pod_status(status: Object) -> None:
@@ -538,7 +540,7 @@ def _pod_status(status: Object) -> None:
         status["podIPs"] = [{"ip": address}]
 
 
-def _mirror(body: Object, one: str, many: str) -> None:
+def _mirror_list(body: Object, one: str, many: str) -> None:
     """Write a field and the list that replaced it."""
     if body.get(one) and not body.get(many):
         body[many] = [body[one]]

@@ -9,9 +9,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.errors import names
+from aioinformer_apiserver.errors import field_errors, names
 from aioinformer_apiserver.errors.field_errors import Problem
-from aioinformer_apiserver.schema import field_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -245,18 +245,18 @@ def plain_number(value: float) -> float:
 
 def time(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a Time."""
-    return _in_words(_text(value, at), canonical_time)
+    return _canonicalized(_text(value, at), canonical_time)
 
 
 def micro_time(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a MicroTime."""
-    return _in_words(_text(value, at), lambda it: canonical_time(it, micro=True))
+    return _canonicalized(_text(value, at), lambda it: canonical_time(it, micro=True))
 
 
 def quantity(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a quantity from a string or number."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return "0" if value is None else _in_words(text, canonical_quantity)
+    return "0" if value is None else _canonicalized(text, canonical_quantity)
 
 
 def int_or_string(value: Any, at: FieldPath, notes: list[str]) -> Any:
@@ -299,7 +299,7 @@ def _text(value: Any, at: FieldPath) -> str:
     return str(value)
 
 
-def _in_words(text: str, canonical: Callable[[str], str]) -> str:
+def _canonicalized(text: str, canonical: Callable[[str], str]) -> str:
     try:
         return canonical(text)
     except ValueError as exc:
@@ -501,13 +501,13 @@ def _decoder_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
         sketch: Same as for `StructDecoder`.
     """
     if schema.name:
-        return _referred(schema.name, sketch)
+        return _definition_decoder(schema.name, sketch)
 
     if schema.items is not None:
-        return _list_of(schema.items, go_type, sketch)
+        return _list_decoder(schema.items, go_type, sketch)
 
     if schema.values is not None:
-        return _map_of(schema.values, go_type, sketch)
+        return _map_decoder(schema.values, go_type, sketch)
 
     match schema.type:
         case "integer":
@@ -524,15 +524,15 @@ def _decoder_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
             return anything
 
 
-def _referred(name: str, sketch: bool) -> Decoder:
+def _definition_decoder(name: str, sketch: bool) -> Decoder:
     last = name.rpartition(".")[2]
     if last in _TYPELESS:
-        return _schema_or_other
+        return _decode_schema_or_other
 
     return special(last) or struct_decoder(name, sketch=sketch)
 
 
-def _list_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
+def _list_decoder(schema: Schema, go_type: str, sketch: bool) -> Decoder:
     item = _decoder_of(schema, _inner(go_type, schema), sketch)
     plain = _plain(schema)
 
@@ -548,7 +548,7 @@ def _list_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
     return read
 
 
-def _map_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
+def _map_decoder(schema: Schema, go_type: str, sketch: bool) -> Decoder:
     item = _decoder_of(schema, _inner(go_type, schema), sketch)
     plain = _plain(schema)
 
@@ -564,7 +564,7 @@ def _map_of(schema: Schema, go_type: str, sketch: bool) -> Decoder:
     return read
 
 
-def _schema_or_other(value: Any, at: FieldPath, notes: list[str]) -> Any:
+def _decode_schema_or_other(value: Any, at: FieldPath, notes: list[str]) -> Any:
     """Decode a JSON schema, or else a boolean or list of schemas.
 
     Its Go type has a lenient decoder: unknown fields in it are not reported.

@@ -6,9 +6,9 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema import field_errors
+from aioinformer_apiserver.errors import field_errors
+from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_errors import GoStruct
 from aioinformer_apiserver.schema.field_validation import listed
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Quantities: canonical forms such as `"500m"` or `"1Gi"`.
 
 The canonical form has the largest suffix that leaves a whole number, in the family of
-the given suffix. For an exception see `_passes`.
+the given suffix. For an exception see `_is_taken_for_canonical`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POWERS = {name: 3 * n for n, name in enumerate(["n", "u", "m", "", *"kMGTPE"], 
 _NAMES = {power: name for name, power in _POWERS.items()}
 _BINARY: dict[str, int] = {f"{name}i": 1024**n for n, name in enumerate("KMGTPE", 1)}
 # Finer values are rounded away from zero, so that no request becomes zero.
-_FINEST = Decimal("1e-9")
+_SMALLEST = Decimal("1e-9")
 _LARGEST = Decimal(2**63 - 1)
 _ONE = Decimal(1)
 # So many digits are always exact in 64 bits.
@@ -47,10 +47,10 @@ def canonical_quantity(text: str) -> str:
         ValueError: If the text is not a quantity; the message is the server's.
     """
     number, suffix = _parsed(text)
-    if _passes(text, suffix):
+    if _is_taken_for_canonical(text, suffix):
         return text
 
-    with _exactly():
+    with _exact_context():
         value = _value(number, suffix)
         if suffix in _BINARY and abs(value) >= 1024 and not value % 1:
             return _binary(value)
@@ -65,18 +65,18 @@ def quantity(text: str) -> Decimal:
     Raises:
         ValueError: If the text is not a quantity.
     """
-    with _exactly():
+    with _exact_context():
         return _value(*_parsed(text))
 
 
 def is_multiple(value: Decimal, step: Decimal = _ONE) -> bool:
     """Return whether a quantity is a whole number, or a multiple of another one."""
-    with _exactly():
+    with _exact_context():
         return not value % step
 
 
 @contextmanager
-def _exactly() -> Iterator[None]:
+def _exact_context() -> Iterator[None]:
     """Calculate with enough digits, and reject quantities that need more."""
     try:
         with localcontext(_CONTEXT):
@@ -114,7 +114,7 @@ def _parsed(text: str) -> tuple[Decimal, str]:
     return Decimal(number), suffix
 
 
-def _passes(text: str, suffix: str) -> bool:
+def _is_taken_for_canonical(text: str, suffix: str) -> bool:
     """Return whether the real server takes a text for canonical without a closer look.
 
     So `+1` and `01` stay as they are, but `1000` does not.
@@ -136,7 +136,7 @@ def _passes(text: str, suffix: str) -> bool:
 
 def _decimal(value: Decimal, *, exponent: bool) -> str:
     """Format with a power of a thousand, as a suffix or an exponent."""
-    value = value.quantize(_FINEST, ROUND_UP)
+    value = value.quantize(_SMALLEST, ROUND_UP)
     if not value:
         return "0"
 

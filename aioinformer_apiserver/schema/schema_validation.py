@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema import field_errors
-from aioinformer_apiserver.schema.field_errors import NOWHERE, shown
+from aioinformer_apiserver.errors import field_errors
+from aioinformer_apiserver.errors.field_errors import NOWHERE, shown
 from aioinformer_apiserver.schema.go_types import plain_number
 from aioinformer_apiserver.schema.string_formats import fits_format, go_pattern
 
@@ -101,7 +101,7 @@ def _items(schema: Schema, value: list[Any], path: str, old: Any) -> _Result:
     if items is None:
         return result
 
-    before = _by_key(schema, old)
+    before = _items_by_key(schema, old)
     for index, it in enumerate(value):
         key = _key_of(schema, it)
         past = before.get(key, _ABSENT) if key else _ABSENT
@@ -110,7 +110,7 @@ def _items(schema: Schema, value: list[Any], path: str, old: Any) -> _Result:
     return result
 
 
-def _by_key(schema: Schema, old: Any) -> dict[str, Any]:
+def _items_by_key(schema: Schema, old: Any) -> dict[str, Any]:
     """Return the items of an old list by key; only keyed lists have keys."""
     if not isinstance(old, list) or schema.list_type != "map":
         return {}
@@ -159,7 +159,7 @@ def _combinations(schema: Schema, value: Any, path: str, old: Any) -> _Result:
 
     text = schema.text.get("not")
     if text is not None and not _check(schema.beside(text), value, path, old).problems:
-        result.add(_told(path, "must not validate the schema (not)"))
+        result.add(_failed(path, "must not validate the schema (not)"))
 
     return result
 
@@ -174,7 +174,7 @@ def _any_of(tried: list[_Result], path: str) -> _Result:
     if fitting:
         return fitting[0]
 
-    result = _told(path, "must validate at least one schema (anyOf)")
+    result = _failed(path, "must validate at least one schema (anyOf)")
     result.add(_best(tried))
     return result
 
@@ -185,7 +185,7 @@ def _one_of(tried: list[_Result], path: str) -> _Result:
         return fitting[0]
 
     how = f"Found {len(fitting)} valid alternatives" if fitting else "Found none valid"
-    result = _told(path, f"must validate one and only one schema (oneOf). {how}")
+    result = _failed(path, f"must validate one and only one schema (oneOf). {how}")
     if not fitting:
         result.add(_best(tried))
 
@@ -199,7 +199,7 @@ def _all_of(tried: list[_Result], path: str) -> _Result:
 
     if result.problems:
         none = ". None validated" if all(it.problems for it in tried) else ""
-        result.add(_told(path, f"must validate all the schemas (allOf){none}"))
+        result.add(_failed(path, f"must validate all the schemas (allOf){none}"))
 
     return result
 
@@ -208,7 +208,7 @@ def _best(tried: list[_Result]) -> _Result:
     return max(tried, key=lambda it: it.fitting)
 
 
-def _told(path: str, why: str) -> _Result:
+def _failed(path: str, why: str) -> _Result:
     return _Result([field_errors.invalid(NOWHERE, "", f'"{path}" {why}')])
 
 
@@ -317,10 +317,10 @@ def _text_problems(schema: Schema, value: str, path: str) -> list[Problem]:
 def _number_problems(schema: Schema, value: float, path: str) -> list[Problem]:
     """Validate the range of a number."""
     rules = schema.text
-    found = _in_words(schema, value, "Checked", path)
+    found = _integer_format_problems(schema, value, "Checked", path)
     step = rules.get("multipleOf")
     if step is not None:
-        misfit = _in_words(schema, step, "MultipleOf", path)
+        misfit = _integer_format_problems(schema, step, "MultipleOf", path)
         found += misfit or _multiple(value, step, path)
 
     low, high = rules.get("minimum"), rules.get("maximum")
@@ -395,7 +395,9 @@ def _equal(choice: Any, value: Any) -> bool:
     return same_kind and bool(choice == value)
 
 
-def _in_words(schema: Schema, value: float, what: str, path: str) -> list[Problem]:
+def _integer_format_problems(
+    schema: Schema, value: float, what: str, path: str
+) -> list[Problem]:
     """Validate that a value or bound fits the integer format."""
     if schema.type != "integer":
         return []
@@ -473,7 +475,7 @@ def _of_list(schema: Schema, value: list[Any], path: str) -> list[Problem]:
     found: list[Problem] = []
     match schema.list_type:
         case "set":
-            found += _twice(value, [shown(it) for it in value], value, path)
+            found += _duplicates_at(value, [shown(it) for it in value], value, path)
         case "map":
             found += _of_map(schema, value, path)
         case _:
@@ -493,15 +495,15 @@ def _of_map(schema: Schema, value: list[Any], path: str) -> list[Problem]:
             return [field_errors.invalid(f"{path}[{index}]", it, _NO_OBJECT)]
 
     keys = [_keys_of(schema, it or {}) for it in value]
-    return _twice(value, [shown(it) for it in keys], keys, path)
+    return _duplicates_at(value, [shown(it) for it in keys], keys, path)
 
 
 def _keys_of(schema: Schema, item: dict[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in schema.list_keys if name in item}
 
 
-def _twice(
-    value: list[Any], identities: list[str], told: list[Any], path: str
+def _duplicates_at(
+    value: list[Any], identities: list[str], shown_values: list[Any], path: str
 ) -> list[Problem]:
     """Report each duplicate value once, at its second position."""
     seen: dict[str, int] = {}
@@ -510,6 +512,6 @@ def _twice(
         identity = identities[index]
         seen[identity] = seen.get(identity, 0) + 1
         if seen[identity] == 2:
-            found.append(field_errors.duplicate(f"{path}[{index}]", told[index]))
+            found.append(field_errors.duplicate(f"{path}[{index}]", shown_values[index]))
 
     return found

@@ -22,7 +22,7 @@ _FIRST_PORT = 30000
 _PORTS = 2768
 
 _HEADLESS = "None"
-_EXPOSED = frozenset({"NodePort", "LoadBalancer"})
+_NODE_PORT_TYPES = frozenset({"NodePort", "LoadBalancer"})
 _ADDRESS_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
@@ -52,11 +52,11 @@ def with_addresses(
         _inherit(spec, old.get("spec") or {})
 
     if spec.get("type") != "ExternalName":
-        _give_address(spec, _seed(service), taken)
-        _give_families(spec)
+        _allocate_address(spec, _seed(service), taken)
+        _allocate_families(spec)
 
     if _needs_ports(spec):
-        _give_ports(spec, _seed(service), taken_ports)
+        _allocate_ports(spec, _seed(service), taken_ports)
 
     return {**service, "spec": spec}
 
@@ -78,7 +78,7 @@ def _seed(service: dict[str, Any]) -> int:
 
 def _inherit(spec: dict[str, Any], old: dict[str, Any]) -> None:
     """Keep values that an update omits, and drop those that the type does not need."""
-    _drop(spec, old)
+    _drop_unused(spec, old)
     if "ExternalName" not in {spec.get("type"), old.get("type")}:
         moved = spec.get("clusterIP") not in {None, "", old.get("clusterIP")}
         if moved and spec.get("clusterIPs") == old.get("clusterIPs"):
@@ -92,10 +92,10 @@ def _inherit(spec: dict[str, Any], old: dict[str, Any]) -> None:
 
     had = {_port_key(it): it.get("nodePort") for it in old.get("ports") or ()}
     if spec.get("ports"):
-        spec["ports"] = [_inherited(spec, it, had) for it in spec["ports"]]
+        spec["ports"] = [_inherited_port(spec, it, had) for it in spec["ports"]]
 
 
-def _drop(spec: dict[str, Any], old: dict[str, Any]) -> None:
+def _drop_unused(spec: dict[str, Any], old: dict[str, Any]) -> None:
     """Drop values that the new type does not need, unless they were changed, too."""
     useless: list[str] = []
     if spec.get("type") == "ExternalName":
@@ -105,7 +105,7 @@ def _drop(spec: dict[str, Any], old: dict[str, Any]) -> None:
         useless += ("allocateLoadBalancerNodePorts", "loadBalancerClass")
         useless.append("healthCheckNodePort")
 
-    if spec.get("type") not in _EXPOSED and not spec.get("externalIPs"):
+    if spec.get("type") not in _NODE_PORT_TYPES and not spec.get("externalIPs"):
         useless.append("externalTrafficPolicy")
 
     for field in useless:
@@ -113,12 +113,16 @@ def _drop(spec: dict[str, Any], old: dict[str, Any]) -> None:
             spec.pop(field, None)
 
 
-def _inherited(
+def _inherited_port(
     spec: dict[str, Any], port: dict[str, Any], had: dict[Any, Any]
 ) -> dict[str, Any]:
     before = had.get(_port_key(port))
-    if spec.get("type") in _EXPOSED:
-        return port if port.get("nodePort") or not before else _on(port, before)
+    if spec.get("type") in _NODE_PORT_TYPES:
+        return (
+            port
+            if port.get("nodePort") or not before
+            else _with_node_port(port, before)
+        )
 
     if before and port.get("nodePort") == before:
         return {field: it for field, it in port.items() if field != "nodePort"}
@@ -130,14 +134,14 @@ def _port_key(port: dict[str, Any]) -> tuple[Any, Any]:
     return port.get("protocol", "TCP"), port.get("port")
 
 
-def _on(port: dict[str, Any], number: int) -> dict[str, Any]:
+def _with_node_port(port: dict[str, Any], number: int) -> dict[str, Any]:
     return {**port, "nodePort": number}
 
 
 # ---------------------------------------------------------------- giving
 
 
-def _give_address(spec: dict[str, Any], seed: int, taken: Container[str]) -> None:
+def _allocate_address(spec: dict[str, Any], seed: int, taken: Container[str]) -> None:
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(seed, taken)
 
@@ -155,7 +159,7 @@ def _free_address(seed: int, taken: Container[str]) -> str:
     raise ValueError("all cluster addresses are taken")
 
 
-def _give_families(spec: dict[str, Any]) -> None:
+def _allocate_families(spec: dict[str, Any]) -> None:
     # A headless service without a selector has both IP families.
     both = spec["clusterIP"] == _HEADLESS and not spec.get("selector")
     if not spec.get("ipFamilyPolicy"):
@@ -167,13 +171,13 @@ def _give_families(spec: dict[str, Any]) -> None:
         spec["ipFamilies"] = ["IPv4", "IPv6"] if dual else [ours]
 
 
-def _give_ports(spec: dict[str, Any], seed: int, taken: Container[int]) -> None:
+def _allocate_ports(spec: dict[str, Any], seed: int, taken: Container[int]) -> None:
     used = {it["nodePort"] for it in spec.get("ports") or () if it.get("nodePort")}
     ports = []
     for port in spec.get("ports") or ():
         number = port.get("nodePort") or _free_port(seed, taken, used)
         used.add(number)
-        ports.append(_on(port, number))
+        ports.append(_with_node_port(port, number))
 
     if ports:
         spec["ports"] = ports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema import field_errors
+from aioinformer_apiserver.errors import field_errors
 from aioinformer_apiserver.schema import field_validation as fields
 from aioinformer_apiserver.schema.field_validation import listed, relative_path_problems
 from aioinformer_apiserver.schema.quantities import quantity

@@ -6,9 +6,9 @@ import re
 import zoneinfo
 from typing import TYPE_CHECKING, Any
 
-from aioinformer_apiserver.schema import field_errors
+from aioinformer_apiserver.errors import field_errors
+from aioinformer_apiserver.errors.field_errors import GoStruct
 from aioinformer_apiserver.schema import field_validation as fields
-from aioinformer_apiserver.schema.field_errors import GoStruct
 from aioinformer_apiserver.schema.field_validation import listed
 from aioinformer_apiserver.schema.pod_validation import template_problems
 

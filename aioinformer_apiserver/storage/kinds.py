@@ -13,8 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from aioinformer.errors import OptionsError
-from aioinformer.model import resources
-from aioinformer.model.resource import Resource
+from aioinformer.model import Resource, resources
 from aioinformer_apiserver.schema.openapi_schema import schema_of
 from aioinformer_apiserver.storage.conversion import (
     autoscaler_to_v1,

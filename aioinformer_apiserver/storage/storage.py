@@ -20,7 +20,7 @@ from aioinformer_apiserver.storage.encoding import encode, event_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from aioinformer.model.resource import Resource
+    from aioinformer.model import Resource
     from aioinformer_apiserver.storage.dispatcher import Dispatcher
     from aioinformer_apiserver.storage.kinds import Kind
 

@@ -1,4 +1,4 @@
-"""What a new object is given once: addresses, qualities, and what is kept later."""
+"""Creation defaults, and allocation of service addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Custom resources, beyond what both servers are asked in the contract tests."""
+"""Custom resources: parts that contract tests do not cover."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LATER = "2026-01-02T00:00:00Z"
 
 
 def settled(body: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
-    """Return a new definition as it comes to rest."""
+    """Return a new definition in its final state."""
     fresh = with_status(with_definition_defaults(body), new=True)
     return [fresh, *next_statuses(fresh, others, NOW)][-1]
 

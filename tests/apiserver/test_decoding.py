@@ -1,4 +1,4 @@
-"""Built-in objects pass through their Go structs."""
+"""Decoding and defaults of built-in objects."""
 
 from __future__ import annotations
 

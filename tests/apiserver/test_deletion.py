@@ -1,4 +1,4 @@
-"""Deletion: whether an object goes at once, and how it looks while it waits."""
+"""Decisions about deletions: marks, grace periods, finalizers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def body(**metadata: Any) -> dict[str, Any]:
 
 
 def pod(grace: int | None = None, **metadata: Any) -> dict[str, Any]:
-    """Make a running pod; with a grace period, one that is ending since `NOW`."""
+    """Return a running pod; with a grace period one that is terminating since `NOW`."""
     found = {
         **body(generation=1, **metadata),
         "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30},

@@ -1,4 +1,4 @@
-"""The order in which Go writes the keys of built-in objects."""
+"""Order of the keys of built-in objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Field sets: the algebra, and the spelling of FieldsV1."""
+"""Field sets: set operations, and the form of FieldsV1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patching_helpers import DEPLOYS, GADGETS, fields
+from managed_fields_helpers import DEPLOYS, GADGETS, fields
 
 from aioinformer_apiserver.patches.field_sets import (
     EMPTY,

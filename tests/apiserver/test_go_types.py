@@ -1,4 +1,4 @@
-"""Values in built-in objects: their one form, and what is said of others."""
+"""Times, paths and type errors of built-in objects."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Managed fields: who owns what after a create, an update or a patch."""
+"""Managed fields after creates, updates, patches and scale writes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from patching_helpers import (
+from managed_fields_helpers import (
     GADGET_SCHEMA,
     LATER,
     NOW,
@@ -504,7 +504,7 @@ def owner(name: str, owned: dict[str, Any], **options: Any) -> dict[str, Any]:
 def scaled(
     managed: list[dict[str, Any]], manager: str, *, old: int = 1, new: int = 2
 ) -> list[dict[str, Any]]:
-    """Write another number through the scale; returns what its owner has then."""
+    """Write replicas through the scale, and return the managed fields of the owner."""
     shown = to_scale(managed, REPLICAS, {"apps/v1"})
     before = {"metadata": {"managedFields": shown}, "spec": {"replicas": old}}
     after = update_managed_fields(

@@ -1,4 +1,4 @@
-"""Schemas of built-in kinds: what a real server has told, and how it is looked at."""
+"""Schemas of built-in kinds."""
 
 from __future__ import annotations
 

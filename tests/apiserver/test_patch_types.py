@@ -1,4 +1,4 @@
-"""Patches: merge patches, JSON patches, and what may be wrong with them."""
+"""Merge patches and JSON patches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Canonical forms and values of quantities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aioinformer_apiserver.schema.quantities import (
     quantity,
 )
 
-# As a real server has stored them.
+# Quantities as a real server has stored them.
 QUANTITIES = [
     ("1", "1"),
     ("1000m", "1"),

@@ -1,4 +1,4 @@
-"""The registry: what a test arranges, and what the rest of the cluster does at once."""
+"""Registry: arranged objects, namespaces, pods, services."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLAIN = DeleteOptions()
 
 
 class Cluster:
-    """A registry, asked in few words; everything namespaced is in `default`."""
+    """Registry with short calls; namespaced objects are in `default`."""
 
     def __init__(self, **options: Any) -> None:
         self.storage = Storage()
@@ -97,7 +97,7 @@ class Cluster:
         return [it.key for it in self.storage.collection(resource).snapshot()]
 
     def changes(self, resource: Resource, since: int) -> list[str]:
-        """Return what has happened to a resource since a version."""
+        """Return the events of a resource since a version."""
         found = []
         change = self.storage.collection(resource).cursor_at(since).next
         while change is not None:
@@ -125,7 +125,7 @@ def a_pod(name: str, **spec: Any) -> dict[str, Any]:
 # -------------------------------------------------------------------- arranging
 
 
-# What admission and registries add, by kind, apart from a few fields of the metadata.
+# Additions of admission and registries by kind, without some metadata fields.
 ADDED = {
     "daemonsets": ("metadata.annotations",),
     "jobs": ("metadata.labels", "spec.selector", "spec.template.metadata.labels"),
@@ -145,8 +145,8 @@ ADDED = {
         "spec.ipFamilyPolicy",
     ),
 }
-# Left out: definitions are always completed, and a real server writes `limits: null`,
-# which typed clients cannot read.
+# Without definitions, which are always completed. A real server writes `limits: null`,
+# which typed clients cannot decode.
 WHOLE = [
     pytest.param(it, id=plural)
     for plural, it in SAMPLES.items()
@@ -155,7 +155,7 @@ WHOLE = [
 
 
 def shown(body: dict[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
-    """Return an object without these fields, and those that differ between any two."""
+    """Return an object without these fields and without those that differ in each run."""
     others = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
     for path in (*left_out, *(f"metadata.{name}" for name in others)):
         *parents, last = path.split(".")
@@ -267,7 +267,7 @@ def test_arranged_object_can_be_updated_over_http(cluster: Cluster) -> None:
     labelled = cluster.patch(PODS, "a", {"metadata": {"labels": {"x": "y"}}}, ASKED)
 
     body = labelled.stored.body()
-    # Completing it is no change that its author has made.
+    # Defaulting is not a change by the client.
     assert same is made
     assert body["metadata"]["generation"] == 1
     assert body["spec"]["dnsPolicy"] == "ClusterFirst"

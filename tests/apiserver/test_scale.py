@@ -1,4 +1,4 @@
-"""Scales: how an object is shown as one."""
+"""Scales of objects."""
 
 from __future__ import annotations
 

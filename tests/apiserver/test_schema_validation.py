@@ -1,4 +1,4 @@
-"""Custom resources: what is left out, completed, refused, and let through."""
+"""Custom resources: pruning, defaults, validation by schema."""
 
 from __future__ import annotations
 

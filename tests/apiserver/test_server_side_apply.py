@@ -1,4 +1,4 @@
-"""Server-side apply: what an object becomes, who owns it, and what is refused."""
+"""Server-side apply: merging, ownership, conflicts, validation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from patching_helpers import (
+from managed_fields_helpers import (
     LATER,
     MAPS,
     NOW,
@@ -24,7 +24,7 @@ from aioinformer_apiserver.patches.server_side_apply import LAST_APPLIED, apply
 
 
 def spec_of(*steps: dict[str, Any]) -> Any:
-    """Apply these specs of a gadget one after the other; returns the last one's."""
+    """Apply these specs of a gadget in turn, and return the final spec."""
     live = None
     for spec in steps:
         live = applied(live, gadget(**spec))
@@ -423,7 +423,7 @@ def test_live_list_that_cannot_be_merged_is_rejected() -> None:
 
 
 def client_side(text: str, **data: str) -> dict[str, Any]:
-    """Make a ConfigMap as client-side apply leaves it."""
+    """Return a ConfigMap as client-side apply leaves it."""
     body = config_map(**data)
     body["metadata"]["annotations"] = {LAST_APPLIED: text}
     owned: dict[str, Any] = {"f:data": {f"f:{key}": {} for key in data}}

@@ -1,4 +1,4 @@
-"""Strategic merge patches, and the order of lists after them."""
+"""Strategic merge patches, and the order of patched lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""String formats and Go patterns."""
 
 from __future__ import annotations
 

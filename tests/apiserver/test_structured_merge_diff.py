@@ -1,4 +1,4 @@
-"""Comparisons: what was added, changed and removed, and what an applier sets."""
+"""Structured merge diff: comparison, field sets of bodies, merging, validation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patching_helpers import DEPLOYS, GADGETS, deployment, fields, gadget
+from managed_fields_helpers import DEPLOYS, GADGETS, deployment, fields, gadget
 
 from aioinformer_apiserver.patches.field_sets import EMPTY
 from aioinformer_apiserver.patches.ownership import (

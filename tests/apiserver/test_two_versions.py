@@ -1,4 +1,4 @@
-"""Kinds in two versions, and tokens of accounts, where no real server can be asked."""
+"""Kinds in two versions, and account tokens, without a real server."""
 
 from __future__ import annotations
 

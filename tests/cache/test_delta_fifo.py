@@ -48,7 +48,7 @@ def fifo() -> DeltaFIFO[Thing]:
         ),
     ],
 )
-def test_hands_out(changes: str, entries: list[str]) -> None:
+def test_delta_fifo_hands_out(changes: str, entries: list[str]) -> None:
     fifo = DeltaFIFO(known_objects=holding("a0 b0 c0"))
     put(fifo, *changes.split())
 
@@ -69,7 +69,7 @@ def test_a_key_that_was_taken_goes_to_the_end_of_the_line(
     assert take_all(fifo) == ["+b1 ~b2", "+c1", "~a2"]
 
 
-def test_a_deletion_is_no_second_one_after_the_first_was_taken() -> None:
+def test_deletion_is_queued_again_after_the_first_was_popped() -> None:
     fifo = DeltaFIFO(known_objects=holding("a0"))
     put(fifo, "-a1")
     fifo.pop_nowait()
@@ -138,7 +138,7 @@ async def test_a_batch_that_fails_while_it_is_read_is_refused_as_a_whole(
 # ---------------------------------------------------------------- what waits
 
 
-def test_newest_answers_what_waits_behind_any_replacement(
+def test_newest_returns_the_delta_after_the_last_replacement(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     def newest() -> Thing | None:
@@ -158,13 +158,13 @@ def test_newest_answers_what_waits_behind_any_replacement(
     assert seen == [None, one, two, None, three, three, three, None]
 
 
-def test_repr_tells_the_state(fifo: DeltaFIFO[Thing]) -> None:
+def test_repr_shows_the_state(fifo: DeltaFIFO[Thing]) -> None:
     put(fifo, "+a1", "~a2", "=5")
 
     assert repr(fifo) == "<DeltaFIFO open waiting=2>"
 
 
-async def test_repr_tells_that_it_is_closed(fifo: DeltaFIFO[Thing]) -> None:
+async def test_repr_shows_that_the_queue_is_closed(fifo: DeltaFIFO[Thing]) -> None:
     await fifo.close()
 
     assert repr(fifo) == "<DeltaFIFO closed waiting=0>"
@@ -280,7 +280,7 @@ async def test_a_replacement_brings_its_version(fifo: DeltaFIFO[Thing]) -> None:
     assert entry.contents.objects == {"b": Thing("b")}
 
 
-async def test_popping_leaves_the_version_to_be_asked_for(
+async def test_version_can_be_read_after_pop(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     await fifo.feed([], "7")
@@ -295,7 +295,7 @@ async def test_popping_leaves_the_version_to_be_asked_for(
     assert fifo.applied() == "7"
 
 
-async def test_versions_that_nobody_asks_for_do_not_pile_up(
+async def test_versions_that_are_never_read_do_not_accumulate(
     fifo: DeltaFIFO[Thing],
 ) -> None:
     put(fifo, "+x1")

@@ -79,7 +79,7 @@ def test_a_list_comes_by_objects_without_known_objects(
     assert take_all(fifo) == entries
 
 
-def test_objects_of_a_list_come_as_resynced_where_that_is_asked_for() -> None:
+def test_listed_objects_are_sync_without_emit_replaced() -> None:
     fifo = DeltaFIFO[Thing](emit_replaced=False)
 
     use(fifo, "+a1, [a2 b2], [b3]")
@@ -166,7 +166,7 @@ def test_without_known_objects_the_queue_alone_decides() -> None:
         ),
     ],
 )
-def test_a_resync_queues_what_is_known_where_nothing_waits(
+def test_resync_queues_known_objects_without_queued_deltas(
     calls: str, known: str, entries: list[str]
 ) -> None:
     fifo = DeltaFIFO(known_objects=holding(known))
@@ -224,7 +224,7 @@ async def test_has_synced_once_the_first_list_was_taken(
     assert fifo.has_synced
 
 
-async def test_a_feed_without_changes_is_no_sync() -> None:
+async def test_empty_feed_does_not_make_the_queue_synced() -> None:
     fifo = DeltaFIFO[Thing]()
     await fifo.feed([], "7")
 

@@ -59,6 +59,6 @@ def test_a_tombstone_has_the_key_of_its_object() -> None:
     ],
     ids=["replacement", "tombstone"],
 )
-def test_what_is_handed_out_cannot_be_changed(frozen: object, name: str) -> None:
+def test_public_delta_types_are_immutable(frozen: object, name: str) -> None:
     with pytest.raises(AttributeError, match="immutable"):
         setattr(frozen, name, "8")

@@ -230,7 +230,7 @@ def test_removing_what_has_no_value_changes_nothing() -> None:
     assert keys_by_value(index) == {"x": {"a"}}
 
 
-def test_what_is_kept_for_an_object_goes_with_it() -> None:
+def test_index_drops_the_values_of_a_removed_object() -> None:
     index = Index[Thing](tags_of)
     for number, tags in enumerate([("a",), ("a", "b"), ()]):
         index.put(str(number), Thing(tags), None)

@@ -99,7 +99,7 @@ def test_the_same_index_may_be_asked_for_twice(
     assert indexer.indexers == {"name": one}
 
 
-def test_what_is_inside_of_an_array_takes_a_function() -> None:
+def test_items_of_an_array_are_indexed_by_a_function() -> None:
     def images(obj: KubeObject) -> Iterable[str]:
         return [it["image"] for it in obj.at("spec.containers", ())]
 
@@ -175,7 +175,7 @@ class Asynchronous:
         pytest.param(7, by_tag, id="name-is-a-number"),
     ],
 )
-async def test_what_is_no_index_is_refused_at_once(name: Any, function: Any) -> None:
+async def test_add_indexers_refuses_an_invalid_index(name: Any, function: Any) -> None:
     failures: list[HandlerError] = []
     indexer = Indexer[Thing](on_error=failures.append)
     indexer.add(Thing("a"))

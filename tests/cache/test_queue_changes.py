@@ -55,11 +55,11 @@ def fifo(request: pytest.FixtureRequest) -> Fifo:
         ),
     ],
 )
-def test_the_key_of(fifo: Fifo, obj: object, key: str) -> None:
+def test_key_of_returns(fifo: Fifo, obj: object, key: str) -> None:
     assert fifo.key_of(obj) == key
 
 
-def test_no_changes_have_no_key(fifo: Fifo) -> None:
+def test_key_of_refuses_an_empty_list(fifo: Fifo) -> None:
     with pytest.raises(OptionsError, match="empty list"):
         fifo.key_of([])
 
@@ -132,7 +132,7 @@ async def test_each_object_passes_the_transformer_once(
 
 
 @each_kind
-def test_objects_of_a_resync_pass_it_no_more(kind: Any) -> None:
+def test_resynced_objects_do_not_pass_the_transformer(kind: Any) -> None:
     fifo = kind(transformer=stamped, known_objects=holding("a1 b1"))
 
     fifo.resync()
@@ -140,7 +140,7 @@ def test_objects_of_a_resync_pass_it_no_more(kind: Any) -> None:
     assert take_all(fifo) == [".a1", ".b1"]
 
 
-def test_objects_of_a_list_pass_it_also_as_resynced_ones() -> None:
+def test_listed_sync_objects_pass_the_transformer() -> None:
     fifo = DeltaFIFO[Thing](transformer=stamped, emit_replaced=False)
 
     fifo.replace(things("a1 b1"))
@@ -149,7 +149,7 @@ def test_objects_of_a_list_pass_it_also_as_resynced_ones() -> None:
 
 
 @each_kind
-def test_a_whole_list_does_not_pass_it(kind: Any) -> None:
+def test_replace_all_does_not_call_the_transformer(kind: Any) -> None:
     fifo = kind(transformer=stamped)
 
     fifo.replace_all(listing(Thing("a", 1)), "9")
@@ -166,7 +166,7 @@ def failing(thing: Thing) -> Thing:
 
 @each_kind
 @pytest.mark.parametrize("call", CALLS)
-def test_what_the_transformer_fails_for_is_not_queued(kind: Any, call: Any) -> None:
+def test_object_is_not_queued_if_the_transformer_fails(kind: Any, call: Any) -> None:
     """Nor is anything that came together with it."""
     fifo = kind(transformer=failing, known_objects=holding("a1 b1"))
 
@@ -211,7 +211,7 @@ def broken() -> Broken:
 
 
 @each_kind
-def test_the_end_of_what_cannot_be_looked_up_is_told(
+def test_replace_deletes_objects_whose_lookup_fails(
     kind: Any, broken: Broken, caplog: pytest.LogCaptureFixture
 ) -> None:
     fifo = kind(known_objects=broken)
@@ -224,7 +224,7 @@ def test_the_end_of_what_cannot_be_looked_up_is_told(
     ]
 
 
-def test_a_deletion_of_what_cannot_be_looked_up_is_queued(
+def test_deletion_is_queued_if_the_lookup_fails(
     broken: Broken, caplog: pytest.LogCaptureFixture
 ) -> None:
     fifo = DeltaFIFO(known_objects=broken)
@@ -236,7 +236,7 @@ def test_a_deletion_of_what_cannot_be_looked_up_is_queued(
 
 
 @each_kind
-def test_a_resync_leaves_out_what_cannot_be_looked_up(
+def test_resync_leaves_out_objects_whose_lookup_fails(
     kind: Any, broken: Broken, caplog: pytest.LogCaptureFixture
 ) -> None:
     fifo = kind(known_objects=broken)
@@ -370,7 +370,7 @@ async def test_has_synced_after_the_batch_was_processed(fifo: Fifo) -> None:
     assert (during, fifo.has_synced) == ([False], True)
 
 
-async def test_a_batch_that_asks_for_it_comes_again_as_a_whole(
+async def test_requeued_batch_is_queued_again_as_a_whole(
     fifo: Fifo,
 ) -> None:
     await fifo.feed(deltas("a", "b", "c"), "7")

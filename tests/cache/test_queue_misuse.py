@@ -50,7 +50,7 @@ CALLS = [
         for kind, call in CALLS
     ],
 )
-async def test_who_waits_in_another_loop_cannot_be_woken_from_here(
+async def test_queue_raises_wrong_loop_while_a_task_waits_in_another_loop(
     kind: Any, call: Any
 ) -> None:
     """Without the error the consumer would sleep on, although there is an entry."""
@@ -175,7 +175,7 @@ async def test_a_batch_with_a_key_that_is_no_string_is_refused_as_a_whole(
     assert (len(fifo), fifo.has_synced, fifo.applied()) == (0, False, None)
 
 
-def test_what_a_key_function_raises_is_the_cause() -> None:
+def test_no_key_has_the_error_of_the_key_function_as_cause() -> None:
     def key_func(thing: Thing) -> str:
         raise LookupError("no name")
 

@@ -38,7 +38,7 @@ def queue(request: pytest.FixtureRequest) -> Fifo:
 # ---------------------------------------------------------------- processing
 
 
-async def test_it_has_synced_when_the_last_of_the_list_was_processed(
+async def test_queue_has_synced_after_the_last_listed_entry_was_processed(
     queue: Fifo,
 ) -> None:
     during: list[tuple[bool, bool]] = []
@@ -70,7 +70,7 @@ async def test_an_entry_whose_processor_fails_counts_as_taken(fifo: Fifo) -> Non
     assert fifo.applied() == "7"
 
 
-async def test_what_is_processed_is_not_applied_yet(fifo: Fifo) -> None:
+async def test_version_is_not_applied_while_its_entry_is_processed(fifo: Fifo) -> None:
     during: list[str | None] = []
     await fifo.feed(deltas("a"), "7")
 
@@ -91,7 +91,7 @@ async def test_what_is_processed_is_not_applied_yet(fifo: Fifo) -> None:
         pytest.param(OrderedFIFO, ["+a1", "+b1", "~a2"], id="OrderedFIFO"),
     ],
 )
-async def test_what_asks_for_it_is_queued_again(kind: Any, entries: list[str]) -> None:
+async def test_requeued_entry_is_queued_again(kind: Any, entries: list[str]) -> None:
     fifo = kind()
     put(fifo, "+a1", "+b1", "~a2")
 
@@ -100,7 +100,7 @@ async def test_what_asks_for_it_is_queued_again(kind: Any, entries: list[str]) -
     assert take_all(fifo) == entries
 
 
-async def test_an_object_that_asks_for_it_is_queued_again() -> None:
+async def test_fifo_queues_a_requeued_object_at_the_end() -> None:
     fifo = FIFO[Thing]()
     fifo.replace([Thing("a"), Thing("b")])
 
@@ -110,7 +110,7 @@ async def test_an_object_that_asks_for_it_is_queued_again() -> None:
     assert not fifo.has_synced
 
 
-async def test_what_is_overtaken_does_not_come_again(queue: Fifo) -> None:
+async def test_requeued_entry_is_dropped_if_a_newer_one_is_queued(queue: Fifo) -> None:
     def outdate(entry: object, initial: bool) -> None:
         queue.update(Thing("a", 2))
         raise Requeue
@@ -126,7 +126,7 @@ async def test_what_is_overtaken_does_not_come_again(queue: Fifo) -> None:
     assert (newest if isinstance(newest, Thing) else newest[0].object).version == 2
 
 
-async def test_a_change_does_not_overtake_a_list_that_waits() -> None:
+async def test_requeued_change_is_dropped_if_a_whole_list_is_queued() -> None:
     fifo = DeltaFIFO[Thing]()
     put(fifo, "+a1", "=5")
 
@@ -135,7 +135,7 @@ async def test_a_change_does_not_overtake_a_list_that_waits() -> None:
     assert take_all(fifo) == ["=5"]
 
 
-async def test_a_whole_list_goes_back_to_the_front(fifo: Fifo) -> None:
+async def test_requeued_list_goes_back_to_the_front(fifo: Fifo) -> None:
     put(fifo, "=5", "+a1", "=6", "~a2")
 
     await fifo.pop(again)
@@ -145,7 +145,7 @@ async def test_a_whole_list_goes_back_to_the_front(fifo: Fifo) -> None:
     assert not synced
 
 
-async def test_a_whole_resync_goes_back_to_the_front() -> None:
+async def test_requeued_resync_goes_back_to_the_front() -> None:
     fifo = OrderedFIFO[Thing]()
     put(fifo, "@", "+a1")
 
@@ -154,7 +154,7 @@ async def test_a_whole_resync_goes_back_to_the_front() -> None:
     assert take_all(fifo) == ["@", "+a1"]
 
 
-async def test_a_list_that_is_back_is_what_is_known_again() -> None:
+async def test_requeued_list_is_known_again_for_resyncs() -> None:
     fifo = DeltaFIFO[Thing]()
     put(fifo, "=5")
 
@@ -164,7 +164,7 @@ async def test_a_list_that_is_back_is_what_is_known_again() -> None:
     assert take_all(fifo) == ["=5", ".a0", ".b0", ".c0"]
 
 
-async def test_a_list_that_is_back_decides_what_the_next_one_ends() -> None:
+async def test_requeued_list_is_known_again_for_deletions() -> None:
     fifo = OrderedFIFO(known_objects=holding("x1"))
     put(fifo, "=5")
 
@@ -174,7 +174,7 @@ async def test_a_list_that_is_back_decides_what_the_next_one_ends() -> None:
     assert take_all(fifo) == ["=5", "!b0", "!c0", "*a7"]
 
 
-async def test_what_is_behind_a_list_is_newest_though_others_come_again() -> None:
+async def test_newest_ignores_requeued_changes_before_a_list() -> None:
     fifo = OrderedFIFO[Thing]()
     put(fifo, "+a1", "=5")
     await fifo.pop(again)
@@ -197,7 +197,7 @@ def _change_again(fifo: Fifo, key: str) -> None:
     raise Requeue
 
 
-async def test_a_version_waits_for_what_comes_again(fifo: Fifo) -> None:
+async def test_version_waits_for_requeued_entries(fifo: Fifo) -> None:
     await fifo.feed(deltas("a"), "7")
     await fifo.feed(deltas("b"), "8")
     await fifo.pop(again)
@@ -211,7 +211,7 @@ async def test_a_version_waits_for_what_comes_again(fifo: Fifo) -> None:
     assert history == ([None, None, "8"] if by_key else [None, "7", "8"])
 
 
-async def test_a_version_does_not_wait_for_what_came_later_and_comes_again(
+async def test_version_does_not_wait_for_a_later_requeued_entry(
     fifo: Fifo,
 ) -> None:
     await fifo.feed(deltas("a"), "7")
@@ -223,7 +223,7 @@ async def test_a_version_does_not_wait_for_what_came_later_and_comes_again(
     assert fifo.applied() == "7"
 
 
-async def test_it_has_not_synced_while_something_of_the_list_comes_again() -> None:
+async def test_queue_has_not_synced_while_a_listed_entry_is_requeued() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace([Thing("a"), Thing("b")], "5")
 
@@ -236,7 +236,7 @@ async def test_it_has_not_synced_while_something_of_the_list_comes_again() -> No
     assert fifo.has_synced
 
 
-async def test_what_overtakes_an_object_of_the_list_is_waited_for() -> None:
+async def test_sync_waits_for_the_change_that_replaces_a_requeued_entry() -> None:
     fifo = DeltaFIFO[Thing]()
     fifo.replace([Thing("a", 1)], "5")
 
@@ -260,7 +260,9 @@ async def test_a_requeue_raises_its_cause(queue: Fifo) -> None:
     assert len(queue) == 1
 
 
-async def test_what_always_comes_again_does_not_keep_the_loop(queue: Fifo) -> None:
+async def test_entry_that_is_always_requeued_does_not_block_the_loop(
+    queue: Fifo,
+) -> None:
     turns = 0
     queue.add(Thing("a"))
 
@@ -280,7 +282,7 @@ async def test_what_always_comes_again_does_not_keep_the_loop(queue: Fifo) -> No
     assert len(queue) == 1
 
 
-async def test_what_comes_again_wakes_another_popper(queue: Fifo) -> None:
+async def test_requeued_entry_goes_to_another_waiting_task(queue: Fifo) -> None:
     taken: list[object] = []
     poppers = [
         asyncio.create_task(queue.pop(again)),
@@ -387,7 +389,9 @@ async def test_depth_and_latency_are_measured(kind: Any) -> None:
     ]
 
 
-async def test_depth_is_measured_for_a_consumer_that_takes(fifo: Fifo) -> None:
+async def test_depth_is_measured_for_a_consumer_that_pops_without_waiting(
+    fifo: Fifo,
+) -> None:
     sink = Sink()
     queue = type(fifo)(metrics=sink)
     await queue.feed(deltas("a", "b", "c"), "7")

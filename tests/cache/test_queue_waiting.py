@@ -86,7 +86,7 @@ async def test_wait_filled_is_woken_by(fifo: Fifo, feed: Any) -> None:
 
 
 @each_call
-async def test_plain_methods_wake_who_waits(fifo: Fifo, call: Any) -> None:
+async def test_plain_methods_notify_all_waiting_tasks(fifo: Fifo, call: Any) -> None:
     waiters = [asyncio.create_task(fifo.wait_filled()) for _ in range(2)]
     await settle()
 
@@ -99,7 +99,7 @@ async def test_plain_methods_wake_who_waits(fifo: Fifo, call: Any) -> None:
             await waiter
 
 
-async def test_a_deletion_wakes_who_waits() -> None:
+async def test_deletion_notifies_waiting_tasks() -> None:
     fifo = OrderedFIFO[Thing]()
     waiter = asyncio.create_task(fifo.pop(nothing))
     await settle()
@@ -110,7 +110,7 @@ async def test_a_deletion_wakes_who_waits() -> None:
         await waiter
 
 
-async def test_a_resync_wakes_who_waits() -> None:
+async def test_resync_notifies_waiting_tasks() -> None:
     fifo = OrderedFIFO[Thing]()
     waiter = asyncio.create_task(fifo.pop(nothing))
     await settle()
@@ -154,7 +154,7 @@ async def test_wait_filled_remembers_a_version_that_was_passed_while_marking(
     assert fifo.applied() == "8"
 
 
-async def test_a_feed_without_news_ends_no_wait(fifo: Fifo) -> None:
+async def test_empty_feed_without_a_version_ends_no_wait(fifo: Fifo) -> None:
     waiter = asyncio.create_task(fifo.wait_filled())
     await settle()
 
@@ -233,7 +233,7 @@ async def test_the_changes_of_each_producer_keep_their_order(fifo: Fifo) -> None
 # ---------------------------------------------------------------- closing
 
 
-async def test_close_wakes_everybody(fifo: Fifo) -> None:
+async def test_close_wakes_all_waiting_tasks(fifo: Fifo) -> None:
     waits: list[Awaitable[None]] = [fifo.wait_filled() for _ in range(10)]
     waits += [fifo.pop(nothing) for _ in range(10)]
     waits += [fifo.pop_batch(nothing, nothing) for _ in range(10)]
@@ -246,7 +246,7 @@ async def test_close_wakes_everybody(fifo: Fifo) -> None:
     assert [type(task.exception()) for task in tasks] == [QueueShutDown] * 30
 
 
-async def test_close_wakes_who_waits_for_an_object() -> None:
+async def test_close_of_a_fifo_wakes_all_waiting_tasks() -> None:
     fifo = FIFO[Thing]()
     tasks = [asyncio.create_task(fifo.pop(nothing)) for _ in range(10)]
     await settle()
@@ -257,7 +257,7 @@ async def test_close_wakes_who_waits_for_an_object() -> None:
     assert [type(task.exception()) for task in tasks] == [QueueShutDown] * 10
 
 
-async def test_what_is_queued_can_be_taken_from_a_closed_queue(
+async def test_closed_queue_still_hands_out_its_entries(
     fifo: Fifo, record: Record
 ) -> None:
     await fifo.feed(deltas("a", "b"), "7")
@@ -301,7 +301,7 @@ async def test_a_closed_and_empty_queue_raises(
         pytest.param(lambda fifo: fifo.pop_batch(nothing, nothing), id="pop_batch"),
     ],
 )
-async def test_where_there_is_nothing_to_wait_for_there_is_nothing_to_cancel(
+async def test_coroutines_that_need_not_wait_do_not_suspend(
     fifo: Fifo, work: Any
 ) -> None:
     """Each of them does all of its work in its first step, or none of it."""
@@ -369,7 +369,7 @@ async def test_a_waiter_cancelled_as_it_closes_leaves_nobody_waiting(
     assert isinstance(second.exception(), QueueShutDown)
 
 
-async def test_a_popper_cancelled_as_its_entry_goes_back_loses_nothing(
+async def test_pop_cancelled_after_a_requeue_loses_nothing(
     fifo: Fifo,
 ) -> None:
     """The turn of the loop after a requeue is its only wait with an entry in hand."""

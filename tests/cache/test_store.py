@@ -44,7 +44,7 @@ def test_a_new_store_is_empty() -> None:
 
 
 @each_write
-def test_what_is_written_can_be_read(write: Callable[..., None]) -> None:
+def test_store_returns_written_objects(write: Callable[..., None]) -> None:
     store, thing = Store[Thing](), Thing("shop/web")
 
     write(store, thing)
@@ -67,7 +67,7 @@ def test_the_last_write_of_a_key_wins(write: Callable[..., None]) -> None:
     assert store.list() == [Thing("a", version=1)]
 
 
-def test_reads_of_what_is_not_there_answer_none() -> None:
+def test_reads_of_missing_objects_return_none() -> None:
     store = Store[Thing]()
     store.add(Thing("a"))
 
@@ -85,7 +85,7 @@ def test_reads_of_what_is_not_there_answer_none() -> None:
         pytest.param("a", id="key"),
     ],
 )
-def test_delete_takes_out_what_has_the_key(gone: Any) -> None:
+def test_delete_removes_the_object_with_the_key(gone: Any) -> None:
     store = Store[Any]()
     store.add(Thing("a"))
     store.add(Thing("b"))
@@ -95,7 +95,7 @@ def test_delete_takes_out_what_has_the_key(gone: Any) -> None:
     assert store.list_keys() == ["b"]
 
 
-def test_deleting_what_is_not_there_is_no_error(indexer: Indexer[Thing]) -> None:
+def test_deleting_a_missing_object_is_not_an_error(indexer: Indexer[Thing]) -> None:
     indexer.add(Thing("a", ("x",)))
 
     indexer.delete(Thing("b", ("x",)))
@@ -213,7 +213,7 @@ def test_objects_are_found_by_each_of_their_values(indexer: Indexer[Thing]) -> N
     assert sorted(indexer.list_index_func_values("tag")) == ["x", "y"]
 
 
-def test_index_answers_what_shares_a_value(indexer: Indexer[Thing]) -> None:
+def test_index_returns_objects_that_share_a_value(indexer: Indexer[Thing]) -> None:
     things = [Thing("a", ("x", "y")), Thing("b", ("y", "z")), Thing("c", ("z",))]
     for thing in things:
         indexer.add(thing)
@@ -248,7 +248,7 @@ def test_index_raises_what_the_function_raises() -> None:
         pytest.param(lambda it: it.list_index_func_values("node"), id="values"),
     ],
 )
-def test_reading_an_unknown_index_names_those_there_are(
+def test_reading_an_unknown_index_raises_with_the_known_names(
     indexer: Indexer[Thing], read: Callable[[Indexer[Thing]], object]
 ) -> None:
     with pytest.raises(OptionsError, match=r"'node' \(indexes: tag, version\)"):
@@ -299,7 +299,7 @@ class Untouchable(dict[str, Thing]):
     __iter__ = items = keys = values = refuse
 
 
-def test_reads_by_an_index_look_at_nothing_but_what_they_find() -> None:
+def test_reads_by_index_touch_only_matching_objects() -> None:
     asked: list[Thing] = []
 
     def function(thing: Thing) -> Iterable[str]:
@@ -330,7 +330,7 @@ def test_reads_by_an_index_look_at_nothing_but_what_they_find() -> None:
 # ---------------------------------------------------------------- indexes added later
 
 
-def test_an_index_added_later_has_what_is_there() -> None:
+def test_index_added_later_has_all_stored_objects() -> None:
     indexer = Indexer[Thing]()
     indexer.add(Thing("a", ("x",)))
 
@@ -357,7 +357,7 @@ def test_adding_the_same_index_again_changes_nothing() -> None:
     assert contents_of(indexer) == {"x": {"a"}}
 
 
-def test_an_index_whose_name_is_taken_is_refused_with_all_that_came_with_it(
+def test_add_indexers_adds_nothing_if_a_name_is_taken(
     indexer: Indexer[Thing],
 ) -> None:
     indexer.add(Thing("a", ("x",)))

@@ -111,7 +111,7 @@ def add_another(indexer: Indexer[Thing]) -> None:
     [replace, swap_in_what_was_kept, change_everything, come_and_go, fail, add_another],
 )
 @pytest.mark.parametrize("turns", [0, 5, 12, 20])
-async def test_whatever_is_written_meanwhile_is_in_the_index(
+async def test_index_build_includes_objects_written_meanwhile(
     indexer: Indexer[Thing], write: Callable[[Indexer[Thing]], None], turns: int
 ) -> None:
     building = asyncio.create_task(indexer.build_indexers({"tag": by_tag}))
@@ -130,7 +130,7 @@ async def test_whatever_is_written_meanwhile_is_in_the_index(
 
 
 @pytest.mark.usefixtures("slices")
-async def test_what_comes_and_goes_meanwhile_is_asked_about_once(
+async def test_index_build_calls_the_function_once_for_each_object(
     indexer: Indexer[Thing],
 ) -> None:
     asked: list[Thing] = []
@@ -149,7 +149,7 @@ async def test_what_comes_and_goes_meanwhile_is_asked_about_once(
 
 
 @pytest.mark.usefixtures("slices")
-async def test_a_function_that_can_be_asked_again_may_be_written_around() -> None:
+async def test_index_build_follows_changes_with_a_recomputable_function() -> None:
     """Nothing is kept of its answers: what was not entered must not be taken out."""
     indexer = Indexer[Any]()
     labels = Labelled
@@ -197,7 +197,7 @@ async def test_a_build_that_is_cancelled_leaves_no_index(
 
 
 @pytest.mark.usefixtures("slices")
-async def test_a_name_is_taken_from_the_moment_its_index_is_begun(
+async def test_index_name_is_taken_when_its_build_starts(
     indexer: Indexer[Thing],
 ) -> None:
     building = asyncio.create_task(indexer.build_indexers({"tag": by_tag}))
@@ -214,7 +214,7 @@ async def test_a_name_is_taken_from_the_moment_its_index_is_begun(
 
 
 @pytest.mark.usefixtures("slices")
-async def test_one_index_may_be_asked_for_several_times_at_once(
+async def test_index_can_be_built_by_several_tasks_at_once(
     indexer: Indexer[Thing],
 ) -> None:
     first = asyncio.create_task(indexer.build_indexers({"tag": by_tag}))
@@ -232,7 +232,7 @@ async def test_one_index_may_be_asked_for_several_times_at_once(
     assert contents_of(indexer) == tags_of(indexer)
 
 
-async def test_building_what_is_there_does_nothing(indexer: Indexer[Thing]) -> None:
+async def test_building_an_existing_index_does_nothing(indexer: Indexer[Thing]) -> None:
     before = indexer.contents.indexes["version"]
 
     await indexer.build_indexers({"version": by_version})
@@ -246,7 +246,7 @@ async def test_building_what_is_there_does_nothing(indexer: Indexer[Thing]) -> N
 
 @pytest.mark.usefixtures("slices")
 @pytest.mark.parametrize("sliced", [True, False], ids=["complete", "swap-alone"])
-async def test_a_replacement_gets_the_indexes_added_since_it_was_begun(
+async def test_replacement_gets_indexes_added_since_it_was_made(
     indexer: Indexer[Thing], sliced: bool
 ) -> None:
     asked: list[str] = []
@@ -279,7 +279,7 @@ async def test_a_replacement_gets_the_indexes_added_since_it_was_begun(
     assert replacement.growing == []
 
 
-async def test_what_failed_in_a_late_index_is_told_once() -> None:
+async def test_failure_in_a_late_index_is_reported_once() -> None:
     failures: list[HandlerError] = []
     indexer = Indexer[Thing](on_error=failures.append)
     bad = Thing("a", ("bad",))
@@ -295,7 +295,7 @@ async def test_what_failed_in_a_late_index_is_told_once() -> None:
     assert indexer.list() == [bad]
 
 
-async def test_a_replacement_that_lacks_nothing_is_complete(
+async def test_complete_does_nothing_if_no_index_is_missing(
     indexer: Indexer[Thing],
 ) -> None:
     replacement = indexer.replacement()
@@ -323,7 +323,7 @@ async def test_a_replacement_that_lacks_nothing_is_complete(
         pytest.param(lambda it: keep_from_elsewhere(it), {"2": {"a"}}, id="keep"),
     ],
 )
-def test_who_is_told_of_a_failure_finds_the_write_done(
+def test_on_error_sees_the_finished_write(
     write: Callable[[Indexer[Thing]], None], found: dict[str, set[str]]
 ) -> None:
     seen: list[tuple[Thing | None, dict[str, set[str]]]] = []
@@ -356,7 +356,7 @@ def keep_from_elsewhere(indexer: Indexer[Thing]) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["on-arrival", "in-a-late-index"])
-def test_who_is_told_of_a_failure_may_delete_the_object(late: bool) -> None:
+def test_on_error_may_delete_the_object(late: bool) -> None:
     def delete(failure: HandlerError) -> None:
         assert isinstance(failure.subject, Thing)
         made.delete(failure.subject)
@@ -376,7 +376,7 @@ def test_who_is_told_of_a_failure_may_delete_the_object(late: bool) -> None:
     assert contents_of(made, "version") == {"0": {"a"}}
 
 
-def test_who_is_told_of_a_failure_may_mend_the_object() -> None:
+def test_on_error_may_replace_the_object() -> None:
     def mend(failure: HandlerError) -> None:
         assert isinstance(failure.subject, Thing)
         made.update(Thing(failure.subject.key, ("mended",), 2))

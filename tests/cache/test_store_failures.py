@@ -97,7 +97,7 @@ def test_an_object_whose_index_function_fails_is_stored_but_absent_from_that_ind
 
 
 @pytest.mark.parametrize("write", [late_index, index_added_before_a_swap])
-def test_an_index_added_later_leaves_out_what_it_fails_for(
+def test_index_added_later_leaves_out_objects_it_fails_for(
     failures: list[HandlerError], write: Callable[[Indexer[Thing]], None]
 ) -> None:
     indexer = Indexer[Thing](on_error=failures.append)
@@ -173,7 +173,7 @@ def test_the_index_by_namespace_asks_only_the_key(
     assert indexer.list_index_func_values("namespace") == []
 
 
-def test_store_reports_failures_of_a_replacement_when_it_is_in_place() -> None:
+def test_store_reports_failures_of_a_replacement_after_the_swap() -> None:
     tagged: Indexer[Thing]
     seen: list[list[str]] = []
 
@@ -189,7 +189,7 @@ def test_store_reports_failures_of_a_replacement_when_it_is_in_place() -> None:
     assert sorted(tagged.list_keys()) == ["a", "late", "new"]
 
 
-def test_an_on_error_that_fails_stops_nothing(
+def test_failing_on_error_is_logged_and_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def on_error(failure: HandlerError) -> None:
@@ -237,7 +237,7 @@ waiting: Any = wait
         ),
     ],
 )
-def test_a_function_that_would_have_to_be_awaited_is_refused(
+def test_store_refuses_coroutine_functions(
     make: Callable[[], object],
 ) -> None:
     with pytest.raises(OptionsError, match="plain function"):

@@ -20,7 +20,7 @@ def indexer() -> Indexer[Thing]:
     return Indexer({"tag": by_tag, "version": by_version})
 
 
-def test_replace_puts_new_contents_in_the_place_of_everything(
+def test_replace_replaces_all_objects(
     indexer: Indexer[Thing],
 ) -> None:
     indexer.add(Thing("a", ("x",)))
@@ -99,7 +99,7 @@ def test_readers_in_a_thread_see_all_of_a_replacement_or_nothing() -> None:
     assert seen == {(50, frozenset({"small"})), (200, frozenset({"large"}))}
 
 
-def test_swap_answers_what_was_there(indexer: Indexer[Thing]) -> None:
+def test_swap_returns_the_old_contents(indexer: Indexer[Thing]) -> None:
     indexer.add(Thing("a", ("x",)))
     before = indexer.contents
     replacement = indexer.replacement()
@@ -113,7 +113,7 @@ def test_swap_answers_what_was_there(indexer: Indexer[Thing]) -> None:
     assert indexer.resource_version == "5"
 
 
-def test_a_replacement_is_built_beside_what_is_there(indexer: Indexer[Thing]) -> None:
+def test_replacement_is_built_beside_the_contents(indexer: Indexer[Thing]) -> None:
     indexer.add(Thing("a", ("x",)))
 
     replacement = indexer.replacement()
@@ -157,7 +157,7 @@ def test_keeping_an_object_that_came_twice_leaves_no_old_value(
     assert contents_of(indexer, "version") == {"1": {"a"}}
 
 
-def test_removing_answers_what_was_there(indexer: Indexer[Thing]) -> None:
+def test_remove_returns_the_removed_object(indexer: Indexer[Thing]) -> None:
     indexer.add(Thing("a", ("x",)))
 
     first = indexer.contents.remove("a")

@@ -66,7 +66,7 @@ def numbered(objects: list[KubeObject]) -> list[tuple[int, int]]:
     return [(int(it.name[1:]), int(it.resource_version)) for it in objects]
 
 
-def test_readers_meet_the_state_between_two_writes(
+def test_readers_see_a_state_between_two_writes(
     indexer: Indexer[KubeObject],
 ) -> None:
     def read() -> None:
@@ -99,7 +99,7 @@ def test_an_object_that_moves_is_found_by_all_of_its_values_together(
                 indexer.update(obj)
 
 
-def test_readers_meet_the_old_contents_or_the_new(
+def test_readers_see_the_old_or_the_new_contents(
     indexer: Indexer[KubeObject],
 ) -> None:
     def read() -> None:
@@ -171,7 +171,7 @@ def test_the_json_of_a_lister_is_one_state(indexer: Indexer[KubeObject]) -> None
             indexer.replace(generation(version), str(version))
 
 
-def test_what_a_reader_asserts_reaches_the_test() -> None:
+def test_assertion_in_a_reader_thread_fails_the_test() -> None:
     indexer = Indexer[Thing]()
 
     def read() -> None:

@@ -291,15 +291,15 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
     ("call", "complaint"),
     [
         pytest.param(lambda it: it.get(PODS, "a"), "needs a namespace", id="get"),
-        pytest.param(lambda it: it.get(NODES, ""), "cannot be empty", id="no-name"),
+        pytest.param(lambda it: it.get(NODES, ""), "must not be empty", id="no-name"),
         pytest.param(
             lambda it: it.get(NODES, "n", namespace="x"), "cluster-scoped", id="scope"
         ),
         pytest.param(
-            lambda it: it.create(PODS, {}), "name the namespace", id="create-nowhere"
+            lambda it: it.create(PODS, {}), "give a namespace", id="create-nowhere"
         ),
         pytest.param(
-            lambda it: it.update(PODS, {}), "no metadata.name", id="update-what"
+            lambda it: it.update(PODS, {}), "needs metadata.name", id="update-what"
         ),
         pytest.param(lambda it: it.create(PODS, "text"), "not str", id="text"),
         pytest.param(
@@ -308,10 +308,12 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
             id="a-set",
         ),
         pytest.param(
-            lambda it: it.create(PODS, {"metadata": []}), "no Kubernetes", id="shape"
+            lambda it: it.create(PODS, {"metadata": []}), "not a Kubernetes", id="shape"
         ),
         pytest.param(
-            lambda it: it.patch(NODES, "n", {}, type="xml"), "of type", id="patch-type"
+            lambda it: it.patch(NODES, "n", {}, type="xml"),
+            "type must be",
+            id="patch-type",
         ),
         pytest.param(
             lambda it: it.patch(NODES, "n", {}, type="apply"),
@@ -322,7 +324,9 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
             lambda it: it.patch(NODES, "n", {}, force=True), "force", id="force"
         ),
         pytest.param(
-            lambda it: it.delete(NODES, "", uid="u"), "cannot be empty", id="delete-all"
+            lambda it: it.delete(NODES, "", uid="u"),
+            "must not be empty",
+            id="delete-all",
         ),
         pytest.param(
             lambda it: it.delete(NODES, "n", propagation="Up"), "'Up'", id="propagation"

@@ -126,9 +126,9 @@ async def test_a_broken_group_is_told_once(
     await asyncio.sleep(1)
     assert await discovery.resource("Pod") == PODS
     assert len(server.asked) == 4
-    assert caplog.text.count("what is in metrics.test/v1 is not known") == 1
+    assert caplog.text.count("discovery of metrics.test/v1 failed") == 1
 
-    with pytest.raises(NotFound, match=r"not tell what is in metrics\.test/v1"):
+    with pytest.raises(NotFound, match=r"not be discovered: metrics\.test/v1"):
         await discovery.resource("ghosts")
 
     server.documents = documents(APPS)
@@ -142,7 +142,7 @@ async def test_what_is_in_a_broken_group_is_not_said_to_be_missing(
 ) -> None:
     server.documents = documents(APPS, ("metrics.test", {"v1": None}))
 
-    with pytest.raises(ServerError, match=r"cannot tell what is in metrics\.test/v1"):
+    with pytest.raises(ServerError, match=r"cannot describe metrics\.test/v1"):
         await client.discovery.resource("ghosts", "metrics.test/v1")
 
     with pytest.raises(NotFound):
@@ -441,7 +441,7 @@ async def test_files_that_cannot_be_written_change_nothing(
     (tmp_path / "file").write_text("")
 
     assert await Discovery(client, tmp_path / "file").resource("Pod") == PODS
-    assert "cannot keep what the server serves" in caplog.text
+    assert "cannot write discovery files" in caplog.text
 
 
 async def test_a_custom_resource_that_comes_later_is_found() -> None:

@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_log(
 
     save(tmp_path / "host", groups())
 
-    assert "cannot keep what the server serves" in caplog.text
+    assert "cannot write discovery files" in caplog.text
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:

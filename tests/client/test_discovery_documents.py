@@ -121,7 +121,7 @@ def test_nothing_and_null_are_no_groups(kind: str) -> None:
     ids=str,
 )
 def test_anything_else_cannot_be_read(body: bytes) -> None:
-    with pytest.raises(DecodeError, match="discovery that cannot be read"):
+    with pytest.raises(DecodeError, match="cannot read a discovery document"):
         read_groups(body)
 
 
@@ -129,7 +129,7 @@ def test_anything_else_cannot_be_read(body: bytes) -> None:
     "body", [b"{}", b'{"kind":"Status"}', b'{"resources":[{"kind":"A"}]}'], ids=str
 )
 def test_resources_that_cannot_be_read(body: bytes) -> None:
-    with pytest.raises(DecodeError, match="discovery that cannot be read"):
+    with pytest.raises(DecodeError, match="cannot read a discovery document"):
         read_resources(body)
 
 

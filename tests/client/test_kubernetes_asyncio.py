@@ -353,18 +353,18 @@ async def test_a_name_that_would_change_the_path_does_not() -> None:
     [
         ("list_namespaced_pod", {}, "cannot be called"),
         ("list_namespaced_pod", {**SHOP, "bogus": 1}, "cannot be called"),
-        ("list_namespaced_pod", {**SHOP, "limit": 5}, "limit cannot be given"),
-        ("list_namespaced_pod", {**SHOP, "watch": True}, "watch cannot be given"),
-        ("list_namespaced_pod", {**SHOP, "pretty": "true"}, "pretty cannot be"),
+        ("list_namespaced_pod", {**SHOP, "limit": 5}, "limit must not be given"),
+        ("list_namespaced_pod", {**SHOP, "watch": True}, "watch must not be given"),
+        ("list_namespaced_pod", {**SHOP, "pretty": "true"}, "pretty must not be"),
         (
             "list_namespaced_pod",
             {**SHOP, "resource_version": "5", "_continue": "x"},
-            "continue, resourceVersion cannot be given",
+            "continue, resourceVersion must not be given",
         ),
         ("list_namespaced_pod", {**SHOP, "_request_timeout": 5}, "_request_timeout"),
-        ("read_namespaced_pod", {**SHOP, "name": "a"}, "is no list function"),
-        ("read_namespace", {"name": "a"}, "is no list function"),
-        ("delete_collection_namespaced_pod", SHOP, "is no list function"),
+        ("read_namespaced_pod", {**SHOP, "name": "a"}, "is not a list function"),
+        ("read_namespace", {"name": "a"}, "is not a list function"),
+        ("delete_collection_namespaced_pod", SHOP, "is not a list function"),
     ],
 )
 async def test_refuses_what_cannot_be_listed(
@@ -391,7 +391,7 @@ def test_refuses_a_client_that_blocks() -> None:
     module = import_module("kubernetes.client")
     listed = module.CoreV1Api(module.ApiClient()).list_node
 
-    with pytest.raises(OptionsError, match="a client that blocks"):
+    with pytest.raises(OptionsError, match="a blocking client"):
         ListWatch.from_kubernetes_asyncio(listed)
 
 

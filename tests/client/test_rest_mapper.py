@@ -173,7 +173,9 @@ def test_categories_are_of_several_groups() -> None:
             "Service", "serving.test/v2", "mean 'services.v1'?", id="api-version"
         ),
         pytest.param("olds", "autoscaling/v2", "'olds.v1.autoscaling'?", id="version"),
-        pytest.param("xyzzy", "", "'xyzzy'. It could not tell what", id="nothing"),
+        pytest.param(
+            "xyzzy", "", "'xyzzy'. Groups that could not be discovered", id="nothing"
+        ),
     ],
 )
 def test_an_unknown_word_is_told_with_what_is_similar(
@@ -184,7 +186,7 @@ def test_an_unknown_word_is_told_with_what_is_similar(
 
 def test_groups_that_could_not_be_asked_are_told() -> None:
     assert CATALOGUE.broken == {"metrics.test/v1": "503: no"}
-    missing = "It could not tell what is in metrics.test/v1 (503: no)"
+    missing = "Groups that could not be discovered: metrics.test/v1 (503: no)"
     assert f"? {missing}" in CATALOGUE.unknown("podz")
     assert missing not in CATALOGUE.unknown("xyzzy", "apps/v1")
 

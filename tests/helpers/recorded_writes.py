@@ -15,7 +15,7 @@ from typing import Any
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup
 
-FOLDER = Path(__file__).parents[1] / "contracts" / "recorded"
+FOLDER = Path(__file__).parents[1] / "apiserver" / "contracts" / "recorded"
 
 # The custom resources of the recordings.
 THINGS = Resource("things.example.com", "v1", "things", "Thing")

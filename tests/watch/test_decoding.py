@@ -64,7 +64,7 @@ def test_objects_of_a_decoder_share_labels_and_decodes() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata":7}', b"{"])
-def test_what_is_no_object_raises_decode_error(body: bytes) -> None:
+def test_decoding_a_non_object_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError):
         ObjectDecoder(PODS).decode(body)
 

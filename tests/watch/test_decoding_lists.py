@@ -277,12 +277,12 @@ def test_deep_item_that_is_no_json_fails_the_list() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [50, 0])
-def test_what_is_no_list_raises_decode_error(body: bytes, size: int) -> None:
+def test_decoding_a_non_list_raises_decode_error(body: bytes, size: int) -> None:
     with pytest.raises(DecodeError):
         split(body, size)
 
 
-def test_what_is_no_list_is_named() -> None:
+def test_error_of_a_non_list_names_its_kind() -> None:
     with pytest.raises(DecodeError, match="not a list: Table"):
         split(written({"kind": "Table", "rows": []}))
 
@@ -357,7 +357,7 @@ def test_listed_object_refers_to_its_own_bytes_only() -> None:
         assert orjson.loads(obj.raw) == obj.to_dict()
 
 
-def test_what_cannot_be_read_is_named_if_it_is_of_this_kind() -> None:
+def test_unreadable_has_the_keys_of_items_of_this_kind() -> None:
     bad = [
         {"metadata": {"name": "labels", "namespace": "shop", "labels": {"x": 1}}},
         {"metadata": {"name": "cluster-wide", "labels": 7}},

@@ -55,7 +55,7 @@ def test_metadata_is_kept_as_the_server_sends_it() -> None:
     ],
     ids=["kind-first", "version-first", "untyped"],
 )
-def test_of_a_whole_object_the_metadata_is_kept(whole: dict[str, Any]) -> None:
+def test_metadata_of_a_whole_object_is_kept(whole: dict[str, Any]) -> None:
     found = MetadataDecoder(PODS).decode(written(whole))
 
     assert json.loads(found.raw) == PARTIAL | {"metadata": METADATA}
@@ -79,7 +79,7 @@ def test_an_object_without_metadata_has_no_name(rest: bytes) -> None:
         b"\xff",
     ],
 )
-def test_what_cannot_be_read_is_refused(body: bytes) -> None:
+def test_unreadable_metadata_raises_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError):
         MetadataDecoder(PODS).decode(body)
 

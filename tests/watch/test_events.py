@@ -112,7 +112,7 @@ def test_a_complete_event_stays_itself() -> None:
     assert WatchEvent.of(event) is event
 
 
-def test_what_makes_no_event_is_refused() -> None:
+def test_watch_event_of_refuses_invalid_arguments() -> None:
     event = WatchEvent.of("ADDED", pod("a"))
 
     with pytest.raises(

@@ -81,7 +81,7 @@ async def test_an_iteration_goes_on_where_it_was_left() -> None:
     assert told([it async for it in watch]) == ["ADDED b", "ADDED c"]
 
 
-async def test_the_end_is_asked_for_once() -> None:
+async def test_end_of_the_source_is_fetched_once() -> None:
     watch = Proxy(None, "late")
 
     assert await watch.next_batch() == []
@@ -89,7 +89,7 @@ async def test_the_end_is_asked_for_once() -> None:
     assert watch.fetches == 1
 
 
-async def test_stopping_ends_it_at_once_for_who_waits_for_a_batch() -> None:
+async def test_stop_ends_a_waiting_next_batch_at_once() -> None:
     loop = asyncio.get_running_loop()
     watch = Proxy()
     waiting = asyncio.create_task(watch.next_batch())
@@ -128,7 +128,7 @@ async def test_stopping_twice_closes_once() -> None:
     assert watch.closings == 1
 
 
-async def test_one_that_was_never_read_can_be_stopped() -> None:
+async def test_unread_watch_can_be_stopped() -> None:
     watch = Proxy("a")
 
     watch.stop()
@@ -147,7 +147,7 @@ async def test_stopping_drops_what_was_not_taken() -> None:
     assert await watch.next_batch() == []
 
 
-async def test_what_arrives_as_it_is_stopped_is_dropped() -> None:
+async def test_events_that_arrive_during_stop_are_dropped() -> None:
     watch = Proxy()
     waiting = asyncio.create_task(watch.next_batch())
     await asyncio.sleep(1)
@@ -175,7 +175,7 @@ async def test_an_error_within_the_context_stops_it() -> None:
     assert watch.stopped
 
 
-async def test_an_error_of_the_source_comes_behind_what_it_gave_before() -> None:
+async def test_error_of_the_source_is_raised_after_earlier_events() -> None:
     watch = Proxy("ab", TransportError("broken"), None)
 
     assert told([await anext(watch), await anext(watch)]) == ["ADDED a", "ADDED b"]
@@ -197,5 +197,5 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
     assert told(await watch.next_batch()) == ["ADDED b"]
 
 
-async def test_it_leaves_nothing_out_unless_it_says_so() -> None:
+async def test_skipped_is_0_by_default() -> None:
     assert Proxy().skipped == 0

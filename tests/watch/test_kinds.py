@@ -59,7 +59,9 @@ def test_reads_the_type_wherever_it_stands(body: Any, style: str) -> None:
         (b'{"metadata":{"kind":"A","apiVersion":"b"}}', ("", "")),
     ],
 )
-def test_what_is_not_said_is_empty(body: bytes, expected: tuple[str, str]) -> None:
+def test_type_of_returns_empty_strings_for_missing_fields(
+    body: bytes, expected: tuple[str, str]
+) -> None:
     assert type_of(body) == expected
 
 
@@ -111,7 +113,7 @@ def test_type_is_read_behind_what_nests_too_deeply() -> None:
     ],
 )
 @pytest.mark.parametrize("style", ["compact", "spaced"])
-def test_only_what_was_asked_for_passes(
+def test_only_the_requested_type_passes(
     resource: Resource,
     kind: str | None,
     api_version: str | None,
@@ -149,7 +151,7 @@ def test_a_watch_skips_objects_of_another_type(kind: str) -> None:
     assert found == [("a", "1"), ("b", "1"), 3]
 
 
-def test_a_watch_takes_objects_that_do_not_say_what_they_are() -> None:
+def test_watch_accepts_objects_without_a_type() -> None:
     assert watched(PODS, called(None, None)) == [("a", "99"), 0]
     assert watched(NODES, called(None, "v1")) == [("a", "99"), 0]
 
@@ -161,7 +163,7 @@ def test_a_watch_of_a_kind_that_is_not_known_takes_all_but_tables() -> None:
 
 
 @pytest.mark.parametrize("text", [b'{"type": %s, "object": %s}', b'{"object":%s}'])
-def test_a_watch_skips_them_however_the_line_is_written(text: bytes) -> None:
+def test_watch_skips_other_types_however_the_line_is_written(text: bytes) -> None:
     stranger = written(called("Node", "v1"))
     if text.startswith(b'{"object"'):
         text = b'{"object":%s,"type":"ADDED"}' % stranger
@@ -238,14 +240,14 @@ def test_a_table_is_no_list_of_a_kind_that_is_not_known_either() -> None:
         listed(UNKNOWN, TABLE | {"items": [pod("a")]})
 
 
-def test_items_of_a_list_of_no_kind_say_theirs() -> None:
+def test_items_of_a_list_without_a_kind_are_checked() -> None:
     items = [called("Deployment", "apps/v1", "a"), called("Pod", "v1", "b")]
     body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
 
     assert listed(DEPLOYMENTS, body) == ["a", 1]
 
 
-def test_an_item_that_says_nothing_in_a_list_of_no_kind_is_what_was_asked_for() -> None:
+def test_untyped_item_in_a_list_without_a_kind_is_accepted() -> None:
     items = [called(None, None)]
     body = {"kind": "List", "apiVersion": "v1", "metadata": AT_7, "items": items}
     splitter = ListSplitter(ObjectDecoder(DEPLOYMENTS))

@@ -88,7 +88,7 @@ def listed_kinds() -> dict[tuple[str, str], Any]:
     }
 
 
-def test_those_kinds_of_which_no_object_can_hold_what_looks_like_an_item() -> None:
+def test_sure_kinds_cannot_contain_arrays_of_objects_with_metadata() -> None:
     """Of a real server's types, as it tells them."""
     places = {
         which: sorted(set(look_alikes(schema, which[1], within=frozenset())))
@@ -110,7 +110,7 @@ def test_those_kinds_of_which_no_object_can_hold_what_looks_like_an_item() -> No
     "which",
     [("example.com/v1", "Pod"), ("v2", "Pod"), ("v1", "Widget"), ("", "Pod"), ("", "")],
 )
-def test_no_kind_that_others_define(which: tuple[str, str]) -> None:
+def test_sure_kinds_have_no_custom_resources(which: tuple[str, str]) -> None:
     assert not has_sure_borders(*which)
 
 
@@ -180,7 +180,7 @@ def list_of_pods() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [1_000, 8_192, 70_000, 1_000_000])
-def test_what_looks_like_a_border_is_none(size: int) -> None:
+def test_text_that_looks_like_a_border_does_not_split_items(size: int) -> None:
     items = [*long_start(), *map(confusing, range(40)), *long_start(2)]
     body = list_of(items)
 
@@ -262,7 +262,7 @@ def test_a_body_that_is_no_json_shows_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 9])
-def test_at_its_beginning_a_list_that_is_no_json_raises(place: int) -> None:
+def test_malformed_start_of_a_list_raises(place: int) -> None:
     items = long_start()
     items[place]["spec"] = {"nodeName": "nothing"}
     body = list_of(items).replace(b'"nothing"', b"nothing")

@@ -134,7 +134,7 @@ async def test_an_error_is_raised_by_the_page_that_wants_it() -> None:
                 pytest.fail("there is no such page")
 
 
-async def test_an_error_of_a_page_that_nobody_wants_is_nobodys() -> None:
+async def test_error_of_an_unused_page_ahead_is_dropped() -> None:
     source = FakeSource([EXPIRED])
 
     async with PagesAhead(source) as pages:
@@ -158,7 +158,9 @@ async def test_an_error_while_reading_a_page_asked_for_ahead_is_the_readers() ->
 
 @pytest.mark.parametrize("answer", [Page([thing("a")]), Silence()])
 @pytest.mark.parametrize("number", range(4))
-async def test_leaves_nothing_behind(answer: Page | Silence, number: int) -> None:
+async def test_pages_ahead_leaves_no_task_and_no_connection(
+    answer: Page | Silence, number: int
+) -> None:
     source = FakeSource([answer])
 
     async with PagesAhead(source) as pages:

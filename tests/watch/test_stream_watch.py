@@ -132,7 +132,7 @@ async def test_errors_of_the_server_are_events() -> None:
     assert event.error().status == 410
 
 
-async def test_silence_is_normal_for_it() -> None:
+async def test_watch_waits_without_a_read_timeout() -> None:
     source = Bytes(A, END)
 
     assert [event async for event in watch_of(source)]
@@ -238,7 +238,7 @@ async def test_stopping_with_unread_events_leaves_nothing() -> None:
     assert reference() is None, "its timer keeps it"
 
 
-async def test_what_was_read_as_it_was_stopped_is_not_decoded() -> None:
+async def test_bytes_read_during_stop_are_not_decoded() -> None:
     source = Bytes()
     watch = watch_of(source)
     waiting = asyncio.create_task(watch.next_batch())
@@ -250,7 +250,7 @@ async def test_what_was_read_as_it_was_stopped_is_not_decoded() -> None:
     assert await waiting == []
 
 
-async def test_it_ends_by_itself_when_its_time_is_over() -> None:
+async def test_watch_ends_after_its_seconds() -> None:
     loop = asyncio.get_running_loop()
     source = Bytes(A)
 
@@ -261,13 +261,13 @@ async def test_it_ends_by_itself_when_its_time_is_over() -> None:
     assert source.closed
 
 
-async def test_the_end_of_its_time_is_no_failure_within_a_line() -> None:
+async def test_end_after_seconds_within_a_line_is_not_an_error() -> None:
     watch = watch_of(Bytes(A + B[:40]), 310)
 
     assert told([event async for event in watch]) == ["ADDED a"]
 
 
-async def test_events_that_were_read_before_its_time_was_over_are_given() -> None:
+async def test_events_read_before_the_seconds_are_over_are_returned() -> None:
     watch = watch_of(Bytes(A + B + C), 310)
     first = await anext(watch)
     await asyncio.sleep(400)

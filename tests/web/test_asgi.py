@@ -262,7 +262,7 @@ async def test_a_head_of_events_ends_at_once(running: Any) -> None:
     ("query", "text"),
     [
         ("labelSelector=app%20in", b"app in"),
-        ("namespace=kube-system", b"nothing of namespace 'kube-system' here"),
+        ("namespace=kube-system", b"namespace 'kube-system' is not available here"),
         ("namespace=%3Cb%3E%0A%ED%A0%80", b"<b>\\n"),
         ("labelSelector=%3Cb%3E%0A%ED%A0%80", b"<b>\\n"),
     ],

@@ -216,7 +216,7 @@ async def test_the_routes_are_two() -> None:
 
 
 def test_what_has_no_health() -> None:
-    with pytest.raises(OptionsError, match="whose health"):
+    with pytest.raises(OptionsError, match="health needs sources"):
         health_responders()
 
     with pytest.raises(OptionsError, match="must be positive"):

@@ -156,7 +156,7 @@ async def test_refuses_a_delay_that_is_no_number(delay: float) -> None:
     assert repr(queue) == "<DelayingQueue open queued=0 working=0 delayed=0>"
 
 
-async def test_repr_tells_how_many_are_delayed() -> None:
+async def test_repr_shows_the_number_of_delayed_items() -> None:
     queue = DelayingQueue[str]("pods")
     queue.add("a")
     queue.add_after("b", 1)
@@ -284,7 +284,7 @@ async def test_out_of_date_entries_of_items_that_came_are_dropped() -> None:
 # ---------------------------------------------------------------- shutting down
 
 
-async def test_shut_down_drops_what_is_delayed() -> None:
+async def test_shut_down_drops_delayed_items() -> None:
     queue = DelayingQueue[str]()
     queue.add_after("a", 1)
 
@@ -296,7 +296,7 @@ async def test_shut_down_drops_what_is_delayed() -> None:
         await queue.get()
 
 
-async def test_a_drain_after_shut_down_returns_what_was_delayed() -> None:
+async def test_drain_after_shut_down_returns_delayed_items() -> None:
     queue = DelayingQueue[str]()
     queue.add_after("a", 1)
     queue.shut_down()
@@ -352,7 +352,7 @@ async def test_a_drain_cuts_the_delay_of_a_retry_in_work_once() -> None:
     assert asyncio.get_running_loop().time() == 2
 
 
-async def test_a_drain_may_leave_what_is_delayed_and_return_it() -> None:
+async def test_drain_can_return_delayed_items() -> None:
     queue = DelayingQueue[str]()
     queue.add("now")
     queue.add_after("late", 600)
@@ -367,7 +367,7 @@ async def test_a_drain_may_leave_what_is_delayed_and_return_it() -> None:
     assert timers() == []
 
 
-async def test_a_drain_that_leaves_what_is_delayed_returns_retries_too() -> None:
+async def test_drain_that_returns_delayed_items_returns_retries() -> None:
     queue = DelayingQueue[str]()
     record: list[str] = []
     for item in ("fails", "fails at once", "succeeds"):
@@ -390,7 +390,7 @@ async def test_a_drain_that_leaves_what_is_delayed_returns_retries_too() -> None
     assert timers() == []
 
 
-async def test_a_drain_that_leaves_what_is_delayed_takes_nothing_new() -> None:
+async def test_drain_that_returns_delayed_items_accepts_no_new_ones() -> None:
     queue = DelayingQueue[str]()
     queue.add("in work")
     queue.add("queued")
@@ -406,7 +406,7 @@ async def test_a_drain_that_leaves_what_is_delayed_takes_nothing_new() -> None:
     assert await drain == frozenset()
 
 
-async def test_a_drain_knows_two_ways_to_treat_what_is_delayed() -> None:
+async def test_drain_refuses_an_unknown_delayed_argument() -> None:
     queue = DelayingQueue[str]()
 
     with pytest.raises(OptionsError, match="'run' or 'return', not 'drop'"):

@@ -37,7 +37,7 @@ async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
 
 
 @pytest.mark.parametrize("given", [10, "slow", ("when", "forget")], ids=str)
-def test_what_is_no_rate_limiter_is_refused(given: Any) -> None:
+def test_queue_refuses_an_object_without_limiter_methods(given: Any) -> None:
     for kind in (RateLimitingQueue, PriorityQueue):
         with pytest.raises(OptionsError, match=r"rate_limiter=.* has no method when"):
             kind("q", rate_limiter=given)

@@ -149,7 +149,7 @@ async def test_metrics_count_retries_of_an_open_queue(
 
 
 @each_sink
-async def test_what_a_drain_gives_up_stays_counted_as_added(
+async def test_items_that_a_drain_gives_up_stay_counted_as_added(
     make: Callable[[], PlainSink],
 ) -> None:
     sink = make()
@@ -193,7 +193,7 @@ async def test_ages_of_work_grow_until_it_is_done() -> None:
     assert ages == [(0, 0), (20, 15), (5, 5), (0, 0)]
 
 
-async def test_a_sink_that_cannot_be_read_hears_of_ages_twice_a_second() -> None:
+async def test_plain_sink_gets_ages_twice_a_second() -> None:
     sink = PlainSink()
     queue = WorkQueue[str]("pods", metrics=sink)
     told = set()
@@ -212,9 +212,7 @@ async def test_a_sink_that_cannot_be_read_hears_of_ages_twice_a_second() -> None
     assert all(gap >= AGES_SECONDS - 1e-9 for gap in gaps)
 
 
-async def test_a_sink_that_cannot_be_read_hears_at_once_that_nothing_is_in_work() -> (
-    None
-):
+async def test_plain_sink_gets_zero_ages_at_once() -> None:
     sink = PlainSink()
     queue = WorkQueue[str]("pods", metrics=sink)
     queue.add("a")
@@ -274,7 +272,7 @@ async def test_everything_is_shown_from_the_beginning() -> None:
     assert dict(sink.observed) == {QUEUED: [], WORKED: []}
 
 
-async def test_it_may_be_read_in_another_thread() -> None:
+async def test_metrics_may_be_collected_in_another_thread() -> None:
     sink = ReadSink()
     queue = WorkQueue[str]("pods", metrics=sink)
     queue.add("a")
@@ -311,7 +309,7 @@ async def test_a_sink_that_is_not_enabled_is_never_called() -> None:
     assert not sink.gauges
 
 
-async def test_a_queue_that_nobody_uses_is_freed_though_it_is_measured() -> None:
+async def test_unused_queue_with_metrics_is_freed() -> None:
     queue = WorkQueue[str]("pods", metrics=PlainSink())
     queue.add("a")
     queue.done(await queue.get())
@@ -324,7 +322,7 @@ async def test_a_queue_that_nobody_uses_is_freed_though_it_is_measured() -> None
         gc.enable()
 
 
-def test_what_is_queued_before_the_loop_runs_waits_from_its_start() -> None:
+def test_items_queued_before_the_loop_runs_wait_from_its_start() -> None:
     sink, began = ReadSink(), time.monotonic()
     queue = WorkQueue[str]("pods", metrics=sink)
     queue.add("a")

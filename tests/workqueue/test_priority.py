@@ -115,7 +115,7 @@ async def test_get_with_priority_tells_the_priority() -> None:
     assert [first, second] == [("a", 5), ("b", -3)]
 
 
-async def test_two_that_wait_are_told_their_own_priorities() -> None:
+async def test_two_waiting_workers_get_their_own_priorities() -> None:
     queue = PriorityQueue[str]()
     getters = [asyncio.create_task(queue.get_with_priority()) for _ in range(2)]
     await settle()
@@ -144,9 +144,7 @@ async def served(queue: PriorityQueue[str], seconds: int) -> float | None:
     return None
 
 
-async def test_what_waits_is_served_within_the_bound_though_others_keep_coming() -> (
-    None
-):
+async def test_waiting_item_is_served_within_the_bound() -> None:
     assert await served(PriorityQueue(ageing=0.5), 300) == 100 * 0.5
 
 
@@ -159,7 +157,7 @@ async def test_strict_priorities_may_starve(ageing: int | None) -> None:
     assert await served(PriorityQueue(ageing=ageing), 2000) is None
 
 
-async def test_nothing_added_later_than_the_bound_overtakes() -> None:
+async def test_items_added_after_the_bound_do_not_overtake() -> None:
     """The promise itself, for all pairs of many items at many times."""
     queue = PriorityQueue[int](ageing=2)
     added: list[tuple[float, int]] = []
@@ -191,7 +189,7 @@ async def test_a_raise_does_not_take_a_better_place_from_what_waited_for_long() 
     assert await queue.get_with_priority() == ("old", 1)
 
 
-def test_what_is_added_before_the_loop_runs_is_new_when_it_does() -> None:
+def test_item_added_before_the_loop_runs_starts_ageing_with_it() -> None:
     queue = PriorityQueue[str](ageing=1)
     queue.add("a", -5)
     queue.add("b", 5)
@@ -374,7 +372,7 @@ async def test_a_shutdown_changes_no_priorities_any_more(drains: bool) -> None:
         await drain
 
 
-async def test_what_was_refused_is_not_remembered() -> None:
+async def test_refused_item_leaves_no_state() -> None:
     queue = PriorityQueue[str]()
     queue.add_after("delayed", 5, 3)
     queue.shut_down()
@@ -391,7 +389,7 @@ async def test_what_was_refused_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("priority", [math.nan, math.inf, 1_000_001, -1_000_001])
 @pytest.mark.parametrize("way", ["add", "add_threadsafe", "after", "limited"])
-async def test_refuses_what_is_no_priority(way: str, priority: Any) -> None:
+async def test_queue_refuses_a_priority_out_of_range(way: str, priority: Any) -> None:
     limiter = ItemExponentialFailureRateLimiter()
     queue = PriorityQueue[str](rate_limiter=limiter)
     calls: dict[str, Callable[[], None]] = {

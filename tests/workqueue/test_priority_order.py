@@ -40,14 +40,14 @@ def rest_of(line: PrioritizedItems[str]) -> list[str]:
     return [line.popleft() for _ in range(len(line))]
 
 
-def test_an_empty_line_raises_what_a_deque_raises() -> None:
+def test_popleft_of_no_items_raises_index_error() -> None:
     line, _ = ranked()
 
     with pytest.raises(IndexError):
         line.popleft()
 
 
-def test_out_of_date_entries_alone_are_an_empty_line() -> None:
+def test_only_out_of_date_places_count_as_empty() -> None:
     line, _ = ranked()
     put(line, "a", 0)
     line.raise_to("a", 1)
@@ -79,7 +79,7 @@ def test_a_priority_is_wanted_once() -> None:
     assert line.priority_of("a") == 0
 
 
-def test_what_is_wanted_can_be_raised() -> None:
+def test_wanted_priority_can_be_raised() -> None:
     line, _ = ranked()
     line.wanted["a"] = 1
 
@@ -127,7 +127,7 @@ def test_time_is_nothing_without_ageing() -> None:
     assert rest_of(line) == ["high", "low"]
 
 
-def test_depths_count_what_is_in_the_line() -> None:
+def test_depths_count_queued_items() -> None:
     line, _ = ranked()
     for item, priority in {"a": 1, "b": 1, "c": 2}.items():
         put(line, item, priority)
@@ -204,7 +204,7 @@ def test_the_cost_of_few_priorities_does_not_grow_with_the_items() -> None:
     assert CountedTime.comparisons - before < 8 * number
 
 
-def test_one_raised_where_it_stays_counts_for_its_new_priority() -> None:
+def test_item_raised_in_place_counts_for_its_new_priority() -> None:
     line, clock = ranked(ageing=1)
     put(line, "old", 0)
     clock.now = 10.0
@@ -258,7 +258,7 @@ def test_many_raises_keep_order_and_depths(ageing: float) -> None:
     assert set(line.depths().values()) == {0}
 
 
-def test_what_was_there_before_the_clock_keeps_its_order() -> None:
+def test_items_added_before_the_clock_keep_their_order() -> None:
     line, clock = PrioritizedItems[str](1.0), Clock()
     put(line, "a", 0)
     put(line, "b", 3)

@@ -70,7 +70,7 @@ async def test_done_changes_nothing_for_an_item_that_is_not_in_work(item: str) -
     assert take_all(queue) == ["queued"]
 
 
-async def test_length_counts_only_what_is_queued() -> None:
+async def test_length_counts_only_queued_items() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     queue.add("b")
@@ -102,7 +102,7 @@ async def test_get_nowait_of_an_empty_queue_raises_queue_empty() -> None:
         WorkQueue[str]().get_nowait()
 
 
-async def test_repr_tells_the_state() -> None:
+async def test_repr_shows_the_state() -> None:
     queue = WorkQueue[str]("pods")
     queue.add("a")
     queue.add("b")
@@ -255,7 +255,7 @@ async def test_a_timeout_around_get_loses_nothing() -> None:
     assert take_all(queue) == ["a"]
 
 
-async def test_no_item_is_in_two_hands_nor_lost_with_many_workers() -> None:
+async def test_items_are_never_lost_or_duplicated_with_many_workers() -> None:
     queue = WorkQueue[int]()
     wanted, seen = Counter[int](), Counter[int]()
     in_work: set[int] = set()

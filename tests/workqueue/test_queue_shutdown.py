@@ -15,7 +15,7 @@ from aioinformer.workqueue import WorkQueue
 # ---------------------------------------------------------------- shut_down
 
 
-async def test_what_is_queued_is_still_handed_out_after_shut_down() -> None:
+async def test_queued_items_are_still_handed_out_after_shut_down() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     queue.add("b")
@@ -105,7 +105,7 @@ async def test_a_drain_of_an_empty_queue_ends_at_once() -> None:
     assert asyncio.get_running_loop().time() == 0
 
 
-async def test_a_drain_waits_for_what_is_in_work() -> None:
+async def test_drain_waits_for_items_in_work() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -117,7 +117,7 @@ async def test_a_drain_waits_for_what_is_in_work() -> None:
     assert asyncio.get_running_loop().time() == 5
 
 
-async def test_a_drain_hands_out_what_is_queued() -> None:
+async def test_drain_hands_out_queued_items() -> None:
     queue = WorkQueue[str]()
     record: list[str] = []
     for item in "abc":
@@ -136,7 +136,7 @@ async def test_a_drain_hands_out_what_is_queued() -> None:
     assert left == frozenset()
 
 
-async def test_a_drain_hands_out_again_what_was_added_in_work_before() -> None:
+async def test_drain_hands_out_items_added_again_before_it() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()
@@ -153,7 +153,7 @@ async def test_a_drain_hands_out_again_what_was_added_in_work_before() -> None:
     assert await drain == frozenset()
 
 
-async def test_a_drain_hands_out_once_what_is_added_in_work_meanwhile() -> None:
+async def test_drain_hands_out_once_items_added_again_during_it() -> None:
     queue = WorkQueue[str]()
     record: list[str] = []
     queue.add("always fails")
@@ -201,7 +201,7 @@ async def test_a_drain_ends_waiting_workers() -> None:
 
 
 @pytest.mark.parametrize("timeout", [3, 3.0, timedelta(seconds=3)], ids=repr)
-async def test_a_drain_returns_what_is_not_done_in_time(timeout: Any) -> None:
+async def test_drain_returns_items_not_done_in_time(timeout: Any) -> None:
     queue = WorkQueue[str]()
     for item in ("in work", "again", "queued"):
         queue.add(item)
@@ -216,7 +216,7 @@ async def test_a_drain_returns_what_is_not_done_in_time(timeout: Any) -> None:
     assert asyncio.get_running_loop().time() == 3
 
 
-async def test_what_a_drain_returned_is_not_handed_out_afterwards() -> None:
+async def test_items_returned_by_a_drain_are_not_handed_out() -> None:
     queue = WorkQueue[str]()
     for item in ("again", "queued"):
         queue.add(item)
@@ -326,7 +326,7 @@ async def test_a_drain_after_shut_down_waits_for_the_rest() -> None:
     assert await drain == frozenset()
 
 
-async def test_a_drain_after_shut_down_returns_what_was_asked_for_in_vain() -> None:
+async def test_drain_after_shut_down_returns_items_added_in_vain() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     await queue.get()

@@ -55,7 +55,7 @@ async def test_another_thread_gets_wrong_loop_after_shut_down(name: str) -> None
     assert isinstance(error, WrongLoop)
 
 
-async def test_the_quick_look_works_from_the_first_use_to_the_shutdown() -> None:
+async def test_loop_thread_holds_its_lock_until_shut_down() -> None:
     """Without it everything works as well, at half the speed."""
     queue = WorkQueue[str]()
     seen = [queue._loop_thread._is_owned()]
@@ -186,7 +186,7 @@ async def test_many_items_of_other_threads_are_added_over_several_turns(
     assert [queue.get_nowait() for _ in range(number)] == list(range(number))
 
 
-async def test_many_items_of_other_threads_summon_the_loop_once(
+async def test_items_of_other_threads_schedule_the_inbox_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue = WorkQueue[int]()
@@ -280,7 +280,7 @@ async def test_add_threadsafe_refuses_an_unhashable_item_in_its_thread() -> None
 
 @pytest.mark.parametrize("left", [False, True], ids=["all taken in", "one left"])
 @pytest.mark.parametrize("shut", [False, True], ids=["open", "shut"])
-def test_add_threadsafe_complains_of_a_closed_loop_unless_shut_down(
+def test_add_threadsafe_raises_wrong_loop_after_the_loop_closed(
     shut: bool, left: bool
 ) -> None:
     queue = WorkQueue[str]()

@@ -1,4 +1,4 @@
-"""Who the client is: credentials, exec plugins, TLS.
+"""Authentication: credentials, exec plugins, TLS.
 
 The law of this layer: secrets show in no `repr`, log line or error. Files are read, SSL
 contexts built and plugins run in threads.

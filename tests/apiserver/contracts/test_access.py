@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, bindings, impersonation, and questions about rights."""
+"""Authentication and authorization: tokens, RBAC, impersonation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ async def bind(
 async def settled(
     http: aiohttp.ClientSession, path: str, wanted: int = 200
 ) -> tuple[int, dict[str, Any]]:
-    """Ask until the answer is as wanted: a real server learns of roles by watching."""
+    """Repeat a request until it has the expected answer.
+
+    A real server learns of roles by watching.
+    """
     code, found = await ask(http, "GET", path)
     for _ in range(100):
         if code == wanted:
@@ -207,7 +210,7 @@ async def test_role_can_be_limited_to_object_names(
     other, _ = await ask(alice, "GET", f"{maps}/b")
     selected, _ = await ask(alice, "GET", maps, fieldSelector="metadata.name=a")
     every, _ = await ask(alice, "GET", maps)
-    # A selector names an object where it reads, and not where it deletes.
+    # A selector counts as a name for reads, but not for deletes.
     deleted, _ = await ask(alice, "DELETE", maps, fieldSelector="metadata.name=a")
 
     assert (one, other, selected, every, deleted) == (200, 403, 200, 403, 403)
@@ -341,7 +344,7 @@ async def test_only_bearer_authorization_is_accepted(
 # ---------------------------------------------------------------- ours alone
 
 
-# Elsewhere a controller fills these roles; a kube-apiserver alone has them empty.
+# In a cluster a controller fills these roles; a kube-apiserver alone leaves them empty.
 @pytest.mark.parametrize(
     ("role", "reading", "secrets", "writing"),
     [("view", 200, 403, 403), ("edit", 200, 200, 201), ("admin", 200, 200, 201)],
@@ -389,7 +392,7 @@ async def test_users_can_have_groups() -> None:
 
 
 def test_token_with_two_users_is_rejected() -> None:
-    with pytest.raises(OptionsError, match="token of one of users"):
+    with pytest.raises(OptionsError, match="is also the token of"):
         APIServer(token="same", users={"same": "alice"})
 
 

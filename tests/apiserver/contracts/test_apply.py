@@ -1,4 +1,4 @@
-"""Server-side apply: what becomes of an object, who owns it then, what is refused."""
+"""Server-side apply: merging, ownership, conflicts, validation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def deployments(target: ServerUnderTest) -> str:
 async def gadgets(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> AsyncIterator[str]:
-    """Define a kind with lists of each sort; yields the path of its collection."""
+    """Define a kind with lists of all types, and yield the path of its collection."""
     group = f"g{secrets.token_hex(4)}.example.com"
     definition = {
         **named(f"gadgets.{group}"),

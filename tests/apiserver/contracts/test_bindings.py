@@ -1,4 +1,4 @@
-"""Bindings and tokens: what schedulers and service accounts ask a server for."""
+"""Subresources `binding` of pods and `token` of service accounts."""
 
 from __future__ import annotations
 

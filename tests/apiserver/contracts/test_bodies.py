@@ -1,4 +1,4 @@
-"""What the body of a request may be, and what is said of one that cannot be."""
+"""Request bodies and options: YAML, nesting, duplicate fields, wrong types."""
 
 from __future__ import annotations
 

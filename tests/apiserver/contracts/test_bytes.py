@@ -1,4 +1,4 @@
-"""What an API server writes, byte for byte: the order of keys, escapes, blank fields."""
+"""Exact bytes of answers: order of keys, escapes, empty fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
-# What is another each time.
+# Fields that differ in each run.
 VOLATILE = [
     (rb'"uid":"[-0-9a-f]{36}"', b'"uid":"U"'),
     (rb'"resourceVersion":"[0-9]+"', b'"resourceVersion":"7"'),
@@ -182,7 +182,7 @@ async def test_key_order_of_body_does_not_affect_bytes(
 
     found = await raw(http, f"{path}/raw")
 
-    # What is empty vanishes, and a list stays in its order.
+    # Empty values are dropped, and lists keep their order.
     assert (
         rb'"containers":[{"name":"c","image":"x:1","command":["\u003cx\u003e"],'
         rb'"env":[{"name":"B","value":"1"},{"name":"A"}],"resources":{}'

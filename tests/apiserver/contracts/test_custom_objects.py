@@ -1,4 +1,4 @@
-"""Custom resources: every version of them, and what their definitions give them."""
+"""Custom resources: versions, subresources, and schemas of their definitions."""
 
 from __future__ import annotations
 

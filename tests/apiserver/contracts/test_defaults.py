@@ -1,8 +1,7 @@
-"""What a server makes of an object, and what it refuses: every kind, many bodies.
+"""Defaults and validation of all kinds, compared with recorded answers.
 
-The answers are recorded (see `recorded_writes.py`), so that either server is compared
-with the same ones: ours whenever the tests run, and the real one to find out whether the
-recordings are still true.
+See `recorded_writes.py`. Our server is compared in each test run. Runs against the real
+server show whether the recordings are still true.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ async def ask(
 
 
 async def serves(http: aiohttp.ClientSession, path: str) -> bool:
-    """Say if there is something; a path that is not served yet is answered in plain text."""
+    """Return whether a path is served; an unserved one is answered in plain text."""
     async with http.get(path) as answer:
         return answer.status == 200
 
 
 async def remove(http: aiohttp.ClientSession, path: str) -> None:
-    """Delete an object; the real server has nobody who would end its finalizers."""
+    """Delete an object and its finalizers, which nobody removes on a real server."""
     await ask(http, "DELETE", f"{path}?{BACKGROUND}")
     await ask(http, "PATCH", path, {"metadata": {"finalizers": None}})
     status, left, _ = await ask(http, "GET", path)

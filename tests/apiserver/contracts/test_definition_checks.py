@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions that are refused, in the words of a real server.
+"""Validation of CustomResourceDefinitions, in the words of a real server.
 
-Nothing is created: what is accepted is only tried.
+Valid definitions are only created in a dry run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists in the schemas of definitions: how they are merged must be said rightly."""
+"""Validation of list types in the schemas of definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of definitions: those that are refused, as they are not structural."""
+"""Validation of schemas of definitions, which must be structural."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of_metadata(**fields: Any) -> dict[str, Any]:
     return of_schema({"type": "object", "properties": {"metadata": metadata}})
 
 
-# Each with what follows the path of the schema in the definition.
+# Schemas, with the path below the schema and the message.
 SCHEMAS = [
     pytest.param(of_schema(OPEN), [], id="open"),
     pytest.param(

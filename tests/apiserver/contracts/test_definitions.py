@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they do, from their creation to their end."""
+"""CustomResourceDefinitions: from their creation to their deletion."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def told_conditions(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Reduce conditions to what does not depend on the time."""
+    """Return conditions without their times."""
     found = status.get("conditions") or ()
     return [(it["type"], it["status"], it["reason"], it["message"]) for it in found]
 
@@ -214,7 +214,7 @@ async def test_removed_version_is_404(
     async with defined(http, body):
         await changed(http, body, {"versions": [version()]})
         await gone(http, f"/apis/{group}/v1beta1/gadgets")
-        # A real server may lose sight of the whole group for a moment.
+        # A real server may stop serving the group for a moment.
         await served(http, body)
         code = await status_of(http, f"/apis/{group}/v1beta1/gadgets")
 
@@ -253,7 +253,8 @@ async def test_version_from_before_definition_change_cannot_be_watched(
         old = made["metadata"]["resourceVersion"]
         params = {"watch": "1", "resourceVersion": old, "timeoutSeconds": "1"}
         await changed(http, body, {"names": {"shortNames": ["gd"]}})
-        # A real server needs a moment to see the change, and another for its new cache.
+        # A real server needs a moment to see the change, and another for its
+        # new cache.
         events: list[Any] = []
         async with asyncio.timeout(20):
             while told(events) == [("ADDED", "b")] or not events:
@@ -263,7 +264,7 @@ async def test_version_from_before_definition_change_cannot_be_watched(
         exact = {"resourceVersion": old, "resourceVersionMatch": "Exact"}
         code, listed = await ask(http, "GET", path, **exact)
         async with asyncio.timeout(20):
-            # A real one asks for patience while its new cache begins.
+            # A real server answers 429 until its new cache is ready.
             while code != 200:
                 code, listed = await ask(http, "GET", path, **exact)
 

@@ -1,4 +1,4 @@
-"""What an API server asks of a deletion, and how pods end."""
+"""Deletion: preconditions, options, and grace periods of pods."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_delete_options_can_be_in_url(
 
 
 def grace(body: dict[str, Any]) -> int:
-    """Return how long a pod may take to end, and check that the time says the same."""
+    """Return the grace period of a pod, and check that its timestamp agrees."""
     metadata = body["metadata"]
     seconds: int = metadata["deletionGracePeriodSeconds"]
     begins = datetime.fromisoformat(metadata["creationTimestamp"])
@@ -228,7 +228,7 @@ async def test_finished_pod_is_deleted_at_once(
     assert (await ask(http, "GET", f"{path}/web"))[0] == 404
 
 
-# Ours plays the kubelet as well, so that there the pod has ended.
+# Our server plays the kubelet, so its pod has stopped.
 @pytest.mark.parametrize("target", [REAL], indirect=True)
 async def test_second_delete_can_only_shorten_grace_period(
     target: ServerUnderTest, http: aiohttp.ClientSession

@@ -1,6 +1,6 @@
-"""Discovery: what a server says that it serves, and how it is.
+"""Discovery, version and health documents.
 
-A real server serves more; of that only the order of what both serve is compared.
+A real server serves more kinds. Only the kinds that both serve are compared.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
-# What a real server says of the kinds that are served here, for each version of a group:
-# plural, kind, whether namespaced, short names, categories, subresources.
+# Entries of a real server for the kinds served here, by group version: plural, kind,
+# namespaced, short names, categories, subresources.
 SERVED = """
 v1:
     configmaps ConfigMap N cm - -
@@ -95,7 +95,7 @@ SCALE_KIND = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 
 
 def served() -> dict[str, list[list[str]]]:
-    """Read the table above, by group and version."""
+    """Return the table above by group and version."""
     found: dict[str, list[list[str]]] = {}
     for line in SERVED.strip().splitlines():
         if line.endswith(":"):
@@ -121,7 +121,7 @@ def verbs_of(api_version: str, plural: str) -> list[str]:
 
 
 def plain_entries(api_version: str) -> list[dict[str, Any]]:
-    """Return what the plain document of a version lists."""
+    """Return the entries of a version's plain document."""
     found = []
     for plural, kind, scope, short, categories, subresources in served()[api_version]:
         entry = {
@@ -154,7 +154,7 @@ def path_of(api_version: str) -> str:
 
 
 async def aggregated(http: aiohttp.ClientSession, path: str) -> list[dict[str, Any]]:
-    """Get the groups of an aggregated document."""
+    """Return the groups of the aggregated document."""
     async with http.get(path, headers={"Accept": AGGREGATED}) as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"] == AGGREGATED
@@ -183,7 +183,7 @@ async def test_version_document_lists_resources(
     assert list(found[0]) == list(expected[0])
     assert document["kind"] == "APIResourceList"
     assert document["groupVersion"] == api_version
-    # The core group is older than the field.
+    # The core group has no such field.
     assert document.get("apiVersion") == ("v1" if "/" in api_version else None)
 
 

@@ -1,4 +1,4 @@
-"""How the headers of a request decide whether discovery is told, or refused."""
+"""Content negotiation of discovery documents."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from each_case import each_case
 if TYPE_CHECKING:
     import aiohttp
 
-# Behind the router of the built-in kinds, which takes headers to the letter.
+# Served by the router of built-in kinds, which is strict about headers.
 ROUTED = ["/version", "/api", "/api/v1", "/apis/apps/v1"]
-# Before it, or beside it.
+# Served by other handlers.
 OPEN = ["/apis", "/apis/apps", "/apis/example.com", "/apis/example.com/v1"]
 
 ALL_TYPES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
@@ -21,7 +21,7 @@ ALL_TYPES = "application/json, application/yaml, application/vnd.kubernetes.prot
 async def refusal(
     http: aiohttp.ClientSession, path: str, **headers: str
 ) -> tuple[int, str, str]:
-    """Get a document that is refused; returns what the Status says."""
+    """Request a document, and return the Status of the error."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with http.get(path, headers=named) as answer:
         status = await answer.json()
@@ -35,7 +35,7 @@ async def refusal(
 async def test_unsupported_media_type_is_406(
     http: aiohttp.ClientSession, path: str, sent: str
 ) -> None:
-    """Some clients say `*/*` there, where they have no body to send at all."""
+    """Some clients send the content type `*/*` without a body."""
     told = await refusal(http, path, content_type=sent)
 
     assert told == (415, "UnsupportedMediaType", "415: Unsupported Media Type")

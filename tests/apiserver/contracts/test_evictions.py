@@ -1,4 +1,4 @@
-"""Evictions: a pod goes, unless its disruption budget says no."""
+"""Evictions and disruption budgets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNNING = {
 
 @pytest.fixture
 async def pod(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
-    """Make a pod that runs and is ready; returns its path."""
+    """Create a running and ready pod, and return its path."""
     body = a_pod("web", labels={"app": "web"}, spec={"nodeName": "node"})
     await make(http, target.path("pods"), body)
     path = f"{target.path('pods')}/web"
@@ -55,7 +55,7 @@ async def evict(
 
 
 async def is_marked(http: aiohttp.ClientSession, pod: str) -> bool:
-    """Say whether a pod is being deleted, or is gone where a kubelet is played."""
+    """Return whether a pod is marked for deletion, or removed by our server."""
     code, found = await ask(http, "GET", pod)
     return code == 404 or "deletionTimestamp" in found["metadata"]
 

@@ -1,7 +1,7 @@
-"""Informers and faults: whatever a server does, an informer ends as the server's state.
+"""Informers recover from all faults, and end with the server's state.
 
-These run against our server alone: a real one cannot be told to misbehave. What each
-fault sends is tested in tests/test_testing_faults*.py.
+These tests run against our server only, because a real one has no scripted faults.
+`tests/apiserver/test_faults*.py` tests the answers of each fault.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from aioinformer import SharedInformer
 
-# A watch of the informer lasts five minutes; some faults show only at the next one.
+# A watch of the informer lasts five minutes; some faults strike only the next one.
 PATIENCE_SECONDS = 1200
 
 
@@ -68,7 +68,7 @@ async def a_server() -> AsyncIterator[APIServer]:
 @asynccontextmanager
 async def an_informer(server: APIServer) -> AsyncIterator[SharedInformer]:
     factory = SharedInformerFactory(server.client())
-    # Pages, so that there are tokens which can expire.
+    # Lists have pages, so that continue tokens can expire.
     informer = factory.informer("v1", "configmaps", page_size=3)
     async with factory:
         await factory.wait_for_cache_sync(timeout=PATIENCE_SECONDS)
@@ -76,7 +76,7 @@ async def an_informer(server: APIServer) -> AsyncIterator[SharedInformer]:
 
 
 def change(server: APIServer, text: str) -> None:
-    """Create, update and delete; what was there before and stays is updated as well."""
+    """Create, update and delete objects, including all that existed before."""
     for number in range(1, 8):
         put(server, f"map-{number}", text=text)
 
@@ -102,7 +102,7 @@ async def converges(server: APIServer) -> None:
             change(server, text)
             await asyncio.sleep(1)
 
-        # Some come with a bookmark, or with the next watch.
+        # Some faults strike only a bookmark or the next watch.
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not server.faults.struck:
                 await asyncio.sleep(0.5)
@@ -111,7 +111,7 @@ async def converges(server: APIServer) -> None:
         await converged(server, informer)
 
 
-# Each is followed by what an informer gets over by itself.
+# The informer recovers from these without further help.
 OF_WATCHES: list[Fault] = [
     Refuse(verb="watch", status=401),
     Refuse(verb="watch", status=403),
@@ -182,7 +182,7 @@ OF_LISTS: list[Fault] = [
     StepBack(verb="list"),
     Unreadable(verb="list", after_events=2),
 ]
-# Nobody need notice these before the next list.
+# An informer may notice these only at its next list.
 LIES: list[Fault] = [
     Drop(after_events=3, events=4),
     Drop(after_events=3, events=1000),
@@ -214,8 +214,8 @@ async def test_informer_recovers_from_history_compacted_while_disconnected() -> 
 
 
 async def test_informer_recovers_from_expired_continue_token() -> None:
-    # The first list comes whole, from the server's cache; the one behind a 410 in pages.
-    # Its first page comes so late that there is something newer.
+    # The first list is served whole from the watch cache, the one after a 410 in
+    # pages. Its first page is delayed until there is a newer version.
     gone, expired = Gone(after_events=2), Compact(parameter="continue")
     late = Stall(verb="list", head=False, seconds=1.5, skip=1)
     async with a_server() as server:
@@ -233,7 +233,8 @@ async def test_informer_recovers_from_false_events_by_relisting(fault: Fault) ->
 
         await converges(server)
 
-        # Some lies come to light before, by the next change of the same object.
+        # Some false events are noticed before, by the next change of the
+        # object.
         assert server.faults.struck[0].fault == fault
 
 
@@ -247,7 +248,7 @@ async def test_informer_recovers_from_chaos(seed: int) -> None:
                 change(server, f"text-{number}")
                 await asyncio.sleep(20)
 
-            # What was lied about is found out by listing again.
+            # The informer notices false events by relisting.
             server.faults.clear()
             server.faults.add(ErrorEvent(status=410))
             await converged(server, informer)
@@ -259,7 +260,7 @@ async def test_informer_recovers_from_chaos(seed: int) -> None:
 
 
 def backwards(server: APIServer) -> dict[str, Any]:
-    """Make a backup, and what will never have been; returns how to come back."""
+    """Make a snapshot, then changes that a restore undoes; return restart options."""
     snapshot = server.snapshot()
     change(server, "lost")
     return {"snapshot": snapshot}

@@ -1,4 +1,4 @@
-"""Finalize: the subresource by which a controller lets a namespace go."""
+"""Subresource `finalize` of namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMESPACES = "/api/v1/namespaces"
 async def path(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> AsyncIterator[str]:
-    """Yield the path of a namespace that is gone after the test."""
+    """Yield the path of a namespace, and remove it after the test."""
     name = f"{target.namespace}-f"
     await make(http, NAMESPACES, named(name))
 
@@ -31,7 +31,7 @@ async def path(
 
 
 def finalized(path: str, *finalizers: str, **fields: Any) -> dict[str, Any]:
-    """Make the body that leaves a namespace these finalizers."""
+    """Return the body that leaves a namespace with these finalizers."""
     name = path.rpartition("/")[2]
     return named(name, spec={"finalizers": [*finalizers]}, **fields)
 

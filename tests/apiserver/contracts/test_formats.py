@@ -1,4 +1,4 @@
-"""In which formats the API server answers: metadata, tables, YAML, or a refusal."""
+"""Formats of answers: JSON, YAML, tables, partial metadata."""
 
 from __future__ import annotations
 

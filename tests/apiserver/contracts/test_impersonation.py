@@ -1,4 +1,4 @@
-"""Who acts as somebody else: by which rights, in which groups."""
+"""Impersonation: its rights, users and groups."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ME = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
 @pytest.fixture
 async def admin(target: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield another session of the one who may do everything, to act as others."""
+    """Yield a second session of the administrator, for impersonation."""
     async with target.session() as session:
         yield session
 
 
 async def who(http: aiohttp.ClientSession, user: str, *groups: str) -> dict[str, Any]:
-    """Ask who one is, as somebody else."""
+    """Return the impersonated user as the server sees it."""
     http.headers["Impersonate-User"] = user
     for group in groups:
         http.headers.add("Impersonate-Group", group)
@@ -41,7 +41,7 @@ async def who(http: aiohttp.ClientSession, user: str, *groups: str) -> dict[str,
 async def allow(
     target: ServerUnderTest, http: aiohttp.ClientSession, *rules: tuple[str, str, str]
 ) -> list[str]:
-    """Let alice do what (group, resource, verb) name, anywhere; returns what is made."""
+    """Let alice do one thing in all namespaces, and return the created objects."""
     name = f"alice-of-{target.namespace}"
     made = [
         {"apiGroups": [group], "resources": [plural], "verbs": [verb]}
@@ -57,7 +57,10 @@ async def allow(
 
 
 async def settled(http: aiohttp.ClientSession) -> int:
-    """Ask who one is until it is allowed: a real server learns of roles by watching."""
+    """Ask for the user until the request is allowed.
+
+    A real server learns of roles by watching.
+    """
     code = 0
     for _ in range(200):
         code, _ = await ask(http, "POST", WHO, ME)

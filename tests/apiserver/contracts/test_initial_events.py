@@ -1,4 +1,4 @@
-"""Watches that begin with the objects, and bookmarks."""
+"""Initial events of watches, and bookmarks."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_watch_without_version_ends_initial_events_with_bookmark(
     plural: str,
     params: dict[str, str],
 ) -> None:
-    """It has asked for nothing of the kind, but the server takes it so."""
+    """The client has not asked for it; the server adds it."""
     path = target.path(plural)
     body = an_event("a", target.namespace) if plural == "events" else named("a")
     await settle(http, path, await make(http, path, body))
@@ -161,7 +161,7 @@ async def test_initial_events_at_future_version_are_error_event(
     assert status["message"].startswith(
         "Timeout: Too large resource version: 1000000000, current: "
     )
-    # Without a watch cache, a real server draws the number.
+    # Without a watch cache a real server picks the number.
     assert 1 <= status["details"]["retryAfterSeconds"] <= 3
 
 
@@ -272,16 +272,15 @@ async def test_watch_from_version_ignores_continue_token(
 async def test_bookmark_is_sent_before_watch_timeout(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """Two seconds before, so that the next watch can begin with a fresh version.
+    """Two seconds let the next watch start at a fresh version.
 
-    A real server sends it only where the version has changed meanwhile, not to those
-    who do not ask for it, and not for events: these are not served from a watch cache,
-    which makes the bookmarks.
+    A real server sends it only if the version has changed and the client has asked for
+    bookmarks. It sends none for events, which have no watch cache.
     """
     path, events = target.path("configmaps"), target.path("events")
     version = str(await newest(http, path))
     asked = {"resourceVersion": version, "allowWatchBookmarks": "true"}
-    # The three at once: on a real server, each second is a second.
+    # All three at once, because a real server takes real seconds.
     async with (
         watching(http, path, **asked, timeoutSeconds="3") as marked,
         watching(http, path, resourceVersion=version, timeoutSeconds="3") as plain,

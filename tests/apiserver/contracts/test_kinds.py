@@ -1,4 +1,4 @@
-"""What the API server does with each built-in kind in its own way."""
+"""Behaviour that differs between built-in kinds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contract_servers import ServerUnderTest
 
 ALL = [pytest.param(sample, id=plural) for plural, sample in SAMPLES.items()]
-# Definitions change by themselves, and wait for a finalizer of the server's own.
+# The server itself changes definitions, and adds a finalizer.
 QUIET = [it for it in ALL if it.id != "customresourcedefinitions"]
 
 CREATED_BY_UPDATE = {
@@ -32,7 +32,7 @@ CREATED_BY_UPDATE = {
     "services",
 }
 CONDITIONAL = {"customresourcedefinitions", "leases", "poddisruptionbudgets"}
-# The answer to a deletion is the object itself, although it is gone.
+# Kinds whose deletion is answered with the object.
 SHOWN = {
     "persistentvolumeclaims",
     "persistentvolumes",
@@ -43,7 +43,7 @@ SHOWN = {
     "services",
     "storageclasses",
 }
-# By the changes below: of a label, of an annotation, and by being marked for deletion.
+# Generations after a new label, a new annotation, and the deletion mark.
 GENERATIONS: dict[str, list[int | None]] = {
     "customresourcedefinitions": [1, 1, 1, 1],
     "deployments": [1, 1, 2, 3],
@@ -73,7 +73,7 @@ GENERATIONS: dict[str, list[int | None]] = {
 async def kept(
     http: aiohttp.ClientSession, sample: Sample, target: ServerUnderTest
 ) -> AsyncIterator[str]:
-    """Give the path of one object, which is gone in the end whatever holds it."""
+    """Yield the path of an object, and remove it with its finalizers afterwards."""
     one = f"{sample.path(target)}/{sample.name(target)}"
     yield one
     await ask(http, "DELETE", one, propagationPolicy="Background")
@@ -120,7 +120,7 @@ async def test_put_of_unchanged_object_keeps_version(
 ) -> None:
     async with kept(http, sample, target) as one:
         made = await make(http, sample.path(target), sample.body(target))
-        # Of a few kinds, a real server stores the same thing in other bytes at first.
+        # A real server stores a few kinds in other bytes at first.
         _, found = await ask(http, "PUT", one, made)
 
         code, answer = await ask(http, "PUT", one, found)
@@ -208,7 +208,7 @@ async def test_put_with_other_uid_is_409(
         )
 
 
-# Where some kinds are kept, which the message tells.
+# Storage keys in the message, where they differ from the resource.
 PLACES = {
     "endpoints": "services/endpoints/",
     "ingresses": "ingress/",
@@ -222,7 +222,7 @@ PLACES = {
 def success(
     sample: Sample, target: ServerUnderTest, made: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the Status that says that an object is gone."""
+    """Return the Status of a finished deletion."""
     resource = sample.resource
     details = {
         "name": sample.name(target),
@@ -251,13 +251,13 @@ async def test_put_of_created_body_changes_nothing(
         code, answer = await ask(http, "PUT", one, body)
 
         if sample.resource.plural == "jobs":
-            # The body lacks the selector that the server has made up.
+            # The body lacks the selector that the server has added.
             assert code == 422
             return
 
         assert code == 200, answer
         if sample.resource.plural == "nodes":
-            # It is tainted when it is created, and ready as soon as somebody says so.
+            # A new node gets a taint, which a controller may remove.
             del made["spec"], answer["spec"]
 
         for part in (made, answer):

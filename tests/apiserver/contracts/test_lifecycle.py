@@ -1,4 +1,4 @@
-"""What an API server does beside the body: status, generation, finalizers, deletion."""
+"""Life cycle of objects: status, generation, finalizers, deletion."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_status_update_ignores_spec(
     _, found = await ask(http, "GET", f"{path}/web/status")
 
     assert code == 200
-    # How well a pod is served is the server's to say.
+    # Only the server sets the quality of service class.
     assert updated["status"] == {"phase": "Running", "qosClass": "BestEffort"}
     assert patched["status"]["podIP"] == "10.0.0.1"
     assert found == patched
@@ -344,7 +344,7 @@ async def test_propagation_policy_sets_finalizer(
     assert code == 200
     assert finalizers(tried) == finalizers(marked) == held
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
-    # A later deletion may decide otherwise, and then it waits for nothing.
+    # A later deletion may choose another policy, and the object is removed.
     assert gone["status"] == "Success"
 
 

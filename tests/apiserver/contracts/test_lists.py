@@ -1,4 +1,4 @@
-"""What an API server lists: shapes, bytes, order, and the page of a list."""
+"""Lists: shape, order, compression, and pages."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_list_of_missing_namespace_is_empty(
 async def test_list_is_sorted_by_key(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """By "namespace/name", where a dash comes before the slash."""
+    """The key is "namespace/name", and a dash sorts before the slash."""
     other = f"{target.namespace}-b"
     await make(http, "/api/v1/namespaces", named(other))
     for namespace in (target.namespace, other):
@@ -267,7 +267,7 @@ async def test_selector_hides_remaining_item_count(
 async def test_last_page_with_selector_may_be_empty(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """Whether what follows a full page matches is found out by the next request."""
+    """Only the next request finds out whether more items match."""
     path = target.path("configmaps")
     await fill(http, path, 2)
     await make(http, path, named("other"))
@@ -300,7 +300,7 @@ async def test_list_by_name_has_one_page(
 async def test_continue_token_contains_version_and_start_key(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """Clients should not look; but some print it, and old ones are sent to new servers."""
+    """Clients print tokens, and old tokens are sent to new servers."""
     path, events = target.path("configmaps"), target.path("events")
     await fill(http, path, 2)
     for name in ("a", "b"):
@@ -327,7 +327,7 @@ async def test_continue_token_without_version_lists_current_state(
     code, found = await ask(http, "GET", path, limit="1", **{"continue": token})
 
     assert (code, names(found)) == (200, ["map-1"])
-    # From here on the pages fit to each other again.
+    # From here on the pages are consistent again.
     following = content_of(found["metadata"]["continue"])
     assert following["rv"] == version_of(found)
 
@@ -336,7 +336,8 @@ async def test_continue_token_without_version_lists_current_state(
 async def test_expired_continue_token_is_410_with_new_token(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    # Events, because a real server keeps the past of other kinds in its watch cache.
+    # Events, because a real server keeps past states of other kinds in its watch
+    # cache.
     path = target.path("events")
     for name in ("a", "b", "c"):
         await make(http, path, an_event(name, target.namespace))
@@ -423,7 +424,7 @@ async def test_continue_token_with_other_version_is_400(
 async def test_list_accepts_items_that_contain_text_of_lists(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """A list's own bytes do not depend on what is listed."""
+    """The parts of a list are not confused with the content of its items."""
     path = target.path("widgets", WIDGETS_GROUP)
     tricky = {"items": [], "text": '"items":[', "kind": "WidgetList"}
     await make(http, path, widget("a", spec=tricky))

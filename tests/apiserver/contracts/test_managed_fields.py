@@ -1,4 +1,4 @@
-"""Managed fields: who owns which field after a create, an update, a patch, a scale."""
+"""Managed fields after creates, updates, patches and scale writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not there: subresources that others play, and patches of no known type."""
+"""Errors about missing objects and unsupported patch types."""
 
 from __future__ import annotations
 

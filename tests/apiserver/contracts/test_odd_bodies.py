@@ -1,4 +1,4 @@
-"""Odd bodies: what a server says to values of types that nobody should send."""
+"""Errors about bodies with values of wrong types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""OpenAPI: the documents from which clients learn what fields and parameters there are.
+"""OpenAPI documents.
 
-The real server's documents say more, and say it in sentences; what is said here is said
-alike.
+The documents of a real server have more paths, and descriptions. Common parts are
+equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 BINARY = "application/com.github.proto-openapi.spec.v2"
 REFERENCE = "#/components/schemas/"
 
-# The deployments' paths, and what can be done there: methods by names of operations.
+# Paths of deployments, with operation names by method.
 DEPLOYMENTS = {
     "/apis/apps/v1/deployments": {"get": "listAppsV1DeploymentForAllNamespaces"},
     "/apis/apps/v1/namespaces/{namespace}/deployments": {
@@ -51,7 +51,7 @@ DEPLOYMENTS = {
 
 
 async def document(http: aiohttp.ClientSession, api: str) -> dict[str, Any]:
-    """Get a document by the way that clients take: over the index."""
+    """Return a document by its address in the index."""
     async with http.get("/openapi/v3") as answer:
         paths = (await answer.json(content_type=None))["paths"]
 
@@ -84,7 +84,7 @@ def references(text: object) -> Iterator[str]:
 
 
 def silent(text: Any) -> Any:
-    """Leave out all descriptions."""
+    """Return a document without descriptions."""
     if isinstance(text, list):
         return [silent(it) for it in text]
 
@@ -271,7 +271,7 @@ async def test_custom_resource_is_described_by_definition(
 
 
 async def _eventually(http: aiohttp.ClientSession, api: str) -> dict[str, Any]:
-    """Get a document that a real server makes a moment after the definition."""
+    """Return a document that a real server makes a moment after the definition."""
     while True:
         async with http.get(f"/openapi/v3/{api}") as answer:
             if answer.status == 200:

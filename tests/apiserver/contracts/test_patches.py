@@ -1,4 +1,4 @@
-"""What an API server does with patches: JSON merge patches and JSON patches."""
+"""JSON merge patches and JSON patches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def op(action: str, path: str, *value: object, **fields: object) -> dict[str, ob
 
 @pytest.fixture
 async def one(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
-    """Return the path of a ConfigMap to be patched."""
+    """Create a ConfigMap, and return its path."""
     path = target.path("configmaps")
     await make(http, path, named("a", data={"x": "1", "y": "2"}))
     return f"{path}/a"

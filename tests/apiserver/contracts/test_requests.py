@@ -1,4 +1,4 @@
-"""Where an API server serves what, and with which methods."""
+"""Paths, methods and query parameters."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_resource_in_wrong_scope_is_404(
 async def test_unknown_api_path_is_404_page(
     http: aiohttp.ClientSession, path: str
 ) -> None:
-    """Answered by another part of a real server, which knows nothing of statuses."""
+    """On a real server another handler answers, which sends no Status."""
     async with http.get(path) as answer:
         assert (answer.status, answer.content_type) == (404, "text/plain")
         assert await answer.text() == "404 page not found\n"

@@ -1,4 +1,4 @@
-"""Questions about rights: reviews, which nobody stores."""
+"""Access reviews."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_subject_access_review_reports_rights_of_other_user(
 
     code, answer = await ask(http, "POST", f"{REVIEWS}/subjectaccessreviews", body)
 
-    # The last word of the reason names the binding, which may be any that applies.
+    # The reason ends with a binding, which may be any that applies.
     assert (code, answer["status"]["allowed"]) == (201, True)
 
 

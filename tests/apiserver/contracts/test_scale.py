@@ -1,4 +1,4 @@
-"""What an API server does with scales: reading and writing how many are wanted."""
+"""Subresource `scale`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @pytest.fixture
 async def one(target: ServerUnderTest, http: aiohttp.ClientSession) -> str:
-    """Return the path of a deployment that wants one replica."""
+    """Create a deployment with one replica, and return its path."""
     sample = SAMPLES["deployments"]
     await make(http, sample.path(target), sample.body(target))
     return f"{sample.path(target)}/{sample.name(target)}"
@@ -233,7 +233,7 @@ async def test_scale_write_owns_replicas(http: aiohttp.ClientSession, one: str) 
 async def gadgets(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> AsyncIterator[str]:
-    """Give the path of custom resources with a scale."""
+    """Yield the path of custom resources with a scale."""
     group = f"{target.namespace}.example.com"
     size = {"type": "integer", "maximum": 5}
     status = {"size": {"type": "integer"}, "selector": {"type": "string"}}

@@ -1,4 +1,4 @@
-"""Which objects an API server lists for label and field selectors."""
+"""Label and field selectors of lists."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ EVENT_SELECTIONS = [
     ("reason=Failed", ["b"]),
     ("type=Normal", ["a"]),
     ("source=kubelet", ["b"]),
-    # Whoever names no source is its own.
+    # Without a source, the reporting component is the source.
     ("source=example.com/a", ["a"]),
     ("reportingComponent=example.com/a", ["a"]),
     ("reportingComponent=", ["b"]),

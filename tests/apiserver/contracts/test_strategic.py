@@ -1,4 +1,4 @@
-"""What an API server does with strategic merge patches, and with scales."""
+"""Strategic merge patches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deployment() -> dict[str, Any]:
 async def one(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> AsyncIterator[str]:
-    """Give the path of a deployment with two containers, `x` and `y`."""
+    """Create a deployment with two containers, `x` and `y`, and return its path."""
     path = target.path("deployments", APPS)
     await make(http, path, deployment())
     yield f"{path}/web"
@@ -51,12 +51,12 @@ async def one(
 
 
 def containers(*items: object, **directives: object) -> dict[str, Any]:
-    """Make a patch of the containers."""
+    """Return a patch of the containers."""
     return {"spec": {"template": {"spec": {"containers": [*items], **directives}}}}
 
 
 def images(body: dict[str, Any]) -> dict[str, str]:
-    """Return the images of the containers, in their order."""
+    """Return the images of the containers in order."""
     found = body["spec"]["template"]["spec"]["containers"]
     return {it["name"]: it["image"] for it in found}
 

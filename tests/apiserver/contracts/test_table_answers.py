@@ -1,4 +1,4 @@
-"""Tables: what they hold besides cells, when they are told, and of custom resources."""
+"""Tables: included objects, answers to writes, watches, custom resources."""
 
 from __future__ import annotations
 

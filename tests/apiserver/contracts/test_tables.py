@@ -1,4 +1,4 @@
-"""Tables: what each kind shows to people, cell by cell."""
+"""Tables: columns and cells of each kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
 
 ROWS = [*POD_ROWS, *CORE_ROWS, *APPS_ROWS, *MORE_ROWS]
-# In the order of `ROWS`, each once.
+# Kinds in the order of `ROWS`.
 RESOURCES = [*dict.fromkeys(row.resource for row in ROWS), resources.EVENTS]
 
 _WIDE_PODS = "Containers+, Images+"
@@ -39,7 +39,7 @@ _REPLICAS = (
 _PLAIN = "Name, Created At:date"
 _BINDINGS = "Name, Role, Age, Users+, Groups+, ServiceAccounts+"
 
-# Their types, where these are not text; a plus is for those of wide tables only.
+# Types other than text; a plus marks columns of wide tables.
 COLUMNS = {
     "clusterrolebindings": _BINDINGS,
     "clusterroles": _PLAIN,
@@ -90,7 +90,7 @@ COLUMNS = {
 }
 
 NONE, UNKNOWN = "<none>", "<unknown>"
-# What is told of an object that is empty, as it is for a bookmark.
+# Cells of an empty object, as in a bookmark.
 BLANK: dict[Resource, list[Any]] = {
     resources.PODS: ["", "0/0", "", "0", UNKNOWN, NONE, NONE, NONE, NONE],
     resources.DEPLOYMENTS: ["", "0/0", 0, 0, UNKNOWN, "", "", ""],
@@ -104,7 +104,7 @@ BLANK: dict[Resource, list[Any]] = {
 
 
 class Shelf:
-    """Puts objects on a server, and takes away what is in no namespace."""
+    """Objects of a test, with removal of the cluster-scoped ones."""
 
     def __init__(self, target: ServerUnderTest, http: aiohttp.ClientSession) -> None:
         self._target = target
@@ -136,7 +136,7 @@ class Shelf:
         await self._send("POST", collection, body)
         path = f"{collection}/{name}"
         self._made.append(path)
-        # A namespace is active from the start, and only its own controller ends it.
+        # A new namespace is active, and only its controller removes it.
         if row.status is not None and row.resource != resources.NAMESPACES:
             await self._send("PATCH", f"{path}/status", {"status": row.status})
 
@@ -165,7 +165,7 @@ class Shelf:
 async def shelf(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> AsyncIterator[Shelf]:
-    """Open a shelf, which is empty again afterwards."""
+    """Yield a shelf, and empty it afterwards."""
     made = Shelf(target, http)
     try:
         yield made
@@ -229,7 +229,7 @@ async def test_table_bookmark_is_row_without_object(
 
 
 def _told(columns: list[dict[str, Any]]) -> str:
-    """Write columns down in the way of `COLUMNS`; the name of an object is marked."""
+    """Format columns like `COLUMNS`; the name column is marked."""
     assert [it["format"] for it in columns if it["name"] == "Name"] == ["name"]
     return ", ".join(
         it["name"]

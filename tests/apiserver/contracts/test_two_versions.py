@@ -1,4 +1,4 @@
-"""Kinds in two versions with different fields: events, and autoscalers."""
+"""Kinds with two versions of different fields: events and autoscalers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CARRIED = "autoscaling.alpha.kubernetes.io/"
 
 
 def essence(body: dict[str, Any]) -> dict[str, Any]:
-    """Return what an object says beside what it is."""
+    """Return an object without its type and metadata."""
     return {k: v for k, v in body.items() if k not in {"kind", "metadata"}}
 
 

@@ -1,4 +1,4 @@
-"""What an API server does with updates: versions, identities, dry runs, namespaces."""
+"""Updates: versions, uids, unknown fields, dry runs, namespaces."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ async def test_update_cannot_change_uid(
         'ConfigMap "a" is invalid: metadata.uid: Invalid value: "another": '
         "field is immutable"
     )
-    # Told once, but found by two rules.
+    # Two rules find this problem, the server reports it once.
     assert len(problem["details"]["causes"]) == 2
 
 
@@ -236,7 +236,7 @@ async def test_custom_resource_update_requires_version(
 async def warned(
     http: aiohttp.ClientSession, method: str, path: str, body: object, **params: str
 ) -> tuple[int, dict[str, Any], str]:
-    """Send a body; returns the status, the answer, and all warnings."""
+    """Send a body, and return the status, the answer and all warnings."""
     async with http.request(method, path, json=body, params=params) as answer:
         warnings = ", ".join(answer.headers.getall("Warning", []))
         return answer.status, await answer.json(), warnings
@@ -355,7 +355,7 @@ async def test_system_namespaces_exist(http: aiohttp.ClientSession) -> None:
 async def test_create_in_missing_namespace_is_404(
     http: aiohttp.ClientSession,
 ) -> None:
-    # Also of what is not valid: there is nothing to put it into.
+    # Invalid objects, too: there is no namespace for them.
     path = "/api/v1/namespaces/no-shop/configmaps"
     code, status = await ask(http, "POST", path, named("A_"))
 

@@ -1,4 +1,4 @@
-"""Verbs: what discovery says can be done with a kind is what its paths take."""
+"""Verbs of discovery: every path supports exactly the listed ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import aiohttp
     from contract_servers import ServerUnderTest
 
-# None of these does anything: nothing has that label or name.
+# These requests change nothing, as no object has that label or name.
 CALLS: dict[str, tuple[str, str, dict[str, Any] | None]] = {
     "create": ("POST", "", {}),
     "deletecollection": ("DELETE", "", None),
@@ -45,7 +45,7 @@ async def test_paths_support_discovered_verbs(
 
 
 async def verbs_of(http: aiohttp.ClientSession, path: str) -> list[str]:
-    """Try what does nothing."""
+    """Return the verbs that a path supports, by requests without effect."""
     taken = []
     for verb, (method, name, body) in CALLS.items():
         options: dict[str, Any] = {} if body is None else {"json": body}

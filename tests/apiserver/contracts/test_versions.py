@@ -1,4 +1,4 @@
-"""Which state of its objects an API server shows: the newest, a past one, a future one."""
+"""Resource versions of reads: newest, past and future states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FUTURE = 1_000_000_000
 
 
 async def with_a_past(http: aiohttp.ClientSession, path: str) -> str:
-    """Return a version at which there were `a` and `b`; now there is `b` alone."""
+    """Return a version with `a` and `b`; the current state has only `b`."""
     await make(http, path, named("a"))
     past = await make(http, path, named("b"))
     await remove(http, f"{path}/a")
@@ -135,7 +135,8 @@ async def test_past_state_has_objects_of_its_time(
 async def test_compacted_version_is_410(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    # Events, because a real server keeps the past of other kinds in its watch cache.
+    # Events, because a real server keeps past states of other kinds in its watch
+    # cache.
     path = target.path("events")
     made = await make(http, path, an_event("a", target.namespace))
     await make(http, path, an_event("b", target.namespace))
@@ -181,7 +182,7 @@ async def test_future_version_without_watch_cache_is_504(
 async def test_future_version_is_waited_for(
     target: ServerUnderTest, http: aiohttp.ClientSession, name: str
 ) -> None:
-    """Three seconds, and then the client is asked to try again after another one."""
+    """After three seconds the server asks the client to retry later."""
     path = target.path("configmaps")
     await make(http, path, named("a"))
     start = asyncio.get_running_loop().time()
@@ -234,7 +235,7 @@ async def test_get_shows_newest_state(
     missing, _ = await ask(http, "GET", f"{path}/none", resourceVersion=wanted)
 
     assert (code, missing) == (200, 404)
-    # From the watch cache, "0" may be older, but it is told of changes at once.
+    # The watch cache may answer "0" with an older state, but sees changes at once.
     assert found["metadata"]["name"] == "a"
     if version != "0":
         assert found == changed or version == "1"
@@ -260,7 +261,7 @@ async def test_malformed_version_is_rejected(
         assert (code, status["reason"]) == (400, "BadRequest")
         assert status["message"] == f"invalid resource version: {problem}"
 
-    # These two are told as if it were the server's own fault.
+    # A real server reports these two as internal errors.
     for code, status in (got, watched):
         assert (code, status["message"]) == (500, problem)
         assert "reason" not in status

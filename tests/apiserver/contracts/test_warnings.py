@@ -1,4 +1,4 @@
-"""Warnings: what a server tells the user of a write, whatever becomes of it."""
+"""Warnings about writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def warned(
     body: object = None,
     **params: str,
 ) -> tuple[int, list[str]]:
-    """Send a request; returns the status and the texts of all warnings."""
+    """Send a request, and return the status and all warnings."""
     data = body if isinstance(body, str) else json.dumps(body)
     media = MERGE if method == "PATCH" else "application/json"
     async with http.request(
@@ -144,7 +144,7 @@ async def test_excess_warnings_are_dropped(
         http, "POST", path, named("a", **dict.fromkeys(fields, 1)), dryRun="All"
     )
 
-    # Each is 80 characters long.
+    # 80 characters each
     assert told == unknown(*fields)[:52]
 
 

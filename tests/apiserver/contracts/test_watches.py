@@ -1,4 +1,4 @@
-"""What an API server's watches tell, and how they begin and end."""
+"""Watches: events, start versions, timeouts, selectors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_watch_sends_events_after_its_version(
     assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
     assert events[0]["object"] == made
     assert events[1]["object"] == changed
-    # The last body, with the version of the deletion.
+    # Last body of the object, with the version of the deletion.
     gone = events[2]["object"]
     assert int(gone["metadata"].pop("resourceVersion")) > version_of(changed)
     del changed["metadata"]["resourceVersion"]
@@ -101,7 +101,7 @@ async def test_watch_without_version_starts_with_existing_objects(
 async def test_watch_events_are_ordered_by_version(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """Whatever namespace and object they are about."""
+    """The order is common to all namespaces and objects."""
     other = f"{target.namespace}-b"
     await make(http, "/api/v1/namespaces", named(other))
     places = [target.path("configmaps"), f"/api/v1/namespaces/{other}/configmaps"]
@@ -127,7 +127,7 @@ async def test_watch_events_are_ordered_by_version(
 async def test_watch_from_version_older_than_cache_is_error_event(
     target: ServerUnderTest, http: aiohttp.ClientSession
 ) -> None:
-    """The status says that all is well; only the first event tells."""
+    """The HTTP status is 200; only the first event is an error."""
     path = target.path("widgets", WIDGETS_GROUP)
 
     async with watching(http, path, resourceVersion="1") as watch:
@@ -261,7 +261,8 @@ async def test_selector_watch_sends_added_and_deleted_for_matches(
         ("DELETED", "a"),
         ("ADDED", "b"),
     ]
-    # It lives on: the event shows the last state that matched, at the new version.
+    # The object still exists: the event shows its last matching state, at the new
+    # version.
     gone = events[2]["object"]
     assert gone["metadata"]["labels"] == {"app": "web"}
     assert gone["data"] == last["data"]
@@ -377,7 +378,7 @@ async def test_negative_limit_is_ignored(
 async def test_deprecated_watch_path_is_served(
     target: ServerUnderTest, http: aiohttp.ClientSession, custom: bool
 ) -> None:
-    """Before there was a parameter, watches had paths of their own."""
+    """Watches had paths of their own before they had a parameter."""
     path, body = target.path("configmaps"), named("a")
     if custom:
         path, body = target.path("widgets", WIDGETS_GROUP), widget("a")

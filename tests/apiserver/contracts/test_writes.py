@@ -1,4 +1,4 @@
-"""What an API server does with a body: create and update."""
+"""Creates: server-owned metadata, names, validation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def owner(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def problems(status: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the fields and messages that a refusal names, each once."""
+    """Return the fields and messages of an error, without duplicates."""
     causes = status["details"]["causes"]
     return list(dict.fromkeys((it["field"], it["message"]) for it in causes))
 
@@ -72,7 +72,7 @@ async def test_create_completes_metadata(
     assert pod["spec"]["dnsPolicy"] == "ClusterFirst"
     assert metadata.pop("uid").count("-") == 4
     assert metadata.pop("creationTimestamp").endswith("Z")
-    # Somebody else may write meanwhile.
+    # Other clients may write meanwhile.
     assert before < version_of(pod) <= await newest(http, pods)
     del metadata["managedFields"], metadata["resourceVersion"]
     assert metadata == {"name": "web", "namespace": target.namespace, "generation": 1}
@@ -93,7 +93,7 @@ async def test_create_ignores_server_owned_metadata(
 
     made = await make(http, target.path("configmaps"), named("a", metadata=given))
 
-    # A kind that does not count its generation leaves it as it is.
+    # Kinds without a generation keep the given one.
     kept = {"name": "a", "namespace": target.namespace, "generation": 7}
     found = made["metadata"]
     assert kept.items() <= found.items()

@@ -62,7 +62,7 @@ def test_an_object_that_changes_keeps_its_place(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["a2", "b1", "c1"]
 
 
-def test_nobody_jumps_the_line(fifo: FIFO[Thing]) -> None:
+def test_changed_objects_do_not_overtake_others(fifo: FIFO[Thing]) -> None:
     for thing in things("a1 b1 c1"):
         fifo.add(thing)
 
@@ -83,7 +83,7 @@ def test_a_deleted_object_is_not_handed_out(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["b1"]
 
 
-def test_what_is_created_again_stands_at_the_end(fifo: FIFO[Thing]) -> None:
+def test_recreated_object_is_queued_at_the_end(fifo: FIFO[Thing]) -> None:
     for thing in things("a1 b1"):
         fifo.add(thing)
 
@@ -93,7 +93,7 @@ def test_what_is_created_again_stands_at_the_end(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["b1", "a2"]
 
 
-def test_a_list_takes_the_place_of_everything(fifo: FIFO[Thing]) -> None:
+def test_list_replaces_all_queued_objects(fifo: FIFO[Thing]) -> None:
     fifo.add(Thing("x"))
 
     fifo.replace(things("b1 a1 b2"), "7")
@@ -101,14 +101,14 @@ def test_a_list_takes_the_place_of_everything(fifo: FIFO[Thing]) -> None:
     assert take_all(fifo) == ["b2", "a1"]
 
 
-def test_added_and_listed_comes_as_listed(fifo: FIFO[Thing]) -> None:
+def test_object_added_and_listed_has_the_listed_state(fifo: FIFO[Thing]) -> None:
     fifo.add(Thing("a", 1))
     fifo.replace(things("a2"))
 
     assert take_all(fifo) == ["a2"]
 
 
-def test_it_can_be_read_like_a_store(fifo: FIFO[Thing]) -> None:
+def test_fifo_can_be_read_like_a_store(fifo: FIFO[Thing]) -> None:
     for thing in things("b1 a1"):
         fifo.add(thing)
 
@@ -121,7 +121,7 @@ def test_it_can_be_read_like_a_store(fifo: FIFO[Thing]) -> None:
     assert repr(fifo) == "<FIFO open waiting=2>"
 
 
-def test_a_resync_finds_everything_in_line(fifo: FIFO[Thing]) -> None:
+def test_resync_of_a_fifo_changes_nothing(fifo: FIFO[Thing]) -> None:
     for thing in things("a1 b1"):
         fifo.add(thing)
 
@@ -181,7 +181,7 @@ def test_a_deletion_alone_makes_it_synced(fifo: FIFO[Thing]) -> None:
     assert fifo.has_synced
 
 
-def test_what_is_deleted_of_the_first_list_is_not_waited_for(
+def test_sync_does_not_wait_for_deleted_objects_of_the_first_list(
     fifo: FIFO[Thing],
 ) -> None:
     fifo.replace(things("a1 b1"))
@@ -193,7 +193,9 @@ def test_what_is_deleted_of_the_first_list_is_not_waited_for(
     assert (before, fifo.has_synced) == (False, True)
 
 
-def test_what_a_second_list_has_no_more_is_not_waited_for(fifo: FIFO[Thing]) -> None:
+def test_sync_does_not_wait_for_objects_missing_in_a_second_list(
+    fifo: FIFO[Thing],
+) -> None:
     fifo.replace(things("a1 b1"))
     fifo.replace(things("b2 c2"))
 
@@ -207,7 +209,7 @@ def test_what_a_second_list_has_no_more_is_not_waited_for(fifo: FIFO[Thing]) -> 
 
 
 @pytest.mark.parametrize("call", ["add", "replace"])
-async def test_who_waits_is_woken_by(fifo: FIFO[Thing], call: str) -> None:
+async def test_waiting_pop_is_notified_by(fifo: FIFO[Thing], call: str) -> None:
     popper = asyncio.create_task(fifo.pop(nothing))
     await settle()
 

@@ -79,7 +79,7 @@ def cache(indexer: Indexer[Item], clock: ManualClock) -> MutationCache[Item]:
         pytest.param(item("abc"), item(6), item("abc"), 0, id="not-comparable"),
     ],
 )
-def test_the_newer_one_of_both_is_read(
+def test_newer_of_stored_and_written_object_is_read(
     indexer: Indexer[Item],
     cache: MutationCache[Item],
     stored: Item,
@@ -96,7 +96,7 @@ def test_the_newer_one_of_both_is_read(
 
 
 @pytest.mark.parametrize("version", [6, 7])
-def test_a_write_is_forgotten_when_a_read_finds_the_store_as_new(
+def test_write_is_dropped_when_the_store_has_caught_up(
     indexer: Indexer[Item], cache: MutationCache[Item], version: int
 ) -> None:
     indexer.add(item(5))
@@ -109,7 +109,7 @@ def test_a_write_is_forgotten_when_a_read_finds_the_store_as_new(
 
 
 @pytest.mark.parametrize("include_adds", [True, False])
-def test_what_the_store_does_not_have_is_read_if_asked_for(
+def test_include_adds_shows_objects_the_store_does_not_have(
     indexer: Indexer[Item], clock: ManualClock, include_adds: bool
 ) -> None:
     cache = MutationCache(indexer, include_adds=include_adds, clock=clock)
@@ -134,7 +134,7 @@ def test_the_newest_write_of_a_key_is_kept(cache: MutationCache[Item]) -> None:
     assert cache.get_by_key(KEY) == equal_overwrites
 
 
-def test_a_write_whose_versions_mean_nothing_is_refused(
+def test_write_without_a_decimal_version_is_refused(
     cache: MutationCache[Item],
 ) -> None:
     with pytest.raises(OptionsError, match="'v1'"):
@@ -151,7 +151,7 @@ def test_a_write_without_a_key_is_refused(clock: ManualClock) -> None:
             step(object())
 
 
-def test_the_one_used_longest_ago_goes_first(clock: ManualClock) -> None:
+def test_least_recently_used_write_is_dropped_first(clock: ManualClock) -> None:
     cache = MutationCache[Item](Store(), include_adds=True, max_size=2, clock=clock)
     for name in ("a", "b"):
         cache.mutation(Item(name, "1"))
@@ -179,7 +179,7 @@ def test_a_write_is_kept_for_its_time(clock: ManualClock, ttl: Any) -> None:
     assert len(cache) == 0
 
 
-async def test_unless_told_otherwise_it_is_the_time_of_the_loop() -> None:
+async def test_default_clock_is_that_of_the_loop() -> None:
     cache = MutationCache[Item](Store(), ttl=5, include_adds=True)
     cache.mutation(item(6))
 
@@ -279,7 +279,7 @@ def test_uids_that_are_not_known_are_not_the_same(cache: MutationCache[Item]) ->
         pytest.param(item(8, "B"), item(8, "B"), id="created-again"),
     ],
 )
-def test_a_late_answer_loses_against_the_deletion(
+def test_late_response_of_a_deleted_object_is_ignored(
     indexer: Indexer[Item],
     cache: MutationCache[Item],
     clock: ManualClock,
@@ -297,7 +297,7 @@ def test_a_late_answer_loses_against_the_deletion(
     assert (cache.get_by_key(KEY), len(cache)) == (None, 0)
 
 
-def test_a_tombstone_hides_nothing_that_the_store_has(
+def test_tombstone_does_not_hide_a_stored_object(
     indexer: Indexer[Item], cache: MutationCache[Item]
 ) -> None:
     cache.on_delete(item(7, "A"))
@@ -307,7 +307,7 @@ def test_a_tombstone_hides_nothing_that_the_store_has(
     assert cache.by_index("tag", "x") == [item(8, "B", ("x",))]
 
 
-def test_a_late_answer_loses_against_what_was_created_again(
+def test_late_response_is_ignored_for_a_recreated_object(
     indexer: Indexer[Item], cache: MutationCache[Item]
 ) -> None:
     indexer.add(item(5, "A"))
@@ -325,7 +325,7 @@ def test_a_late_answer_loses_against_what_was_created_again(
 # ---------------------------------------------------------------- by_index
 
 
-def test_reading_by_an_index_gives_the_newer_ones(
+def test_by_index_returns_the_newer_objects(
     indexer: Indexer[Item], cache: MutationCache[Item]
 ) -> None:
     indexer.replace([Item("a", "5", tags=("x",)), Item("b", "5", tags=("x",))])
@@ -373,7 +373,7 @@ def test_a_deleted_object_is_found_no_more(cache: MutationCache[Item]) -> None:
     assert cache.by_index("tag", "x") == []
 
 
-def test_an_index_has_to_be_there(
+def test_by_index_refuses_an_unknown_index(
     cache: MutationCache[Item], clock: ManualClock
 ) -> None:
     with pytest.raises(OptionsError, match="'node'"):
@@ -383,7 +383,7 @@ def test_an_index_has_to_be_there(
         MutationCache[Item](Store(), clock=clock).by_index("tag", "x")
 
 
-def test_repr_tells_what_it_is_laid_over(cache: MutationCache[Item]) -> None:
+def test_repr_of_a_mutation_cache_names_its_store(cache: MutationCache[Item]) -> None:
     cache.mutation(item(6))
 
     assert repr(cache) == "<MutationCache of 1 over <Indexer 0 objects>>"

@@ -79,7 +79,7 @@ def test_a_write_that_the_store_gets_meanwhile_is_read(
     assert read(cache) is written
 
 
-def test_it_may_be_used_from_any_thread(clock: ManualClock) -> None:
+def test_mutation_cache_may_be_used_from_any_thread(clock: ManualClock) -> None:
     indexer = Indexer[Item]({"tag": by_tag})
     cache = MutationCache(indexer, include_adds=True, max_size=5, clock=clock)
 

@@ -202,7 +202,7 @@ def test_a_change_is_found_where_it_is(
         pytest.param({"a": bytearray(b"x")}, id="bytearray"),
     ],
 )
-def test_what_nobody_changes_is_left_in_peace(obj: Any) -> None:
+def test_unchanged_objects_are_not_reported(obj: Any) -> None:
     def touch(obj: Any) -> None:
         repr(obj)
 
@@ -271,7 +271,7 @@ def test_a_callback_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> No
     assert "all of it" in caplog.text
 
 
-def test_what_cannot_be_copied_is_logged_and_left_alone(
+def test_object_that_cannot_be_copied_is_logged_and_not_compared(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     detector = MutationDetector[Any]("locks", enabled=True)
@@ -300,7 +300,7 @@ def test_what_cannot_be_copied_is_logged_and_left_alone(
         (None, False),
     ],
 )
-async def test_the_environment_enables_it(
+async def test_environment_variable_enables_the_detector(
     monkeypatch: pytest.MonkeyPatch, value: str | None, enabled: bool
 ) -> None:
     monkeypatch.delenv("KUBE_CACHE_MUTATION_DETECTOR", raising=False)
@@ -316,7 +316,7 @@ async def test_the_environment_enables_it(
     assert repr(detector) == f"<MutationDetector pods {expected}>"
 
 
-async def test_disabled_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disabled_detector_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBE_CACHE_MUTATION_DETECTOR", "1")
     detector = MutationDetector[dict[str, int]](enabled=False)
     detector.add({"a": 1})

@@ -16,7 +16,7 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", 0.0)
 
 
-async def test_looks_in_every_period() -> None:
+async def test_run_compares_in_every_period() -> None:
     told: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
         enabled=True, period=2, on_mutation=told.append
@@ -34,7 +34,7 @@ async def test_looks_in_every_period() -> None:
     assert (before, len(told)) == (0, 1)
 
 
-async def test_keeps_an_object_for_its_time_and_at_most_twice_that() -> None:
+async def test_object_is_compared_for_retain_to_twice_retain() -> None:
     detector = MutationDetector[dict[str, int]](enabled=True, retain=60)
     kept = []
 
@@ -47,7 +47,7 @@ async def test_keeps_an_object_for_its_time_and_at_most_twice_that() -> None:
     assert kept == [1, 1, 0]
 
 
-async def test_what_changes_late_is_found_in_the_older_generation() -> None:
+async def test_late_change_is_found_in_the_older_generation() -> None:
     told: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
         enabled=True, retain=60, on_mutation=told.append
@@ -102,7 +102,7 @@ def test_a_change_is_found_though_the_object_is_added_again() -> None:
     assert detector.check() == []
 
 
-async def test_what_is_added_again_is_kept_for_its_time_from_then_on() -> None:
+async def test_object_added_again_is_compared_for_retain_again() -> None:
     told: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
         enabled=True, retain=60, on_mutation=told.append
@@ -124,7 +124,7 @@ async def test_what_is_added_again_is_kept_for_its_time_from_then_on() -> None:
 
 
 @pytest.mark.usefixtures("slices")
-async def test_each_is_told_once_though_others_look_and_add_meanwhile() -> None:
+async def test_mutation_is_reported_once_despite_concurrent_checks() -> None:
     told: list[Mutation[dict[str, int]]] = []
     detector = MutationDetector[dict[str, int]](
         enabled=True, period=1, retain=2, on_mutation=told.append

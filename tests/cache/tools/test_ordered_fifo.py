@@ -49,7 +49,7 @@ def test_everything_comes_in_the_order_it_came(
     assert length == len(changes.split())
 
 
-def test_newest_answers_what_waits_behind_any_whole_list(
+def test_ordered_newest_returns_the_delta_after_the_last_list(
     fifo: OrderedFIFO[Thing],
 ) -> None:
     def newest() -> int | None:
@@ -123,7 +123,7 @@ async def test_has_synced_once_the_first_list_was_processed(
     assert [*history, fifo.has_synced].index(True) == pops
 
 
-def test_a_resync_is_no_population(fifo: OrderedFIFO[Thing]) -> None:
+def test_resync_does_not_make_the_queue_synced(fifo: OrderedFIFO[Thing]) -> None:
     use(fifo, "@, /")
 
     assert not fifo.has_synced
@@ -132,7 +132,7 @@ def test_a_resync_is_no_population(fifo: OrderedFIFO[Thing]) -> None:
 # ---------------------------------------------------------------- bookmarks
 
 
-async def test_a_bookmark_moves_the_version_and_is_no_entry(
+async def test_bookmark_moves_the_version_without_an_entry(
     fifo: OrderedFIFO[Thing],
 ) -> None:
     await fifo.feed(deltas("a"), "7")
@@ -145,7 +145,7 @@ async def test_a_bookmark_moves_the_version_and_is_no_entry(
     assert (length, before, fifo.applied()) == (1, None, "9")
 
 
-def test_a_bookmark_is_no_population(fifo: OrderedFIFO[Thing]) -> None:
+def test_bookmark_does_not_make_the_queue_synced(fifo: OrderedFIFO[Thing]) -> None:
     fifo.bookmark("8")
 
     assert not fifo.has_synced

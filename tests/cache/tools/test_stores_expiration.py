@@ -81,7 +81,7 @@ def test_a_policy_may_look_at_the_object(clock: ManualClock) -> None:
         pytest.param(lambda it: Thing("a") if "a" in it else None, id="contains"),
     ],
 )
-def test_what_has_expired_is_taken_out_by_the_read_that_meets_it(
+def test_read_removes_the_expired_object_it_meets(
     store: ExpirationStore[Thing],
     clock: ManualClock,
     read: Callable[[ExpirationStore[Thing]], Thing | None],
@@ -98,7 +98,7 @@ def test_what_has_expired_is_taken_out_by_the_read_that_meets_it(
     assert store.list_keys() == []
 
 
-def test_a_list_takes_out_only_what_has_expired(
+def test_list_removes_only_expired_objects(
     store: ExpirationStore[Thing], clock: ManualClock
 ) -> None:
     for name in ("a", "b", "c"):
@@ -112,7 +112,7 @@ def test_a_list_takes_out_only_what_has_expired(
     assert repr(store) == "<ExpirationStore 2 objects>"
 
 
-def test_reads_of_what_is_not_there_answer_none(store: ExpirationStore[Thing]) -> None:
+def test_reads_of_missing_objects_return_none(store: ExpirationStore[Thing]) -> None:
     assert store.get_by_key("a") is None
     assert store.get(Thing("a")) is None
     assert "a" not in store
@@ -149,7 +149,7 @@ def test_a_policy_that_reads_the_store_expires_each_once(clock: ManualClock) -> 
     assert group.list_keys() == []
 
 
-def test_what_a_policy_writes_is_not_what_has_expired(clock: ManualClock) -> None:
+def test_object_written_by_the_policy_has_not_expired(clock: ManualClock) -> None:
     class Renew:
         """Puts a new object in the place of one that is too old."""
 
@@ -167,7 +167,7 @@ def test_what_a_policy_writes_is_not_what_has_expired(clock: ManualClock) -> Non
     assert renewed.get_by_key("a") == Thing("a", version=2)
 
 
-def test_what_a_policy_raises_goes_to_the_reader(clock: ManualClock) -> None:
+def test_error_of_a_policy_is_raised_to_the_reader(clock: ManualClock) -> None:
     class Broken:
         def is_expired(self, obj: Thing, age: float) -> bool:
             raise ZeroDivisionError
@@ -186,7 +186,7 @@ def test_what_a_policy_raises_goes_to_the_reader(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("write", ["add", "update"])
-def test_writing_an_object_again_begins_its_time_anew(
+def test_writing_an_object_again_resets_its_age(
     store: ExpirationStore[Thing], clock: ManualClock, write: str
 ) -> None:
     store.add(Thing("a", version=1))
@@ -197,7 +197,7 @@ def test_writing_an_object_again_begins_its_time_anew(
     assert store.list() == [Thing("a", version=2)]
 
 
-def test_what_has_expired_can_be_written_again(
+def test_expired_object_can_be_written_again(
     store: ExpirationStore[Thing], clock: ManualClock
 ) -> None:
     store.add(Thing("a", version=1))
@@ -236,7 +236,7 @@ def test_a_list_is_written_at_one_time(
 @pytest.mark.parametrize(
     "gone", [Thing("a", version=5), DeletedFinalStateUnknown("a", None), "a"]
 )
-def test_delete_takes_out_what_has_the_key(gone: Any) -> None:
+def test_delete_removes_the_object_with_the_key(gone: Any) -> None:
     store = ExpirationStore[Any](TTLPolicy(10), clock=ManualClock())
     store.add(Thing("a"))
     store.add(Thing("b"))
@@ -277,7 +277,7 @@ def test_an_object_without_a_key_changes_nothing() -> None:
 # ---------------------------------------------------------------- time
 
 
-async def test_unless_told_otherwise_it_is_the_time_of_the_loop() -> None:
+async def test_default_clock_is_that_of_the_loop() -> None:
     store = ExpirationStore[Thing](TTLPolicy(10))
     store.add(Thing("a"))
 
@@ -299,7 +299,7 @@ async def test_threads_read_by_the_time_of_the_loop_that_wrote() -> None:
     assert error_in_thread(store.list) is None
 
 
-def test_without_a_loop_a_clock_has_to_be_given() -> None:
+def test_expiration_store_needs_a_clock_without_a_loop() -> None:
     store = ExpirationStore[Thing](TTLPolicy(10))
 
     with pytest.raises(OptionsError, match="clock="):

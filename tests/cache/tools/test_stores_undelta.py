@@ -77,7 +77,7 @@ def test_reads_push_nothing(store: UndeltaStore[Thing], pushes: Pushes) -> None:
     assert len(store) == 2
 
 
-def test_a_write_that_is_refused_pushes_nothing(pushes: Pushes) -> None:
+def test_refused_write_pushes_nothing(pushes: Pushes) -> None:
     def key_func(thing: Thing) -> str:
         raise ZeroDivisionError
 
@@ -92,16 +92,14 @@ def test_a_write_that_is_refused_pushes_nothing(pushes: Pushes) -> None:
     assert pushes == []
 
 
-def test_what_is_pushed_is_the_receivers_own(
-    store: UndeltaStore[Thing], pushes: Pushes
-) -> None:
+def test_pushed_list_is_a_new_list(store: UndeltaStore[Thing], pushes: Pushes) -> None:
     store.add(Thing("c"))
     pushes[0].clear()
 
     assert len(store) == 3
 
 
-def test_a_push_that_fails_is_reported_behind_the_write() -> None:
+def test_failing_push_is_reported_after_the_write() -> None:
     reported: list[HandlerError] = []
 
     def push(things: list[Thing]) -> None:

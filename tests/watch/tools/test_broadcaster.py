@@ -39,7 +39,7 @@ async def read(watch: Watch, number: int) -> list[str]:
 
 
 @pytest.mark.parametrize("length", [0, 1, 10])
-async def test_every_watch_is_told_every_event_in_order(length: int) -> None:
+async def test_every_watch_gets_every_event_in_order(length: int) -> None:
     broadcaster = Broadcaster(length)
     watches = [await broadcaster.watch(), await broadcaster.watch()]
 
@@ -54,7 +54,7 @@ async def test_every_watch_is_told_every_event_in_order(length: int) -> None:
     assert [await watch.next_batch() for watch in watches] == [[], []]
 
 
-async def test_a_watch_gives_nothing_from_before_it() -> None:
+async def test_watch_gets_no_earlier_events() -> None:
     broadcaster = Broadcaster(10)
     await broadcaster.action("ADDED", pod("a"))
     first = await broadcaster.watch()
@@ -66,7 +66,7 @@ async def test_a_watch_gives_nothing_from_before_it() -> None:
     assert told(await second.next_batch()) == ["ADDED c"]
 
 
-async def test_a_watch_begins_behind_what_waits_to_be_told() -> None:
+async def test_watch_starts_after_waiting_events() -> None:
     broadcaster = Broadcaster(1)
     first = await broadcaster.watch()
     for name in "abc":
@@ -93,7 +93,7 @@ async def test_a_watch_with_a_prefix_gives_that_first() -> None:
     assert told([event async for event in watch]) == [*told(TABLE), "ADDED new"]
 
 
-async def test_a_full_watch_holds_up_the_events_behind_for_all() -> None:
+async def test_full_watch_blocks_later_events_for_all_watches() -> None:
     broadcaster = Broadcaster(1)
     slow, quick = await broadcaster.watch(), await broadcaster.watch()
     for name in "abcd":
@@ -110,7 +110,7 @@ async def test_a_full_watch_holds_up_the_events_behind_for_all() -> None:
     assert await read(slow, 3) == ["ADDED b", "ADDED c", "ADDED d"]
 
 
-async def test_a_watch_misses_what_it_has_no_room_for() -> None:
+async def test_full_watch_misses_events_if_they_are_dropped() -> None:
     broadcaster = Broadcaster(1, DROP)
     slow, quick = await broadcaster.watch(), await broadcaster.watch()
     seen = []
@@ -138,7 +138,7 @@ async def test_a_burst_of_one_sender_does_not_outrun_the_readers() -> None:
     assert watch.skipped == 0
 
 
-async def test_with_no_watch_events_are_told_to_nobody() -> None:
+async def test_events_without_a_watch_are_dropped() -> None:
     broadcaster = Broadcaster(1)
     for event in TABLE * 20:
         await broadcaster.action(event)
@@ -149,7 +149,7 @@ async def test_with_no_watch_events_are_told_to_nobody() -> None:
 # ---------------------------------------------------------------- senders
 
 
-async def test_who_sends_waits_while_the_line_is_full() -> None:
+async def test_sender_waits_while_the_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
     # One lies in the watch, one more than that holds up the line of 25.
@@ -168,7 +168,7 @@ async def test_who_sends_waits_while_the_line_is_full() -> None:
     assert await read(watch, 27) == [f"ADDED {name}" for name in names[1:]]
 
 
-async def test_what_is_not_dropped_at_once_is_told() -> None:
+async def test_action_or_drop_sends_unless_the_incoming_queue_is_full() -> None:
     broadcaster = Broadcaster(0, incoming_length=1)
     watch = await broadcaster.watch()
 
@@ -179,7 +179,7 @@ async def test_what_is_not_dropped_at_once_is_told() -> None:
     assert broadcaster.action_or_drop(TABLE[3])
 
 
-async def test_a_long_queue_takes_as_many_as_it_is_told() -> None:
+async def test_incoming_length_limits_waiting_events() -> None:
     broadcaster = Broadcaster(0, incoming_length=1000)
     watch = await broadcaster.watch()
 
@@ -222,7 +222,7 @@ async def test_watches_are_stopped_before_during_and_after_the_shutdown() -> Non
     await broadcaster.shutdown()
 
 
-async def test_stopping_the_watch_that_holds_up_lets_the_others_go_on() -> None:
+async def test_stopping_a_full_watch_unblocks_the_others() -> None:
     broadcaster = Broadcaster(1)
     stuck, watch = await broadcaster.watch(), await broadcaster.watch()
 
@@ -300,7 +300,7 @@ def test_lengths_that_cannot_work_are_refused(
         Broadcaster(length, behavior, incoming_length=incoming)
 
 
-async def test_what_is_no_event_is_refused() -> None:
+async def test_broadcaster_refuses_invalid_events() -> None:
     broadcaster = Broadcaster(1)
 
     with pytest.raises(OptionsError, match="SURPRISE"):
@@ -310,7 +310,7 @@ async def test_what_is_no_event_is_refused() -> None:
         broadcaster.action_or_drop("ADDED")
 
 
-async def test_it_belongs_to_one_loop() -> None:
+async def test_broadcaster_raises_wrong_loop_in_another_loop() -> None:
     broadcaster = Broadcaster(1)
     watch = await broadcaster.watch()
 
@@ -329,7 +329,7 @@ async def test_it_belongs_to_one_loop() -> None:
     assert told(await watch.next_batch()) == ["ADDED bar"]
 
 
-async def test_it_may_be_made_before_there_is_a_loop() -> None:
+async def test_broadcaster_may_be_made_before_its_loop_runs() -> None:
     broadcaster = await asyncio.to_thread(Broadcaster, 1)
     watch = await broadcaster.watch()
 

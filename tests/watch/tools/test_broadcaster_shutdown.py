@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[Broadcaster], Coroutine[None, None, object]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_nothing_begins_after_the_shutdown(
+async def test_watch_after_shutdown_raises(
     call: Callable[[Broadcaster], Coroutine[None, None, object]],
 ) -> None:
     broadcaster = Broadcaster(10)
@@ -52,7 +52,7 @@ async def test_nothing_begins_after_the_shutdown(
         await call(broadcaster)
 
 
-async def test_nothing_is_sent_after_the_shutdown() -> None:
+async def test_action_after_shutdown_raises() -> None:
     broadcaster = Broadcaster(10)
     await broadcaster.shutdown()
 
@@ -60,7 +60,7 @@ async def test_nothing_is_sent_after_the_shutdown() -> None:
         broadcaster.action_or_drop("ADDED", pod("a"))
 
 
-async def test_what_lies_in_a_watch_can_be_read_after_the_shutdown() -> None:
+async def test_unread_events_can_be_read_after_shutdown() -> None:
     broadcaster = Broadcaster(10)
     watch = await broadcaster.watch()
     for event in TABLE:
@@ -71,7 +71,7 @@ async def test_what_lies_in_a_watch_can_be_read_after_the_shutdown() -> None:
     assert told([event async for event in watch]) == told(TABLE)
 
 
-async def test_the_shutdown_waits_until_all_was_told() -> None:
+async def test_shutdown_waits_until_all_events_are_delivered() -> None:
     broadcaster = Broadcaster(1, incoming_length=1)
     watch = await broadcaster.watch()
     sending = [asyncio.create_task(broadcaster.action(event)) for event in TABLE]
@@ -94,7 +94,7 @@ async def test_the_shutdown_waits_until_all_was_told() -> None:
     assert all(it.exception() is None for it in sending)
 
 
-async def test_who_asked_for_a_watch_before_the_shutdown_gets_one() -> None:
+async def test_watch_requested_before_shutdown_is_registered() -> None:
     broadcaster = Broadcaster(0)
     first = await broadcaster.watch()
     await broadcaster.action(TABLE[0])
@@ -153,7 +153,7 @@ async def test_watches_begun_during_a_shutdown_race_with_it_and_end() -> None:
 
 @pytest.mark.parametrize("incoming_length", [1, 2])
 @pytest.mark.parametrize("read_first", [True, False])
-async def test_a_watch_cancelled_in_any_turn_holds_up_nobody(
+async def test_watch_cancelled_in_any_turn_blocks_no_other(
     read_first: bool, incoming_length: int
 ) -> None:
     for number in range(8):

@@ -23,7 +23,7 @@ async def test_holds_as_many_as_there_is_room_for() -> None:
     assert channel.take() == ["a", "b"]
 
 
-async def test_who_puts_more_makes_it_overfull() -> None:
+async def test_put_without_room_makes_the_channel_overfull() -> None:
     channel: Channel[str] = Channel(1)
     states = []
     for item in "ab":
@@ -61,7 +61,7 @@ async def test_senders_follow_in_the_order_in_which_they_came() -> None:
     assert all([await it for it in sending])
 
 
-async def test_nobody_overtakes_a_sender_that_waits() -> None:
+async def test_later_items_do_not_overtake_a_waiting_sender() -> None:
     channel: Channel[str] = Channel(1)
     channel.put("a")
     sending = asyncio.create_task(channel.send("b"))
@@ -177,7 +177,7 @@ async def test_closing_lets_what_is_in_it_be_received() -> None:
     assert not await channel.filled()
 
 
-async def test_closing_sends_away_those_who_wait() -> None:
+async def test_close_rejects_waiting_senders() -> None:
     channel: Channel[str] = Channel(1)
     channel.put("a")
     sending = [asyncio.create_task(channel.send(it)) for it in "bc"]
@@ -192,7 +192,7 @@ async def test_closing_sends_away_those_who_wait() -> None:
     assert channel.take() == ["a"]
 
 
-async def test_closing_wakes_those_who_receive() -> None:
+async def test_close_wakes_waiting_receivers() -> None:
     channel: Channel[str] = Channel(1)
     receiving = asyncio.create_task(channel.filled())
     await turns()
@@ -221,7 +221,7 @@ def test_receiving_fails_where_the_sender_would_not_be_woken() -> None:
     asyncio.set_event_loop(None)
 
 
-def test_one_loop_may_follow_another() -> None:
+def test_channel_may_be_used_by_one_loop_after_another() -> None:
     channel: Channel[str] = Channel(0)
 
     async def wait_in_vain() -> None:

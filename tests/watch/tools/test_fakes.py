@@ -90,7 +90,7 @@ async def test_a_sequence_of_actions_is_read_in_order() -> None:
     assert len(events) == 6
 
 
-async def test_who_sends_waits_until_the_reader_has_taken_it() -> None:
+async def test_sender_waits_until_the_event_is_read() -> None:
     watch = FakeWatch()
     sending = asyncio.create_task(watch.add(pod("a")))
     await asyncio.sleep(60)
@@ -114,7 +114,7 @@ async def test_an_iteration_takes_one_event_at_a_time() -> None:
     await asyncio.wait(sending)
 
 
-async def test_with_a_buffer_who_sends_waits_for_room() -> None:
+async def test_sender_with_a_buffer_waits_for_room() -> None:
     watch = FakeWatch(2)
     await watch.add(pod("a"))
     await watch.add(pod("b"))
@@ -128,7 +128,7 @@ async def test_with_a_buffer_who_sends_waits_for_room() -> None:
     assert told(await watch.next_batch()) == ["ADDED b", "ADDED c"]
 
 
-async def test_stopping_gives_all_who_wait_the_same_error() -> None:
+async def test_stop_raises_queue_shut_down_to_all_waiting_senders() -> None:
     watch = FakeWatch(1)
     sending = [asyncio.create_task(watch.add(pod(name))) for name in "abc"]
     await turns()
@@ -185,7 +185,7 @@ async def test_a_sequence_of_plain_actions_is_read_in_order() -> None:
     assert len(events) == 6
 
 
-async def test_what_is_sent_after_the_stop_is_ignored() -> None:
+async def test_events_after_stop_are_ignored() -> None:
     watch = RaceFreeFakeWatch()
     watch.stop()
 
@@ -195,7 +195,7 @@ async def test_what_is_sent_after_the_stop_is_ignored() -> None:
     assert await watch.next_batch() == []
 
 
-async def test_it_holds_a_hundred_events() -> None:
+async def test_race_free_fake_watch_buffers_100_events() -> None:
     watch = RaceFreeFakeWatch()
     for number in range(100):
         watch.add(pod(f"p-{number}"))
@@ -240,7 +240,7 @@ async def test_sending_from_another_thread_says_what_is_wrong() -> None:
 
 
 @both
-async def test_stopping_ends_it_at_once_for_who_reads(make: Callable[[], Fake]) -> None:
+async def test_stop_ends_a_waiting_reader_at_once(make: Callable[[], Fake]) -> None:
     loop = asyncio.get_running_loop()
     watch = make()
     reading = asyncio.create_task(watch.next_batch())
@@ -266,7 +266,7 @@ async def test_stopping_drops_what_was_not_read(make: Callable[[], Fake]) -> Non
 
 
 @both
-async def test_the_end_comes_behind_what_was_sent(make: Callable[[], Fake]) -> None:
+async def test_end_comes_after_sent_events(make: Callable[[], Fake]) -> None:
     watch = make()
     await send(watch, "a")
     await send(watch, "b")
@@ -280,7 +280,7 @@ async def test_the_end_comes_behind_what_was_sent(make: Callable[[], Fake]) -> N
 
 
 @both
-async def test_the_end_wakes_who_reads(make: Callable[[], Fake]) -> None:
+async def test_end_wakes_a_waiting_reader(make: Callable[[], Fake]) -> None:
     watch = make()
     reading = asyncio.create_task(watch.next_batch())
     await turns()
@@ -290,7 +290,7 @@ async def test_the_end_wakes_who_reads(make: Callable[[], Fake]) -> None:
     assert await reading == []
 
 
-async def test_the_end_sends_away_who_waits_to_send() -> None:
+async def test_end_rejects_waiting_senders() -> None:
     watch = FakeWatch(1)
     sending = [asyncio.create_task(watch.add(pod(name))) for name in "ab"]
     await turns()
@@ -305,7 +305,7 @@ async def test_the_end_sends_away_who_waits_to_send() -> None:
 
 @both
 @pytest.mark.parametrize("way", ["stop", "end"])
-async def test_a_reset_opens_it_anew(make: Callable[[], Fake], way: str) -> None:
+async def test_reset_opens_a_watch_again(make: Callable[[], Fake], way: str) -> None:
     watch = make()
     await send(watch, "a")
     getattr(watch, way)()
@@ -332,7 +332,7 @@ async def test_a_reset_after_the_end_was_read_opens_it_anew(
 
 
 @both
-async def test_who_reads_during_a_reset_gets_the_end(make: Callable[[], Fake]) -> None:
+async def test_reader_during_reset_gets_the_end(make: Callable[[], Fake]) -> None:
     watch = make()
     reading = asyncio.create_task(watch.next_batch())
     await turns()
@@ -380,7 +380,7 @@ async def test_says_in_what_state_it_is(make: Callable[[], Fake]) -> None:
     ]
 
 
-async def test_what_is_no_event_is_refused_and_not_sent() -> None:
+async def test_invalid_events_are_refused_and_not_sent() -> None:
     watch = RaceFreeFakeWatch()
 
     with pytest.raises(OptionsError, match="SURPRISE"):
@@ -396,7 +396,7 @@ async def test_what_is_no_event_is_refused_and_not_sent() -> None:
     assert await watch.next_batch() == []
 
 
-async def test_an_error_is_told_as_a_server_tells_it() -> None:
+async def test_error_is_sent_as_a_status() -> None:
     watch = RaceFreeFakeWatch()
     error = TooManyRequests(
         "later", status=429, reason="TooManyRequests", retry_after=1.5

@@ -83,7 +83,7 @@ async def test_events_and_batches_are_taken_by_turns() -> None:
         await anext(watch)
 
 
-async def test_what_begins_to_match_still_comes_as_modified() -> None:
+async def test_object_that_starts_to_match_is_still_modified() -> None:
     def is_running(event: WatchEvent) -> WatchEvent | None:
         return event if event.object.at("status.phase") == "Running" else None
 
@@ -113,7 +113,7 @@ async def test_an_iteration_keeps_who_sends_waiting() -> None:
     assert isinstance(sending[1].exception(), QueueShutDown)
 
 
-async def test_what_was_skipped_below_is_known_above() -> None:
+async def test_skipped_is_that_of_the_source() -> None:
     source = Stream()
     watch = filtered(source, without_b)
 
@@ -184,7 +184,7 @@ async def test_stopping_in_any_turn_ends_it_for_who_reads(
         assert await reading == []
 
 
-async def test_it_ends_when_the_watch_below_is_stopped() -> None:
+async def test_filtered_watch_ends_when_its_source_is_stopped() -> None:
     source = RaceFreeFakeWatch()
     reading = asyncio.create_task(filtered(source, without_b).next_batch())
     await turns()
@@ -337,7 +337,7 @@ async def test_a_recorder_remembers_what_was_handed_out_and_no_more() -> None:
     assert told(recorder.events) == told(TABLE)
 
 
-async def test_what_a_recorder_gives_is_a_copy() -> None:
+async def test_events_of_a_recorder_are_a_copy() -> None:
     recorder = Recorder(played(*TABLE))
     await recorder.next_batch()
 

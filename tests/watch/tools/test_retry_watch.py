@@ -88,7 +88,7 @@ async def test_hands_on_changes_in_order_and_no_bookmarks() -> None:
     assert source.asked == ["watch '1'"]
 
 
-async def test_skips_what_is_not_above_the_last_version(
+async def test_retry_watch_skips_versions_not_above_the_last(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     first = Stream([*events_of(5, 5, 4, 6), deleted(thing("o5", 5))], END)

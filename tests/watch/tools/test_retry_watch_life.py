@@ -108,7 +108,7 @@ async def test_waits_as_long_as_the_server_asks(
     assert source.times == pytest.approx([0, start])
 
 
-async def test_says_how_it_is_doing() -> None:
+async def test_repr_of_a_retry_watch_shows_its_state() -> None:
     stream = Stream(events_of(2))
     _, watch = retry_watch(BROKEN, stream)
     assert repr(watch) == (
@@ -224,7 +224,7 @@ async def test_an_error_of_the_body_passes_and_the_connection_is_closed() -> Non
     assert source.open == 0
 
 
-async def test_what_fails_while_a_watch_is_left_concerns_nobody() -> None:
+async def test_error_while_a_watch_is_left_is_dropped() -> None:
     class Rude(FakeSource):
         @asynccontextmanager
         async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:

@@ -139,7 +139,7 @@ async def test_gives_them_through_any_row_of_troubles(
     assert len(server.faults.struck) > 10
 
 
-async def test_what_cannot_be_read_is_counted_and_passed_over(
+async def test_unreadable_event_is_counted_and_skipped(
     server: APIServer, client: Client
 ) -> None:
     watch = watch_of(server, client)
@@ -238,7 +238,7 @@ async def test_stops_at_once_while_it_waits_for_an_answer(
         assert loop.time() - before < 0.1
 
 
-async def test_tells_a_client_that_nobody_entered(server: APIServer) -> None:
+async def test_client_that_was_not_entered_raises(server: APIServer) -> None:
     async with watch_of(server, server.client()) as watch:
         with pytest.raises(OptionsError, match="not entered"):
             await watch.next_batch()

@@ -77,7 +77,7 @@ async def test_returns_the_event_that_meets_the_condition() -> None:
     assert stream.stopped
 
 
-async def test_what_meets_one_condition_is_offered_to_the_next_first() -> None:
+async def test_event_that_met_a_condition_is_given_to_the_next_first() -> None:
     seen: list[str] = []
     stream = Stream([added(thing("a", 2)), modified(thing("a", 3))])
 
@@ -124,7 +124,7 @@ async def test_without_conditions_there_is_nothing_to_wait_for() -> None:
     assert stream.stopped
 
 
-async def test_conditions_are_about_changes_alone() -> None:
+async def test_conditions_get_only_changes() -> None:
     seen: list[str] = []
     stream = Stream([bookmark(2), added(thing("a", 3)), error_event(500)], END)
 
@@ -210,9 +210,7 @@ async def test_a_closed_error_can_be_copied_and_pickled() -> None:
 
 
 @pytest.mark.parametrize("timeout", [30, 30.0, timedelta(seconds=30)])
-async def test_says_what_came_last_when_the_time_is_over(
-    timeout: Any, looptime: float
-) -> None:
+async def test_timeout_names_the_last_event(timeout: Any, looptime: float) -> None:
     stream = Stream([added(thing("a", 2))], [modified(thing("a", 3))])
 
     with pytest.raises(TimeoutError) as caught:
@@ -284,7 +282,7 @@ async def test_until_needs_a_version(version: str) -> None:
         await until(source_of(), version, never)
 
 
-async def test_until_ends_where_nothing_can_come_any_more() -> None:
+async def test_until_raises_watch_closed_after_a_final_refusal() -> None:
     refusal = Forbidden("not you", status=403, reason="Forbidden")
     source = source_of(Stream(events_of(2), END), refusal)
 
@@ -318,7 +316,7 @@ async def test_until_ends_where_nothing_can_come_any_more() -> None:
         ),
     ],
 )
-async def test_until_says_why_the_time_is_over(
+async def test_until_timeout_names_the_last_failure(
     steps: list[Any], text: str, looptime: float
 ) -> None:
     source = source_of(*steps)
@@ -331,7 +329,7 @@ async def test_until_says_why_the_time_is_over(
     assert source.open == 0
 
 
-async def test_until_tells_the_log_who_it_is(caplog: pytest.LogCaptureFixture) -> None:
+async def test_until_names_itself_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     source = source_of(ServerError("busy", status=503), Stream(events_of(2)))
 
     await until(source, "1", lambda _: True)

@@ -1,4 +1,4 @@
-"""What the tests of managed fields share: schemas, and short ways to write fields."""
+"""Schemas and short notations for tests of managed fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATER = "2026-01-02T00:00:00Z"
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
 
-# A custom kind that has a list and a map of each sort.
+# Custom kind with lists and maps of all types.
 GADGET_SPEC: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -83,7 +83,7 @@ _SCHEMAS = {"ConfigMap": MAPS, "Deployment": DEPLOYS, "Gadget": GADGETS}
 
 
 def fields(*paths: str) -> FieldSet:
-    """Make a set of paths such as `"spec/ports/k:{...}/port"`; steps are fields."""
+    """Make a field set from paths such as `"spec/ports/k:{...}/port"`."""
     return FieldSet.of(*(tuple(map(_element, path.split("/"))) for path in paths))
 
 
@@ -132,7 +132,7 @@ def entry(
     time: str = NOW,
     subresource: str = "",
 ) -> dict[str, Any]:
-    """Make an entry of managed fields, as it is written."""
+    """Return an encoded entry of managed fields."""
     found = {
         "manager": manager,
         "operation": operation,
@@ -146,7 +146,7 @@ def entry(
 
 
 def owned_by(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that each manager owns; those of appliers as `name!`."""
+    """Return the fields of each manager; appliers are marked as `name!`."""
     return {
         it["manager"] + ("!" if it["operation"] == "Apply" else ""): it["fieldsV1"]
         for it in body["metadata"].get("managedFields", ())
@@ -161,7 +161,7 @@ def written(
     now: str = NOW,
     **options: Any,
 ) -> dict[str, Any]:
-    """Write a ConfigMap or Deployment; returns it with its new managed fields."""
+    """Write a ConfigMap or Deployment, and return it with its managed fields."""
     resource = CONFIG_MAPS if new["kind"] == "ConfigMap" else DEPLOYMENTS
     found = update_managed_fields(
         schema_of(resource),
