@@ -61,11 +61,11 @@ class InformerWatch(Watch):
         told by `InformerStopped`; if nobody was, leaving raises the bug itself.
 
     Args:
-        source: What to list and watch.
-        name: Names the informer in log and errors.
+        source: ListerWatcher to list and watch.
+        name: Name of the informer in logs and errors.
         indexers: Index functions by name, for `indexer`.
-        options: How to list and watch.
-        rng: Where the jitter of its attempts comes from.
+        options: Options of the reflector.
+        rng: Source of jitter.
 
     Raises:
         OptionsError: If an indexer is named like the index by namespace.
@@ -238,8 +238,7 @@ async def until_with_sync(
     events until it holds; the event that met one is offered to the next one first.
 
     Args:
-        source: What to list and watch; a field selector `metadata.name=web` spares the
-            rest.
+        source: ListerWatcher, for example with the field selector `metadata.name=web`.
         *conditions: Plain or async functions of an event.
         precondition: Plain or async, called with the complete cache before any event is
             looked at; if it holds, there is nothing to wait for.
@@ -257,7 +256,7 @@ async def until_with_sync(
             no patience mends (400, 401, 403, 404, 405, 422).
         InformerStopped: The informer died of a bug of ours, which is the `__cause__`.
         OptionsError: A condition or the precondition is a generator.
-        Exception: What a condition raised, as it is.
+        Exception: Error of a condition.
 
     Cancellation:
         Safe: the informer is ended first, at once.
