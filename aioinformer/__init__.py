@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         Updated,
         wait_for_cache_sync,
     )
-    from aioinformer.informer.until_with_sync import until_with_sync
+    from aioinformer.informer.informer_watch import until_with_sync
     from aioinformer.model import (
         FieldSelector,
         KubeObject,

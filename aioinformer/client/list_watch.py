@@ -49,10 +49,6 @@ __all__ = [
 ]
 
 
-# The server ends a watch after its timeout. After ten more seconds the client does.
-WATCH_GRACE_SECONDS = 10.0
-
-
 class Requester(Protocol):
     """Sender of requests: a client, or a connection to a server in the same process."""
 
@@ -224,8 +220,8 @@ class ListWatch:
     async def watch(self, options: WatchOptions) -> AsyncIterator[StreamWatch]:
         """Watch the changes.
 
-        With `options.timeout_seconds`, the watch ends at the latest 10 s after the server
-        should have ended it.
+        With `options.timeout_seconds` the watch ends by itself
+        `options.grace_seconds` after the server should have ended it.
 
         Raises:
             ApiError: If the server refused the request.
@@ -238,7 +234,7 @@ class ListWatch:
         params = {**self._selection, **watch_parameters(options)}
         async with self._get(params, WATCH_OF_METADATA) as response:
             seconds = options.timeout_seconds
-            limit = None if seconds is None else seconds + WATCH_GRACE_SECONDS
+            limit = None if seconds is None else seconds + options.grace_seconds
             decoder = StreamDecoder(self._decoder)
             async with StreamWatch(response, decoder, limit) as stream:
                 yield stream

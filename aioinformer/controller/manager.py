@@ -15,9 +15,9 @@ from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
+from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
 from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
-from aioinformer.informer.status import not_ready
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 from aioinformer.model.times import seconds_of
 

@@ -1,4 +1,4 @@
-"""`Events`: what a handler would be told, for whoever would rather ask for it."""
+"""`Events`: the notifications of an informer as an async iterator."""
 
 from __future__ import annotations
 
@@ -19,27 +19,24 @@ if TYPE_CHECKING:
 __all__ = ["AHEAD", "Events"]
 
 AHEAD = 64
-"""Notifications that are handed over at once, which saves most of the switching between
-tasks. What waits behind them waits as for any handler."""
+"""Notifications handed over at once, to save task switches. Further ones stay queued."""
 
 
 class Events:
     """The changes of an informer's objects, as an async iterator.
 
-    Made by `SharedInformer.events`. To the informer it is a handler like any other, and
-    what is true of those is true here: one that is slow delays nobody else, what waits
-    for it is in no way bounded, and it counts in log and metrics. Up to 64 notifications
-    are handed over ahead of the reader.
+    Made by `SharedInformer.events`. The informer treats it as a handler: a slow reader
+    delays no other handler, its queue is unbounded, and it appears in logs and metrics.
+    Up to 64 notifications are handed over ahead of the reader.
 
     Guarantees:
-        Nothing is lost and nothing comes twice, also if waiting for it is cancelled.
-        The iteration ends by leaving the block; if the informer ends, by
-        `InformerStopped`: never silently.
+        No notification is lost or repeated, even if a wait is cancelled. The iteration
+        ends when the block is left. If the informer ends, it raises `InformerStopped`.
 
     Args:
-        register: Makes a function a handler of the informer.
-        live: The informer's life.
-        ahead: How many notifications to take ahead, at least 1.
+        register: Function that adds a handler to the informer.
+        live: Life of the informer.
+        ahead: Number of notifications to take ahead, at least 1.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class Events:
 
     @property
     def depth(self) -> int:
-        """Notifications that wait to be taken."""
+        """Number of queued notifications."""
         if self._registration is None:
             return 0
 
@@ -80,10 +77,10 @@ class Events:
         return self._registration.depth - self._holding + len(self._offered)
 
     async def __aenter__(self) -> Self:
-        """Begin: what there is comes first, as `Added(initial=True)`.
+        """Begin with the stored objects, as `Added(initial=True)`.
 
         Raises:
-            OptionsError: It has been entered before.
+            OptionsError: The iterator was entered before.
             InformerStopped: The informer has ended.
             WrongLoop: The informer belongs to another event loop.
 
@@ -91,7 +88,9 @@ class Events:
             Safe: it does not wait.
         """
         if self._registration is not None:
-            raise OptionsError("these events were asked for already: ask for others")
+            raise OptionsError(
+                "this events() iterator was entered already: call events() again"
+            )
 
         self._registration = self._register(self._offer)
         self._live.followers.append(self._news.set)
@@ -115,17 +114,18 @@ class Events:
         """Wait for the next notification.
 
         Raises:
-            InformerStopped: The informer has ended; `__cause__` is why, if it was an
-                error. What it had to tell has been told before, but for what waited
-                longer than handlers are waited for.
+            InformerStopped: The informer has ended, because of `__cause__` if that is
+                set. Queued notifications come first, unless the drain timed out.
             StopAsyncIteration: The block has been left.
-            OptionsError: It has not been entered.
+            OptionsError: The iterator was not entered.
 
         Cancellation:
             Safe: nothing is lost, call again.
         """
         if self._registration is None:
-            raise OptionsError("ask for events in a block: `async with ...events()`")
+            raise OptionsError(
+                "enter the iterator first: `async with informer.events()`"
+            )
 
         while not self._offered:
             if self._left:

@@ -1,4 +1,4 @@
-"""`SharedInformerFactory`: makes informers that share one client, and runs them."""
+"""`SharedInformerFactory`: informers that share one client, and their life."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
+from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
 from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
 from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
-from aioinformer.informer.listwatch.interface import WATCH_SECONDS
+from aioinformer.informer.listwatch.interface import (
+    INTERNAL_ERROR_SECONDS,
+    WATCH_GRACE_SECONDS,
+    WATCH_SECONDS,
+)
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.informer.status import not_ready, wait_for_cache_sync
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
 
@@ -56,7 +60,7 @@ logger = guarded_logger(__name__)
 
 
 class SharedInformerFactory(HostedLifecycle):
-    """Makes informers that share one client, and runs them.
+    """Factory of informers that share one client, which it also runs.
 
     ::
 
@@ -71,17 +75,17 @@ class SharedInformerFactory(HostedLifecycle):
     factories have.
 
     Args:
-        client: Whom to ask.
-        namespace: That of all informers which name none (an empty text names all
-            namespaces); cluster-scoped resources have none.
-        label_selector: For all informers, beside their own: both must match.
-        field_selector: For all informers, beside their own: both must match.
-        transform: That of all informers which give none.
-        resync_period: That of all informers which give none, in seconds.
-        custom_resync: The same for some resources, before the one for all.
-        on_error: Told of each exception in a user's handlers, index functions and
+        client: Client for all requests.
+        namespace: Default namespace of informers. Informers of cluster-scoped resources
+            ignore it, and `namespace=""` selects all namespaces.
+        label_selector: Selector of all informers, in addition to their own.
+        field_selector: Selector of all informers, in addition to their own.
+        transform: Default transform of informers.
+        resync_period: Default resync period of informers, in seconds.
+        custom_resync: Default resync periods by resource, which take precedence.
+        on_error: Function called with each exception of handlers, index functions and
             transforms.
-        metrics: Where measurements go.
+        metrics: Sink of measurements.
 
     Raises:
         OptionsError: If the client is none, a namespace or a period cannot be one, or
@@ -154,10 +158,12 @@ class SharedInformerFactory(HostedLifecycle):
         page_size: int | None = None,
         streaming_list: bool = False,
         watch_seconds: Duration = WATCH_SECONDS,
+        watch_grace_seconds: Duration = WATCH_GRACE_SECONDS,
+        internal_error_seconds: Duration = INTERNAL_ERROR_SECONDS,
         metadata_only: bool = False,
         name: str | None = None,
     ) -> SharedInformer:
-        """The informer of a resource: a new one, or the one there is already.
+        """Return the informer of a resource: a new one, or the existing one.
 
         There is one for each resource, namespaces, selectors and `metadata_only`;
         asking again adds the indexers to it, and must ask for the same transform and
@@ -172,11 +178,12 @@ class SharedInformerFactory(HostedLifecycle):
             namespace: Restricts it to one namespace, or to several: one list and watch
                 for each of these, in one store. An empty text is all of them, None what
                 the factory was told.
-            label_selector: As kubectl takes it.
-            field_selector: As kubectl takes it; the server decides what it supports.
+            label_selector: Label selector in kubectl's syntax.
+            field_selector: Field selector in kubectl's syntax. The server decides which
+                fields it supports.
             indexers: Index functions by name.
-            transform: What each object passes before it is kept, to make it smaller or
-                to leave it out: see `SharedInformer`.
+            transform: Function that makes objects smaller before they are stored, or
+                leaves them out: see `SharedInformer`.
             compression: `"zstd"` keeps bodies compressed, for an eighth of the memory
                 and some time for each reading; it takes the extra `zstd`: see there.
             resync_period: After how many seconds handlers are told of every object
@@ -185,7 +192,11 @@ class SharedInformerFactory(HostedLifecycle):
             page_size: Objects in a page of a list; None for 500 where pages make sense.
             streaming_list: Ask for lists as streams, which spares an older server's
                 memory; a server that does not do it is asked for pages instead.
-            watch_seconds: How long one watch should last; drawn from [w, 2w).
+            watch_seconds: Minimum duration of one watch; drawn from [w, 2w).
+            watch_grace_seconds: Seconds after which the client ends a watch that the
+                server should have ended.
+            internal_error_seconds: Seconds for which watches that end in internal
+                errors (500) in a row are resumed, before the informer relists.
             metadata_only: Ask for nothing but the metadata of objects, which are much
                 smaller then. They are as the server sends them: of the kind
                 `PartialObjectMetadata` of `meta.k8s.io/v1`, whatever they are of, which
@@ -200,7 +211,7 @@ class SharedInformerFactory(HostedLifecycle):
             InformerStopped: The factory has been left already, or that informer died.
             WrongLoop: The factory runs in another event loop or thread.
         """
-        asked = self._defaults.question(
+        asked = self._defaults.spec(
             api_version,
             resource,
             {
@@ -213,6 +224,8 @@ class SharedInformerFactory(HostedLifecycle):
                 "page_size": page_size,
                 "streaming_list": streaming_list,
                 "watch_seconds": watch_seconds,
+                "watch_grace_seconds": watch_grace_seconds,
+                "internal_error_seconds": internal_error_seconds,
                 "metadata_only": metadata_only,
                 "name": name,
             },
@@ -238,14 +251,14 @@ class SharedInformerFactory(HostedLifecycle):
         informer's end: that might wait for the handler.
 
         Args:
-            api_version: As for `informer()`.
-            resource: As for `informer()`.
-            **options: Those of `informer()`; other blocks that use the same informer
-                must give the same.
+            api_version: API version or resource, as in `informer()`.
+            resource: Plural or kind, as in `informer()`.
+            **options: Options of `informer()`. All users of one informer must pass the
+                same options.
 
         Raises:
-            OptionsError: As `informer()`, at once; on entering, if another block's
-                options contradict, or the factory does not run.
+            OptionsError: Invalid options, as in `informer()`. On entering: another
+                block's options differ, or the factory does not run.
             SelectorSyntaxError: A selector cannot be parsed.
             InformerStopped: On entering, if the factory has been left, or the informer
                 that others use has died.
@@ -260,7 +273,7 @@ class SharedInformerFactory(HostedLifecycle):
             raise TypeError(f"no options of an informer: {', '.join(sorted(unknown))}")
 
         indexers = options.get("indexers") or {}
-        asked = self._defaults.question(api_version, resource, options)
+        asked = self._defaults.spec(api_version, resource, options)
         return self._used(asked, indexers)
 
     @contextlib.asynccontextmanager
@@ -380,7 +393,7 @@ class SharedInformerFactory(HostedLifecycle):
             Safe.
         """
         if not (self._supervisor.running or self._runnables.ended):
-            logger.warning("waiting for the caches of a factory that is not started")
+            logger.warning("waiting for caches of a factory that is not started")
 
         await wait_for_cache_sync(*self.lasting, timeout=timeout, fail_fast=fail_fast)
 
@@ -413,11 +426,11 @@ class SharedInformerFactory(HostedLifecycle):
         """Start the informers; returns as soon as they run, long before they are synced.
 
         Raises:
-            OptionsError: It runs already, or there is no usable configuration to
+            OptionsError: The factory runs already, or there is no usable configuration to
                 connect with; with another one it can be tried again.
-            InformerStopped: It has been stopped already; it cannot start again.
-            AioInformerError: It was stopped meanwhile.
-            WrongLoop: It runs in another event loop.
+            InformerStopped: The factory has been stopped; it cannot start again.
+            AioInformerError: The factory was stopped meanwhile.
+            WrongLoop: The factory runs in another event loop.
 
         Cancellation:
             Stops it again. If no informer had been started yet, it can be tried again.
@@ -492,14 +505,14 @@ class SharedInformerFactory(HostedLifecycle):
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """An informer of a factory, and who needs it.
+    """Informer of a factory, and its users.
 
     Attributes:
-        asked: What it was asked for with.
-        informer: The one that was made for that.
-        runnable: What runs it.
-        lasting: It was asked for without an end.
-        users: How many blocks use it for a time.
+        asked: Spec of the informer.
+        informer: Informer made from the spec.
+        runnable: Runnable of the informer.
+        lasting: True if `informer()` returned it, so that it stays.
+        users: Number of open `use()` blocks.
     """
 
     asked: InformerSpec

@@ -1,15 +1,15 @@
-"""What somebody asks a factory for: which informer it is, and with which options."""
+"""`InformerSpec`: one informer of a factory, its identity and its options."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer.handlers.resync import resync_seconds
-from aioinformer.informer.listwatch.interface import WATCH_SECONDS, ReflectorOptions
+from aioinformer.informer.listwatch.interface import ReflectorOptions
 from aioinformer.model.compression import check_compression
 from aioinformer.model.resource import Resource
 from aioinformer.model.resources import lookup, similar
@@ -56,27 +56,29 @@ class InformerOptions(TypedDict, total=False):
     page_size: int | None
     streaming_list: bool
     watch_seconds: Duration
+    watch_grace_seconds: Duration
+    internal_error_seconds: Duration
     metadata_only: bool
     name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerSpec:
-    """What somebody asked a factory for, with the factory's defaults filled in.
+    """Request for an informer, with the factory's defaults applied.
 
     Attributes:
-        resource: What to list and watch, or what is known of it.
-        namespaces: Restricts it to these, sorted; empty for all.
-        label_selector: As kubectl takes it.
-        field_selector: As kubectl takes it.
-        metadata_only: Ask for nothing of the objects but their metadata.
+        resource: Resource to list and watch, as far as it is known.
+        namespaces: Sorted namespaces; empty for all.
+        label_selector: Label selector in kubectl's syntax.
+        field_selector: Field selector in kubectl's syntax.
+        metadata_only: Whether to request the metadata of objects only.
         name: The name that was given to have an informer of its own, or None.
-        options: How to list and watch.
-        transform: What objects pass before they are kept.
-        compression: How they are kept; None for as they are.
+        options: Options of the reflector.
+        transform: Transform of objects before they are stored.
+        compression: Compression of stored bodies; None for none.
         resync_period: After how many seconds handlers are told everything again; 0 for
             never.
-        place: Where in the user's code it was asked.
+        place: Line of the user's code that made the request.
         by_name: The server is to say which resource it is: the kind, or the plural if
             there is none, is a name that it may have.
 
@@ -105,7 +107,7 @@ class InformerSpec:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two questions must have in common to mean the same informer.
+        """Key of the informer: equal for all requests that share it.
 
         Selectors count by what they mean, not by how they are written. The kind does
         not count: not everybody who names a resource knows it.
@@ -146,7 +148,7 @@ class InformerSpec:
             transform: The one that the informer has by now.
 
         Raises:
-            OptionsError: It does not; the text names both places.
+            OptionsError: The options differ; the text names both places.
         """
         here, there = self._wishes(transform), again._wishes(again.transform)
         differ = [name for name in here if here[name] != there[name]]
@@ -162,7 +164,7 @@ class InformerSpec:
             )
 
     def _wishes(self, transform: Transform | None) -> dict[str, Any]:
-        """What must be the same for all who share the informer."""
+        """Return the options that all users of the informer must agree on."""
         return {
             "kind": self.resource.kind,
             "namespaced": self.resource.namespaced,
@@ -217,7 +219,7 @@ def _is_ours(module: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactoryDefaults:
-    """What a factory adds to every question it is asked.
+    """Defaults of a factory, applied to every request.
 
     Attributes:
         namespace: Of informers that name none; not of cluster-scoped resources.
@@ -257,10 +259,10 @@ class FactoryDefaults:
                     f"custom_resync is by Resource, such as resources.PODS: {known!r}"
                 )
 
-    def question(
+    def spec(
         self, api_version: str | Resource, plural: str, asked: InformerOptions
     ) -> InformerSpec:
-        """What is asked for, with these defaults where it says nothing.
+        """Apply the defaults to a request.
 
         Raises:
             OptionsError: If the resource is unknown, or an option cannot work.
@@ -279,11 +281,7 @@ class FactoryDefaults:
             field_selector=_both(self.field_selector, asked.get("field_selector")),
             metadata_only=self.metadata_only or asked.get("metadata_only", False),
             name=asked.get("name") or None,
-            options=ReflectorOptions(
-                page_size=asked.get("page_size"),
-                watch_seconds=asked.get("watch_seconds", WATCH_SECONDS),
-                streaming_list=asked.get("streaming_list", False),
-            ),
+            options=_reflector_options(asked),
             transform=self.transform if transform is None else transform,
             compression=asked.get("compression"),
             resync_period=self._resync_period(resource, asked.get("resync_period")),
@@ -351,7 +349,7 @@ def _may_be_served(api_version: str, meant: Resource | None) -> bool:
 
 
 def _unknown(api_version: str, name: object, meant: Resource | None) -> str:
-    """That two names are those of no built-in resource, and what may be meant."""
+    """Return the error text for a name that is not built in, with a suggestion."""
     text = f"{name!r} of {api_version!r} is not a built-in resource; "
     if meant is not None:
         return f"{text}did you mean {meant.api_version!r}, {meant.plural!r}?"
@@ -360,6 +358,13 @@ def _unknown(api_version: str, name: object, meant: Resource | None) -> str:
         return f"{text}give two names, such as 'v1', 'pods', or a Resource"
 
     return f"{text}custom ones have a group, as in 'example.com/v1'"
+
+
+def _reflector_options(asked: InformerOptions) -> ReflectorOptions:
+    """Return the options that are meant for the reflector; all of them by name."""
+    names = {field.name for field in fields(ReflectorOptions)}
+    given: dict[str, Any] = {name: it for name, it in asked.items() if name in names}
+    return ReflectorOptions(**given)
 
 
 def _both(one: str, other: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What is started and stopped: `Lifecycle`, and `HostedLifecycle`, in whichever way a host has."""
+"""Start and stop of informers, factories and managers."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ class RunState:
     Attributes:
         loop: The loop it lives in; None before it has begun.
         stopping: Nothing new comes any more; handlers may still be at work.
-        stopped: It has ended, or will never begin.
+        stopped: True once it has ended or will never begin.
         over: And its handlers have, too.
-        failure: What it died of, if it did.
+        failure: Error that ended it, or None.
         followers: Called when any of these has changed; they must neither wait nor
             raise.
         on_death: Called with what it died of, once, when it does; nor must it.
@@ -163,7 +163,7 @@ class RunState:
         return f"<RunState {self._name} {'stopped' if self.stopped else begun}>"
 
     def begin(self) -> None:
-        """It begins, in the running loop.
+        """Begin, in the running loop.
 
         Raises:
             OptionsError: If it has begun already.
@@ -185,13 +185,13 @@ class RunState:
             self._tell_followers()
 
     def die(self, failure: BaseException) -> None:
-        """It is dead, though its handlers may go on for a while."""
+        """Record a failure. Handlers may go on for a while."""
         self.stopped = True
         self._note(failure)
         self._tell_followers()
 
     def end(self, failure: BaseException | None = None) -> None:
-        """It has ended, perhaps by a failure; whoever waits is told. Idempotent."""
+        """Record the end, perhaps by a failure, and wake all waiters. Idempotent."""
         self.stopped = True
         self.over = True
         if failure is not None:

@@ -100,7 +100,7 @@ class Lister:
         """The same, with objects of a type: decoded by each read, and yours to change.
 
         Args:
-            kind: Whatever `KubeObject.into` takes: a `msgspec.Struct`, a dataclass, a
+            kind: Type as in `KubeObject.into`: a `msgspec.Struct`, a dataclass, a
                 TypedDict, a Pydantic model, or a model of kubernetes_asyncio.
         """
         return TypedLister(self, kind)
@@ -117,11 +117,11 @@ class Lister:
         Args:
             key: `"namespace/name"`; the bare name in a namespace's lister, and for
                 cluster-scoped kinds.
-            max_staleness: As for every read: see `Lister`.
-            allow_unsynced: The same.
+            max_staleness: Maximum age; see `Lister`.
+            allow_unsynced: Whether to read an incomplete cache; see `Lister`.
 
         Raises:
-            NotSynced, InformerStopped, Stale: As every read: see `Lister`.
+            NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
             OptionsError: If `max_staleness` is negative or not finite.
         """
         where = self._namespace or key.rpartition("/")[0] or None
@@ -149,13 +149,13 @@ class Lister:
             selector: A label selector as kubectl takes it, such as
                 `"app=web,tier in (a,b)"`; empty for all.
             limit: At most so many; None for all.
-            max_staleness: As for every read: see `Lister`.
-            allow_unsynced: The same.
+            max_staleness: Maximum age; see `Lister`.
+            allow_unsynced: Whether to read an incomplete cache; see `Lister`.
 
         Raises:
             SelectorSyntaxError: If the selector cannot be parsed.
             OptionsError: If the limit is negative; and as `get`.
-            NotSynced, InformerStopped, Stale: As `get`.
+            NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
         """
         selector = _selector(selector, limit)
         self._trust(max_staleness, allow_unsynced=allow_unsynced)
@@ -173,7 +173,7 @@ class Lister:
 
         Raises:
             OptionsError: If the informer has no such index; and as `get`.
-            NotSynced, InformerStopped, Stale: As `get`.
+            NotSynced, InformerStopped, Stale: Cache not readable; see `Lister`.
         """
         self._trust(max_staleness, allow_unsynced=allow_unsynced)
         indexes = self._indexer.contents.indexes
@@ -347,8 +347,8 @@ class TypedLister(Generic[T]):
     during which the event loop does not turn.
 
     Args:
-        lister: Where the objects come from.
-        kind: What they are decoded into.
+        lister: Lister of the objects.
+        kind: Type to decode objects into.
     """
 
     def __init__(self, lister: Lister, kind: type[T]) -> None:
@@ -374,7 +374,7 @@ class TypedLister(Generic[T]):
 
         Raises:
             DecodeError: If it does not fit the type.
-            NotSynced, InformerStopped, Stale, OptionsError: As `Lister.get`.
+            NotSynced, InformerStopped, Stale, OptionsError: See `Lister.get`.
         """
         found = self._lister.get(
             key, max_staleness=max_staleness, allow_unsynced=allow_unsynced
@@ -394,7 +394,7 @@ class TypedLister(Generic[T]):
         Raises:
             DecodeError: If one of them does not fit the type.
             SelectorSyntaxError: If the selector cannot be parsed.
-            NotSynced, InformerStopped, Stale, OptionsError: As `Lister.get`.
+            NotSynced, InformerStopped, Stale, OptionsError: See `Lister.get`.
         """
         found = self._lister.list(
             selector,
@@ -417,7 +417,7 @@ class TypedLister(Generic[T]):
         Raises:
             DecodeError: If one of them does not fit the type.
             OptionsError: If the informer has no such index; and as `Lister.get`.
-            NotSynced, InformerStopped, Stale: As `Lister.get`.
+            NotSynced, InformerStopped, Stale: See `Lister.get`.
         """
         found = self._lister.by_index(
             name, value, max_staleness=max_staleness, allow_unsynced=allow_unsynced

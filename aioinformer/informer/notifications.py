@@ -1,4 +1,4 @@
-"""What handlers are told."""
+"""Notifications to handlers: `Added`, `Updated` and `Deleted`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Added", "Deleted", "Notification", "Updated", "object_of"]
 
 
 class Added(msgspec.Struct, gc=False, frozen=True):
-    """An object came into the informer's selection.
+    """Notification of an object that entered the informer's selection.
 
     Attributes:
-        obj: Its state.
-        initial: True if it was there when the informer, or this handler, began.
+        obj: State of the object.
+        initial: True if it existed when the informer, or this handler, started.
     """
 
     obj: KubeObject
@@ -25,12 +25,12 @@ class Added(msgspec.Struct, gc=False, frozen=True):
 
 
 class Updated(msgspec.Struct, gc=False, frozen=True):
-    """An object changed.
+    """Notification of a change.
 
     Attributes:
-        old: The state notified before.
-        new: The state now.
-        resync: True if nothing changed and this is a periodic reminder.
+        old: State of the previous notification.
+        new: New state.
+        resync: True if nothing changed and this is a periodic resync.
     """
 
     old: KubeObject
@@ -39,12 +39,12 @@ class Updated(msgspec.Struct, gc=False, frozen=True):
 
 
 class Deleted(msgspec.Struct, gc=False, frozen=True):
-    """An object left the informer's selection; under a selector it may live on.
+    """Notification of an object that left the selection, by deletion or by a change.
 
     Attributes:
-        obj: Its last state.
-        final_state_unknown: True if its end was not seen, only that it is gone: then
-            `obj` is the last state that was seen.
+        obj: Last state.
+        final_state_unknown: True if the deletion was missed, for example while
+            disconnected. Then `obj` is the last state known.
     """
 
     obj: KubeObject
@@ -55,5 +55,5 @@ Notification: TypeAlias = Added | Updated | Deleted
 
 
 def object_of(event: Notification) -> KubeObject:
-    """The object that it is about, in its newest state."""
+    """Return the object of a notification, in its newest state."""
     return event.new if isinstance(event, Updated) else event.obj

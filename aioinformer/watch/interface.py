@@ -59,6 +59,9 @@ class WatchOptions:
     timeout_seconds: int | None = None
     """Seconds after which the server ends the watch; None for its default."""
 
+    grace_seconds: float = 10.0
+    """Seconds after which the client ends a watch that the server should have ended."""
+
     bookmarks: bool = True
     """Whether to send BOOKMARK events, which have nothing but a newer version."""
 

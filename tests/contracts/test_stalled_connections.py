@@ -156,16 +156,13 @@ async def test_stalled_list_is_replaced_in_real_time(stall: Fault) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
-async def test_stalled_watch_is_replaced_in_real_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    grace = "aioinformer.client.list_watch.WATCH_GRACE_SECONDS"
-    monkeypatch.setattr(grace, 0.2)
+async def test_stalled_watch_is_replaced_in_real_time() -> None:
     async with APIServer() as server, server.client() as client:
         ledger = Ledger(server, random.Random(1))
         server.faults.add(Stall())
         informer = SharedInformer(
-            ListWatch(client, PODS), options=ReflectorOptions(watch_seconds=1)
+            ListWatch(client, PODS),
+            options=ReflectorOptions(watch_seconds=1, watch_grace_seconds=0.2),
         )
         async with running(informer.run()):
             await informer.wait_synced(timeout=20)

@@ -17,8 +17,8 @@ from aioinformer.backoff import (
     RELIST_JITTER_SECONDS,
 )
 from aioinformer.client.config import ClientConfig
-from aioinformer.client.list_watch import WATCH_GRACE_SECONDS
 from aioinformer.controller.elector_state import LeaseTiming
+from aioinformer.informer.listwatch.interface import WATCH_GRACE_SECONDS
 from aioinformer.informer.listwatch.watch_reader import CHECK_SECONDS, SILENCE_SECONDS
 
 __all__ = [

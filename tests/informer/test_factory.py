@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +30,7 @@ from aioinformer.informer import (
     SharedInformerFactory,
     wait_for_cache_sync,
 )
+from aioinformer.informer.informer_spec import InformerOptions
 from aioinformer.model import Resource
 from aioinformer.model.resources import PODS
 
@@ -153,6 +155,30 @@ def test_options_that_contradict_earlier_ones_are_refused(
     assert "name=" in text
     other = factory.informer("v1", "pods", watch_seconds=60, name="short")
     assert other.options == ReflectorOptions(watch_seconds=60)
+
+
+def test_factory_passes_every_reflector_option_to_the_informer(
+    factory: SharedInformerFactory,
+) -> None:
+    options: dict[str, Any] = {
+        "page_size": 7,
+        "watch_seconds": 60,
+        "watch_grace_seconds": 3,
+        "streaming_list": True,
+        "internal_error_seconds": 20,
+    }
+    names = {field.name for field in dataclasses.fields(ReflectorOptions)}
+
+    pods = factory.informer("v1", "pods", **options)
+
+    assert options.keys() == names
+    assert names < InformerOptions.__annotations__.keys()
+    assert pods.options == ReflectorOptions(**options)
+
+
+def test_factory_rejects_a_negative_watch_grace(factory: SharedInformerFactory) -> None:
+    with pytest.raises(OptionsError, match="watch_grace_seconds"):
+        factory.informer("v1", "pods", watch_grace_seconds=-1)
 
 
 def test_an_index_of_another_function_is_refused(

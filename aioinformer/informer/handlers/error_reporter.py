@@ -1,4 +1,4 @@
-"""How failures of a user's code are told: in the log, counted, and to `on_error`."""
+"""`ErrorReporter`: failures of the user's code, in logs, metrics and `on_error`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ logger = guarded_logger(__name__)
 
 
 class ErrorReporter:
-    """Tells about failures of one informer's user code. Never raises.
+    """Reporter of failures in the user code of one informer. Never raises.
 
     Each failure is counted and passed on, and logged with its traceback. Where the same
     code fails again and again, as it may for each of 100,000 objects, only the first
     ones of a minute are logged like this, and then how many there were.
 
     Args:
-        name: The informer's.
-        on_error: Called with each failure; what it raises is logged and dropped.
+        name: Name of the informer.
+        on_error: Function called with each failure. Its own errors are logged.
         metrics: Counts `aioinformer_user_errors_total` by informer and place.
 
     Raises:
@@ -117,7 +117,7 @@ EACH = 9
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to write about one occurrence."""
+    """Log records to write for one occurrence."""
 
     each: bool
     """The occurrence itself."""

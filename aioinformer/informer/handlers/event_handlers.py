@@ -42,7 +42,7 @@ Call: TypeAlias = Callable[[Any], Outcome]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHandlers:
-    """What to call for which notification: either `on_event`, or some of the others."""
+    """Functions of one handler: either `on_event`, or some of the others."""
 
     on_add: Callable[[KubeObject], Outcome] | None = None
     """Called with the object."""
@@ -74,7 +74,7 @@ class EventHandlers:
             check_takes(call, "a handler", form)
 
     def functions(self) -> list[Callable[..., Outcome]]:
-        """Those that were given."""
+        """Return the functions that were given."""
         given = (self.on_add, self.on_update, self.on_delete, self.on_event)
         return [function for function in given if function is not None]
 
@@ -120,7 +120,7 @@ class HandlerKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """How one handler wants to be told."""
+    """Options of one handler."""
 
     resync_period: Duration | None = None
     """Seconds, or a timedelta, from one reminder of every object to the next: 1 s at
@@ -173,9 +173,9 @@ class HandlerFilter:
     A filter that raises counts as passing, and is reported.
 
     Args:
-        accepts: The user's function.
-        name: The handler's.
-        reporter: Who is told of its failures.
+        accepts: Filter function of the user.
+        name: Name of the handler.
+        reporter: Reporter of the failures of the filter.
     """
 
     def __init__(
@@ -193,12 +193,12 @@ class HandlerFilter:
     def passing(
         self, events: Iterator[Notification | None]
     ) -> Iterator[Notification | None]:
-        """What is to be told of each event; None for nothing."""
+        """Yield the notification for each event; None for none."""
         for event in events:
             yield None if event is None else self.told(event)
 
     def told(self, event: Notification) -> Notification | None:
-        """What the handler is told of it; None if nothing."""
+        """Return the notification for the handler; None for none."""
         key = object_of(event).key
         if isinstance(event, Deleted):
             return self._told_end(event, key)

@@ -69,9 +69,9 @@ class Steps:
     Attributes:
         task: The one that awaits it.
         longest: Seconds of the longest time for which it kept the loop from turning.
-        own_cancels: How often it has cancelled the task that it runs in, up to its last
-            wait: nobody else can while a step of it runs. What it has taken back of
-            others' cancelling is taken off.
+        own_cancels: Number of cancellations of its own task, up to its last wait; only
+            it can cancel while a step runs. Cancellations of others that it took back
+            (`uncancel`) are subtracted.
     """
 
     __slots__ = ("_cancels_before", "_coroutine", "longest", "own_cancels", "task")
@@ -143,10 +143,10 @@ class HandlerCalls(Steps):
         budget: Given back when a call begins to wait.
 
     Attributes:
-        event: What the handler is, or was last, called with: set while a call runs, or
-            ends all of this, and None in all our own waits.
-        waited: That call has waited for something, and its slice was given back:
-            `finish()` is due behind it.
+        event: Notification of the running call, or of the call that ended the task.
+            None in the waits between calls.
+        waited: True if the running call has waited, so that its slice of the budget was
+            given back: `finish()` is due after the call.
     """
 
     __slots__ = ("_budget", "_slowness", "event", "waited")
@@ -218,7 +218,7 @@ class HandlerMonitor:
 
     Args:
         name: The handler's.
-        inbox: What waits for it.
+        inbox: Queued notifications of the handler.
         metrics: Counts `aioinformer_blocking_calls_total` by handler.
     """
 
@@ -440,7 +440,7 @@ def _call_plain(call: Callable[[Any], object], event: Notification) -> None:
 
     Raises:
         TypeError: The handler returned an awaitable or a generator.
-        BaseException: What it raised.
+        BaseException: Error of the handler.
     """
     outcome = call(event)
     if not isinstance(outcome, Awaitable):

@@ -82,7 +82,7 @@ class Inbox:
 
     @property
     def synced(self) -> bool:
-        """Those of the initial state are done with."""
+        """True once the handler has processed the initial notifications."""
         return self.initial is not None and self.finished >= self.initial
 
     @property
@@ -99,7 +99,7 @@ class Inbox:
         self.queued += len(batch)
 
     def take_now(self) -> Iterable[Notification | None] | None:
-        """What `take()` would give at once; None if it would have to do something."""
+        """Return what `take()` would return without work; else None."""
         if self._queue.empty():
             return None
 
@@ -148,7 +148,7 @@ progress is told."""
 
 
 class Nothing(Enum):
-    """What is left of a beginning and its end."""
+    """Result of merging an addition and its deletion."""
 
     NOTHING = "nothing"
 
@@ -159,11 +159,11 @@ NOTHING: Final = Nothing.NOTHING
 def merged(
     first: Notification, second: Notification
 ) -> Notification | Literal[Nothing.NOTHING] | None:
-    """What two notifications of one object come to.
+    """Merge two notifications of one object.
 
     Args:
-        first: It waits.
-        second: It comes next.
+        first: Queued notification.
+        second: Next notification.
 
     Returns:
         The one to tell instead of both, `NOTHING` if there is nothing to tell, or None
@@ -255,7 +255,7 @@ class CoalescingInbox(Inbox):
             self._on_crowded()
 
     def take_now(self) -> Iterable[Notification | None] | None:
-        """What `take()` would give at once; None if it would have to do something."""
+        """Return what `take()` would return without work; else None."""
         return self._burst() if self._merged and self._next == self.queued else None
 
     async def take(self) -> Iterable[Notification | None]:

@@ -46,8 +46,8 @@ class Listener:
 
     Args:
         name: In log and metrics.
-        handlers: What to call.
-        reporter: Who is told of failures.
+        handlers: Functions of the handler.
+        reporter: Reporter of failures.
         options: Filter, coalescing and thread; the rest is its maker's.
         resync: Its timer; None for no resyncs.
         metrics: Counts calls that block the loop.
@@ -111,7 +111,7 @@ class Listener:
             self._slowness.crowded(now)
 
     def mark_synced(self) -> None:
-        """What is queued now is all of the initial state."""
+        """Record that the queue now contains the complete initial state."""
         if self._inbox.initial is None:
             self._inbox.initial = self._inbox.queued
             self._tell()
@@ -165,7 +165,7 @@ class Listener:
         """Wait until the handler has dealt with the initial state.
 
         Raises:
-            InformerStopped: It ended, or was removed, before that.
+            InformerStopped: The handler ended, or was removed, before that.
 
         Cancellation:
             Safe.
@@ -176,7 +176,7 @@ class Listener:
         """Wait until nothing waits for the handler; nothing does once it is removed.
 
         Raises:
-            InformerStopped: It ended before that.
+            InformerStopped: The handler ended before that.
 
         Cancellation:
             Safe.
@@ -303,7 +303,7 @@ class Listener:
         calls.event = None
 
     def _passing(self, batch: Iterable[Notification | None]) -> Iterable[Any]:
-        """What is left of a batch behind the stages; None for what is not to be told."""
+        """Return a batch after resync marks and filter; None for dropped notifications."""
         events: Iterable[Any] = batch
         for stage in self._stages:
             events = stage(iter(events))

@@ -49,7 +49,7 @@ class Processor:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Those who are told of changes now."""
+        """Listeners that receive changes now."""
         return tuple(self._listeners)
 
     def add(self, listener: Listener) -> None:
@@ -122,7 +122,7 @@ class Processor:
             self.end()
 
     def end(self) -> None:
-        """It has ended, or will never run: nothing is delivered any more. Idempotent."""
+        """Deliver nothing any more, because it has ended or never runs. Idempotent."""
         self._ended = True
         for listener in self._listeners:
             listener.end()
@@ -145,8 +145,8 @@ class Processor:
         for listener in self._listeners:
             if listener.depth:
                 logger.warning(
-                    "handler %s: %d notifications are dropped, which %d s after the "
-                    "informer was stopped were not delivered",
+                    "handler %s: dropping %d notifications, not delivered within %d s of "
+                    "the informer's stop",
                     listener.name,
                     listener.depth,
                     seconds,
@@ -156,8 +156,8 @@ class Processor:
         for listener in self._listeners:
             if not listener.ended:
                 logger.warning(
-                    "handler %s does not end, %d s after its call was cancelled: is the "
-                    "CancelledError kept from getting through?",
+                    "handler %s did not stop within %d s of its cancellation (does it "
+                    "swallow CancelledError?)",
                     listener.name,
                     LATE_SECONDS,
                 )
@@ -190,7 +190,7 @@ class Processor:
         self.remove(listener)
         if self._draining:
             logger.error(
-                "handler %s is called no more: its task was cancelled from outside",
+                "handler %s stopped: other code cancelled its task",
                 listener.name,
             )
             return

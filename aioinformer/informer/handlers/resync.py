@@ -52,7 +52,7 @@ def resync_seconds(period: Duration | None) -> float:
 
 
 class Stored(Protocol):
-    """What a resync asks of the store."""
+    """Store, as far as a resync reads it."""
 
     def list(self) -> list[KubeObject]:
         """Every object."""
@@ -131,7 +131,7 @@ class Resync:
 
     Args:
         seconds: From one to the next; the first comes that long after `start()`.
-        store: Where the objects are.
+        store: Store of the objects.
     """
 
     def __init__(self, seconds: float, store: Stored) -> None:

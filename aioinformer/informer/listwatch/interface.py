@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
 
 __all__ = [
+    "INTERNAL_ERROR_SECONDS",
+    "WATCH_GRACE_SECONDS",
     "WATCH_SECONDS",
     "ReflectorOptions",
     "ReflectorStore",
@@ -24,6 +26,8 @@ __all__ = [
 
 
 WATCH_SECONDS = 300.0
+
+WATCH_GRACE_SECONDS = 10.0
 
 
 INTERNAL_ERROR_SECONDS = 60.0
@@ -42,6 +46,9 @@ class ReflectorOptions:
     """How long the server should keep one watch open: drawn from [w, 2w) for each,
     so that many informers do not come back together. At least 1 s; whole seconds."""
 
+    watch_grace_seconds: Duration = WATCH_GRACE_SECONDS
+    """Seconds after which the client ends a watch that the server should have ended."""
+
     streaming_list: bool = False
     """Ask for lists as streams: a watch that begins with the current objects and goes
     on. It spares an older server's memory, and takes longer. A server that does not do
@@ -59,6 +66,12 @@ class ReflectorOptions:
         if seconds_of(self.watch_seconds) < 1:
             raise OptionsError(
                 f"watch_seconds must be at least 1, not {self.watch_seconds}"
+            )
+
+        if seconds_of(self.watch_grace_seconds) < 0:
+            raise OptionsError(
+                "watch_grace_seconds must not be negative, as "
+                f"{self.watch_grace_seconds}"
             )
 
         if seconds_of(self.internal_error_seconds) < 0:

@@ -14,6 +14,7 @@ import asyncio
 import math
 import random
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, TypeGuard, assert_never
 
 from aioinformer._user_code import guarded_logger
@@ -133,6 +134,7 @@ class Reflector:
         )
         self._account = account = ReflectorStats(name, metrics, self._connectivity)
         self._lists = ListReader(source, store, account, options.page_size)
+        self._grace_seconds = seconds_of(options.watch_grace_seconds)
         patience = seconds_of(options.internal_error_seconds)
         self._watches = WatchReader(source, store, account, patience)
         self._phase: Phase = Listing(streaming=options.streaming_list)
@@ -334,7 +336,13 @@ class Reflector:
         outcome: Input
         async with AsyncExitStack() as stack:
             try:
-                watch = await self._open(stack, stream_options(phase, self._seconds()))
+                watch = await self._open(
+                    stack,
+                    replace(
+                        stream_options(phase, self._seconds()),
+                        grace_seconds=self._grace_seconds,
+                    ),
+                )
             except (ApiError, TransportError, DecodeError) as exc:
                 outcome = await self._lists.failed(exc)
                 await self._step(outcome)
@@ -364,7 +372,9 @@ class Reflector:
 
     async def _watch(self, version: str) -> WatchEnded:
         options = WatchOptions(
-            resource_version=version, timeout_seconds=self._seconds()
+            resource_version=version,
+            timeout_seconds=self._seconds(),
+            grace_seconds=self._grace_seconds,
         )
         async with AsyncExitStack() as stack:
             try:

@@ -217,6 +217,8 @@ class ReflectorMetrics:
 
     def __init__(self, name: str, sink: MetricsSink = NULL_SINK) -> None:
         self._sink = GuardedSink(sink, name, name=name)
+        self.enabled = self._sink.enabled
+        """False if nothing is measured."""
 
     def list_began(self) -> None:
         """A list was asked for."""
@@ -240,7 +242,7 @@ class ReflectorMetrics:
 
     def reached(self, version: str) -> None:
         """Everything up to a version is known."""
-        if self._sink.enabled and (number := version_number(version)) >= 0:
+        if self.enabled and (number := version_number(version)) >= 0:
             self._sink.gauge("reflector_last_resource_version", number)
 
     def failed(self, error: Exception) -> None:

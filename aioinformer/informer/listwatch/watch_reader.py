@@ -193,7 +193,9 @@ class WatchReader:
             account.in_step = now
 
         account.duplicates += sifted.duplicates
-        account.measures.reached(sifted.version)
+        if account.measures.enabled:
+            account.measures.reached(sifted.version)
+
         return sifted.error
 
     async def _first_batch(self, watch: Watch) -> list[WatchEvent]:

@@ -344,7 +344,7 @@ class Pipeline:
             deltas = [delta for delta in deltas if not self._overtaken(delta.object)]
 
         newest: dict[str, KubeObject | None] | None = None
-        if self._transformer.function is not None:
+        if self._transformer.enabled:
             newest = {}
             deltas = await self._transformed(deltas, newest)
 
@@ -611,7 +611,10 @@ class Pipeline:
             self.duplicates += 1
             return
 
-        taken, obj = obj, self._compressor(obj)
+        taken = obj
+        if self._compressor.compression is not None:
+            obj = self._compressor(obj)
+
         contents.put(key, obj, taken)
         if old is None:
             notifications.append(Added(obj))

@@ -28,6 +28,8 @@ class Transformer:
     def __init__(self, reporter: ErrorReporter | None = None) -> None:
         self._reporter = reporter or ErrorReporter("informer")
         self._function: Transform | None = None
+        self.enabled = False
+        """True if there is a transform."""
         self.failures = 0
         """Calls that failed; what they were called with is kept as it came."""
 
@@ -50,6 +52,7 @@ class Transformer:
             check_plain(function, "a transform")
 
         self._function = function
+        self.enabled = function is not None
 
     @property
     def name(self) -> str:
