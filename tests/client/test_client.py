@@ -311,7 +311,9 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
             lambda it: it.create(PODS, {"metadata": []}), "not a Kubernetes", id="shape"
         ),
         pytest.param(
-            lambda it: it.patch(NODES, "n", {}, type="xml"), "type must be", id="patch-type"
+            lambda it: it.patch(NODES, "n", {}, type="xml"),
+            "type must be",
+            id="patch-type",
         ),
         pytest.param(
             lambda it: it.patch(NODES, "n", {}, type="apply"),
@@ -322,7 +324,9 @@ async def test_a_kind_that_is_not_known_is_not_filled_in(server: CannedServer) -
             lambda it: it.patch(NODES, "n", {}, force=True), "force", id="force"
         ),
         pytest.param(
-            lambda it: it.delete(NODES, "", uid="u"), "must not be empty", id="delete-all"
+            lambda it: it.delete(NODES, "", uid="u"),
+            "must not be empty",
+            id="delete-all",
         ),
         pytest.param(
             lambda it: it.delete(NODES, "n", propagation="Up"), "'Up'", id="propagation"

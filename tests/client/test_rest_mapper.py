@@ -173,7 +173,9 @@ def test_categories_are_of_several_groups() -> None:
             "Service", "serving.test/v2", "mean 'services.v1'?", id="api-version"
         ),
         pytest.param("olds", "autoscaling/v2", "'olds.v1.autoscaling'?", id="version"),
-        pytest.param("xyzzy", "", "'xyzzy'. Groups that could not be discovered", id="nothing"),
+        pytest.param(
+            "xyzzy", "", "'xyzzy'. Groups that could not be discovered", id="nothing"
+        ),
     ],
 )
 def test_an_unknown_word_is_told_with_what_is_similar(

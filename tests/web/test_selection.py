@@ -53,7 +53,9 @@ def test_a_query_asks_for_less(query: list[tuple[str, str]], names: str) -> None
 
 
 def test_a_query_of_another_namespace_is_refused() -> None:
-    with pytest.raises(OptionsError, match="namespace 'kube-system' is not available here"):
+    with pytest.raises(
+        OptionsError, match="namespace 'kube-system' is not available here"
+    ):
         StreamSelection.of("shop").narrowed([("namespace", "kube-system")])
 
 

@@ -227,7 +227,9 @@ async def test_a_query_may_be_refused(server: APIServer) -> None:
 
         stream = EventStream(pods, query=False)
         stream.ask([("other", "x")])
-        with pytest.raises(OptionsError, match="does not accept namespace= or labelSelector="):
+        with pytest.raises(
+            OptionsError, match="does not accept namespace= or labelSelector="
+        ):
             stream.ask([("labelSelector", "app=web")])
 
 
