@@ -1,4 +1,4 @@
-"""`DeltaFIFO`: order, what is handed out together, and which versions are applied."""
+"""`DeltaFIFO`: order, deltas that are popped together, and applied versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both queues of changes do alike: keys, transforms, known objects, batches."""
+"""Changes in both queues of changes: keys, transformers, known objects, batches."""
 
 from __future__ import annotations
 

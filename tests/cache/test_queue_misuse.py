@@ -1,4 +1,4 @@
-"""Queues used in a wrong way say so, before anything has changed."""
+"""Misuse of queues raises an error before anything has changed."""
 
 from __future__ import annotations
 

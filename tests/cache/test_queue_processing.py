@@ -1,4 +1,4 @@
-"""Processing what is popped: failing, going back, being slow, being measured."""
+"""Processing of popped entries: errors, requeueing, slow calls, metrics."""
 
 from __future__ import annotations
 

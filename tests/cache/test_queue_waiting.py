@@ -1,4 +1,4 @@
-"""Waiting for any of the queues: who is woken by what, closing, cancellation."""
+"""Waiting for all queues of changes: notifications, closing, cancellation."""
 
 from __future__ import annotations
 

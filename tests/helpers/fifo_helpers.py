@@ -1,8 +1,8 @@
-"""What the tests of the queues of changes share.
+"""Helpers of the tests of queues of changes.
 
-Changes are written as "+a1" (added), "~a2" (updated), "-a3" (deleted), "*a4" (replaced),
-".a5" (sync); "!a6" is a tombstone with the state a6, "!a?" one without. "=7" is a whole
-list of version 7, and "@" a whole resync.
+Changes are written as "+a1" (added), "~a2" (updated), "-a3" (deleted), "*a4"
+(replaced), ".a5" (sync); "!a6" is a tombstone with the state a6, "!a?" one without.
+"=7" is a whole list of version 7, and "@" a whole resync.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Fifo = Any  # DeltaFIFO[Thing] | OrderedFIFO[Thing], which differ in what they h
 
 
 def things(text: str) -> list[Thing]:
-    """The things of a text like "a1 b2"."""
+    """Return the things of a text like "a1 b2"."""
     return [Thing(word[0], int(word[1:])) for word in text.split()]
 
 
 def holding(text: str) -> Store[Thing]:
-    """A store of the things of a text like "a1 b2"."""
+    """Return a store of the things of a text like "a1 b2"."""
     store = Store[Thing]()
     store.replace(things(text))
     return store
@@ -65,7 +65,7 @@ def listing(*listed: Thing) -> Contents[Thing]:
 
 
 def put(fifo: DeltaFIFO[Thing] | OrderedFIFO[Thing], *changes: str) -> None:
-    """Queue changes, one by one; a whole list has a, b, and c in it."""
+    """Queue changes one by one; a whole list has a, b, and c in it."""
     for change in changes:
         if change[0] == "=":
             fifo.replace_all(listing(*map(Thing, "abc")), change[1:])
@@ -112,16 +112,16 @@ def deltas(*keys: str) -> list[Delta[Thing]]:
 
 
 def nothing(entry: object, initial: bool) -> None:
-    """What a consumer does that is not interested."""
+    """Consumer that does nothing."""
 
 
 def again(entry: object, initial: bool) -> None:
-    """What one does that always fails."""
+    """Consumer that requeues every entry."""
     raise Requeue
 
 
 class Record(list[str]):
-    """Remembers the entries that it processes."""
+    """Consumer that records the entries."""
 
     def __call__(self, entry: Any, initial: bool) -> None:
         self.append(text_of(entry))

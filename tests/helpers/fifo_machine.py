@@ -1,4 +1,4 @@
-"""Drives a queue of changes and its model through the same calls, in one loop."""
+"""State machine that drives a queue of changes and its model by the same calls."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ OUTCOMES = st.sampled_from(["done", "failed", "again", "outdated"])
 
 
 class TransformError(Exception):
-    """What the transformer raises for an object that it does not like."""
+    """Error of the transformer for a refused object."""
 
 
 class Failure(Exception):
-    """What a consumer raises."""
+    """Error of a consumer."""
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The rules for both queues."""
+    """Rules for both queues."""
 
     ordered: bool
 
@@ -113,7 +113,7 @@ class QueueMachine(RuleBasedStateMachine):
         return Thing(key, self.count)
 
     def kept(self, thing: Thing) -> Thing:
-        """As it should come out."""
+        """Return a thing as it should be popped."""
         return Thing(thing.key, thing.number, 1) if self.transforms else thing
 
     def version(self, known: bool) -> str:
@@ -121,7 +121,7 @@ class QueueMachine(RuleBasedStateMachine):
         return f"v{self.count}" if known else ""
 
     def in_loop(self, *calls: Coroutine[Any, Any, None] | Callable[[], object]) -> None:
-        """Make calls in one turn of the loop, then let all tasks run until they wait."""
+        """Make calls in one turn of the loop, then let all tasks run."""
 
         async def run() -> None:
             for call in calls:
@@ -219,7 +219,7 @@ class QueueMachine(RuleBasedStateMachine):
         data=st.data(),
     )
     def fail_to_transform(self, how: str, keys: list[str], data: st.DataObject) -> None:
-        """Nothing of it gets in."""
+        """Queue objects of which one is refused; nothing must be queued."""
         things = [self.thing(key) for key in keys]
         bad = data.draw(st.integers(0, len(things) - 1))
         things[bad] = Thing(things[bad].key, -1)
@@ -299,7 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
         *,
         batch: bool = False,
     ) -> None:
-        """Pop these, and let the consumer do with them as the outcome says."""
+        """Pop the expected entries, with a consumer of the given outcome."""
         del self.model.line[: len(expected)]
         synced, model = self.model.synced, self.model
 
@@ -383,7 +383,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(late=st.booleans())
     def close(self, late: bool) -> None:
-        """Seldom before there was much else; what follows works as before."""
+        """Close the queue, seldom early; all other rules work as before."""
         if late and self.count < 20:
             return
 

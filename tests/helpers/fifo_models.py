@@ -1,4 +1,4 @@
-"""The queues of changes as plainly as possible: a list of entries, all inputs numbered."""
+"""Plain model of the queues of changes: a list of entries, with numbered inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Thing:
     key: str
     number: int
     passes: int = 0
-    """How often it passed the transformer."""
+    """Number of times that it passed the transformer."""
 
 
 Change = tuple[DeltaType, Any]
@@ -24,7 +24,7 @@ Change = tuple[DeltaType, Any]
 
 @dataclass
 class Entry:
-    """What should be handed out together, and which inputs are done with then."""
+    """Changes that are popped together, and the inputs done with them."""
 
     key: str | None = None
     changes: list[Change] = field(default_factory=list)
@@ -34,12 +34,12 @@ class Entry:
 
 
 class Model:
-    """What a queue of changes has to do.
+    """Plain model of a queue of changes.
 
     Args:
-        ordered: Whether it is one for each change, or by key.
-        known: The known objects; None if there are none.
-        emit_replaced: How objects of a list come.
+        ordered: Whether each change is an entry, instead of each key.
+        known: Known objects; None if there are none.
+        emit_replaced: Whether listed objects are REPLACED instead of SYNC.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Model:
         return found
 
     def known_now(self) -> dict[str, Thing]:
-        """What the consumer will know when it comes to the last segment."""
+        """Return the objects that the consumer knows when it pops the last segment."""
         lists = [it.listed for it in self.line if it.listed is not None]
         return lists[-1] if lists else self.known or {}
 

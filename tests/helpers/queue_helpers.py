@@ -1,4 +1,4 @@
-"""What the tests of the work queues share."""
+"""Helpers of the tests of work queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of resumed watches share."""
+"""Helpers of the tests of resumed watches."""
 
 from __future__ import annotations
 

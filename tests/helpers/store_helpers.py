@@ -1,4 +1,4 @@
-"""What the tests of `Store` and `Indexer` share."""
+"""Helpers of the tests of `Store` and `Indexer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a work queue should do, said as plainly as possible and without speed."""
+"""Plain and slow model of a work queue."""
 
 from __future__ import annotations
 

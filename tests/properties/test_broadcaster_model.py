@@ -392,4 +392,4 @@ async def one(watch: Watch) -> list[WatchEvent]:
 
 
 TestBroadcasterMachine = BroadcasterMachine.TestCase
-TestBroadcasterMachine.settings = settings(max_examples=200, stateful_step_count=30)
+TestBroadcasterMachine.settings = settings(max_examples=100, stateful_step_count=30)

@@ -1,8 +1,8 @@
-"""Any sequence of calls: `DeltaFIFO` against a list of entries.
+"""`DeltaFIFO` against a model, with any sequence of calls.
 
-Nothing is lost, nothing comes twice, changes of one key come together and in order,
-nothing passes a whole list; whatever is gone is told; and a version is never called
-applied before everything that came up to it has been taken.
+No change is lost or repeated. Changes of one key are popped together and in order, and
+no change passes a whole list. Deletions are always reported. A version is applied only
+after all earlier changes were popped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FIFOMachine(QueueMachine):
 
 
 FIFOMachine.TestCase.settings = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
 )

@@ -1,7 +1,7 @@
-"""Any sequence of calls: `OrderedFIFO` against a list of entries.
+"""`OrderedFIFO` against a model, with any sequence of calls.
 
-Everything comes in the order in which it came, each change by itself, also where a
-consumer gives it back; and lists and resyncs are one entry, or with known objects many.
+Every change is popped alone and in order, also after a requeue. Lists and resyncs are
+one entry, or several with known objects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OrderedMachine(QueueMachine):
 
 
 OrderedMachine.TestCase.settings = settings(
-    max_examples=200,
+    max_examples=100,
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow],  # of the machine, not of this
 )

@@ -127,7 +127,7 @@ def version_of(event: WatchEvent) -> int:
     script=st.lists(answers | refusals, max_size=8),
     stops=st.lists(st.integers(0, 40), max_size=4),
 )
-@settings(max_examples=300)
+@settings(max_examples=120)
 async def test_each_event_behind_the_first_version_is_handed_on_once_and_in_order(
     start: int,
     history: list[tuple[int, type]],

@@ -279,5 +279,5 @@ class StoreMachine(RuleBasedStateMachine):
             assert failure.name in failure.subject.tags
 
 
-StoreMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30)
+StoreMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 TestStoreMachine = StoreMachine.TestCase

@@ -182,7 +182,7 @@ def whole(body: bytes) -> tuple[list[Any], str, str]:
     style=styles,
     cuts=CUTS,
 )
-@settings(max_examples=150)
+@settings(max_examples=80)
 @example(items=[], shape=typed_list, style="pretty", cuts=[])
 @example(items=None, shape=typed_list, style="compact", cuts=[])
 def test_any_split_of_a_list_gives_its_objects(

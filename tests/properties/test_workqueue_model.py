@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -290,6 +290,8 @@ class StrictMachine(AgeingMachine):
 TestQueueMachine = PlainMachine.TestCase
 TestPriorityMachine = AgeingMachine.TestCase
 TestStrictMachine = StrictMachine.TestCase
+# Its order is all that differs.
+TestStrictMachine.settings = settings(max_examples=40)
 
 
 Plan = st.lists(st.tuples(ITEMS, DELAYS, PRIORITIES), max_size=30)

@@ -1,4 +1,4 @@
-"""What every watch does: batches and single events by turns, and how it ends."""
+"""`Watch`: batches and single events by turns, and the end of a watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of built-in kinds are cut without a proof; nothing but a border looks like one."""
+"""Lists of built-in kinds are split without a proof: only borders look like borders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the work queues tell a metrics sink: of both kinds, told at once or when read."""
+"""Metrics of work queues, for sinks that collect and for plain ones."""
 
 from __future__ import annotations
 

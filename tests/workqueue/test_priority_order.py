@@ -1,4 +1,4 @@
-"""`PrioritizedItems`: the order of ranks, and what it costs to keep."""
+"""`PrioritizedItems`: the order of ranks, and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`item()` and `async for`: cancelled while they wait, in any turn, nothing is lost."""
+"""`item()` and `async for`: a cancellation in any turn loses no item."""
 
 from __future__ import annotations
 

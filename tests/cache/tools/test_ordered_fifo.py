@@ -1,4 +1,4 @@
-"""`OrderedFIFO`: one entry for each change, whole lists and resyncs, or by objects."""
+"""`OrderedFIFO`: one entry for each change, with lists whole or by objects."""
 
 from __future__ import annotations
 

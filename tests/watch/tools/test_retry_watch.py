@@ -1,4 +1,4 @@
-"""`RetryWatch`: what it hands on, what it survives, how it ends; by a scripted source."""
+"""`RetryWatch` with a scripted source: forwarded events, errors, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided about whatever happens in a watch: the whole table."""
+"""`decide`: the whole table of what to do after an event or an error."""
 
 from __future__ import annotations
 
