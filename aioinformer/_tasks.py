@@ -527,7 +527,9 @@ class Supervisor:
     """
 
     def __init__(
-        self, component: Callable[[Callable[[], None]], Coroutine[Any, Any, None]], name: str
+        self,
+        component: Callable[[Callable[[], None]], Coroutine[Any, Any, None]],
+        name: str,
     ) -> None:
         self._component = component
         self._name = name
@@ -564,7 +566,9 @@ class Supervisor:
 
         inside = contextvars.copy_context()
         inside.run(_LIVES.set, (*_LIVES.get(), self))
-        task = asyncio.create_task(self._component(tell), name=self._name, context=inside)
+        task = asyncio.create_task(
+            self._component(tell), name=self._name, context=inside
+        )
         self._task, self._stopping = task, False
         try:
             await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
