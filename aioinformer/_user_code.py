@@ -1,7 +1,7 @@
-"""Protection from the user's code: what it raises, and log handlers that raise.
+"""Protection from errors in user code, and from log handlers that raise.
 
-Informers, queues and controllers call functions of the user: handlers, transforms, index
-functions, metrics sinks, log handlers. A failure of these must end nothing else.
+Informers, queues and controllers call user code: handlers, transforms, index functions,
+metrics sinks, log handlers. Its failure must not end anything else.
 """
 
 from __future__ import annotations
@@ -23,31 +23,30 @@ _PROGRAM_ENDS = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 def user_errors() -> tuple[type[BaseException], ...]:
-    """Return the exceptions to catch around a function of the user.
+    """Return the exceptions to catch around a call of user code.
 
-    For `except user_errors():`, which Python evaluates while the exception is handled.
-    It catches all but `SystemExit`, `KeyboardInterrupt` and `GeneratorExit`: those end
-    the program or a coroutine, as the user asked. An `except` clause with a fixed list
-    would have to name every class that derives from `BaseException`, such as that of
-    `pytest.fail()`; one of these would end the task that called.
+    For `except user_errors():`, which Python evaluates while handling the exception. It
+    catches all but `SystemExit`, `KeyboardInterrupt` and `GeneratorExit`, which end the
+    program or a coroutine on purpose. A fixed list would miss classes that derive from
+    `BaseException`, such as that of `pytest.fail()`, which would end the calling task.
 
-    A `CancelledError` is caught too: our own cancellation arrives only at an `await`. A
-    plain function does not wait, so it has raised that error itself, as the result of a
-    cancelled future does. Around an `await`, handle the cancellation first.
+    It also catches `CancelledError`: a real cancellation arrives only at an `await`, so a
+    plain function has raised it itself, as the result of a cancelled future does. Around an
+    `await`, handle the cancellation first.
     """
     return () if isinstance(sys.exception(), _PROGRAM_ENDS) else (BaseException,)
 
 
 class GuardedLogger(_Adapter):
-    """A logger whose handlers and filters may raise.
+    """Logger whose handlers and filters may raise.
 
-    `logging` itself passes on what a `Filter`, or a `Handler` without `handleError`,
-    raises. Here it is printed to stderr, as `logging` does for its own handlers, and
-    dropped: the caller is usually recording a failure, and has to go on.
+    `logging` itself propagates errors of a `Filter`, or of a `Handler` without
+    `handleError`. Here they are printed to stderr, as `logging` does for its own handlers,
+    and dropped: the caller is usually recording a failure, and has to continue.
     """
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message; every other method calls this one."""
+        """Log a message. All other methods call this one."""
         # One more frame between the caller and the record, which names the caller.
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         try:

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: pure arithmetic, times are handed in."""
+"""Backoff between attempts: pure arithmetic, with times as arguments."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ if TYPE_CHECKING:
 
 __all__ = ["Backoff", "Failure", "RetryWithDeadline", "failure_of"]
 
-# 0.8 s doubling to 30 s, each gap drawn from [d, 2d): at the cap one attempt every 30
-# to 60 s. The numbers of client-go's reflector, so that mixed clusters back off alike.
+# 0.8 s, doubling to 30 s, each delay drawn from [d, 2d): at the cap one attempt every
+# 30 to 60 s. These are the numbers of client-go's reflector.
 FIRST_SECONDS = 0.8
 LONGEST_SECONDS = 30.0
 
 SHORT_SECONDS = 1.6
-"""An accepted watch that broke off sooner has failed. One that lived longer has not,
-however it ended: proxies cut what is idle."""
+"""An accepted watch that ended sooner has failed. A longer one has not, however it ended:
+proxies close idle connections."""
 
 RESUME_SECONDS = 5.0
-"""An accepted watch that has not failed is followed by the next one within that time."""
+"""Longest delay before the next watch after an accepted watch that has not failed."""
 
 QUIET_SECONDS = 120.0
-"""After so long without a failed attempt the next failure starts from the first gap."""
+"""Time without a failed attempt after which the backoff starts over."""
 
 PROBE_SECONDS = 1.0
-"""The shortest gap between attempts to connect to a server that cannot be reached."""
+"""Shortest delay between attempts to connect to an unreachable server."""
 
 PROBE_JITTER_SECONDS = 0.5
 
 RELIST_JITTER_SECONDS = 1.0
-"""A void version is answered by a list within that time, drawn at random: after a
-restart of the server, all of its clients list."""
+"""Longest delay of a relist after an expired resource version, drawn at random: after a
+restart of the server, all its clients relist."""
 
 RETRY_AFTER_LIMIT_SECONDS = 120.0
-"""The longest that a server can make us wait with `Retry-After`."""
+"""Upper limit of a server's `Retry-After`."""
 
 MIN_RESET_SECONDS = 60.0
 """A minute without an error ends the window of `RetryWithDeadline`, as in client-go."""
 
 
 class Failure(enum.Enum):
-    """Why an attempt failed, as far as the time of the next one depends on it."""
+    """Kind of a failure, which determines the delay of the next attempt."""
 
     UNREACHABLE = "no connection to the server"
-    VERSION_VOID = "the server cannot go on from the resource version"
+    VERSION_VOID = "the server cannot continue from the resource version"
     OTHER = "anything else, such as a refusal, a 429 or 5xx, or a silent server"
 
 
@@ -69,9 +69,9 @@ def probe_gap(rng: random.Random) -> float:
 
 
 class Backoff:
-    """Decides when the next attempt may begin, with gaps from 0.8 s to 60 s.
+    """Delays of a reflector's attempts, from 0.8 s to 60 s.
 
-    Each gap is drawn from [d, 2d), with `d` from 0.8 s to 30 s:
+    Each delay is drawn from [d, 2d), with `d` from 0.8 s to 30 s:
 
     ==============================  ==============================  ==================
     the attempt                     the next one begins             d
@@ -87,22 +87,21 @@ class Backoff:
     it failed in another way        a gap after its end             doubles
     ==============================  ==============================  ==================
 
-    `d` returns to 0.8 s after 2 minutes in which no attempt failed, counted over any
-    number of watches. A server's `Retry-After` is a lower bound, up to 2 minutes.
+    `d` is reset to 0.8 s after 2 minutes without a failed attempt, over any number of
+    watches. A server's `Retry-After` is a lower bound, up to 2 minutes.
 
     The numbers are those of client-go's reflector (0.8 s, factor 2, cap 30 s, jitter up
     to 100 %, not accumulated). Differences:
 
-    * client-go waits the whole gap after each attempt, however it ended. Here only
-      after one that failed, so that a watch that lived is resumed at once.
-    * client-go starts over when 2 minutes have passed since it last did, also in the
-      middle of an outage. Here those minutes begin with an accepted watch.
-    * client-go doubles after each return of its list-watch loop, here only a failure
-      does.
-    * client-go backs off the same way from a server that cannot be reached.
-
+    * client-go waits the full delay after each attempt, however it ended. Here only
+      after a failure, so that a watch that lived is resumed immediately.
+    * client-go resets 2 minutes after its last reset, also during an outage. Here
+      those minutes begin with an accepted watch.
+    * client-go doubles after each return of its list-watch loop, here only after a
+      failure.
+    * client-go also backs off exponentially from an unreachable server.
     Args:
-        rng: Where the jitter comes from; seed it for a reproducible sequence.
+        rng: Source of the jitter; seed it for a reproducible sequence.
     """
 
     # Invariants: FIRST_SECONDS <= d <= LONGEST_SECONDS. No attempt that began at or
@@ -115,19 +114,19 @@ class Backoff:
         self._started = 0.0
         # Start of the first accepted watch since the last failure; None before it.
         self._quiet_since: float | None = None
-        # A void version was followed by a list at once, and no watch has lived since.
+        # An expired version led to an immediate relist, and no watch has lived since.
         self._relisted = False
 
     def __repr__(self) -> str:
         return f"<Backoff d={self._d:g}s>"
 
     def begin(self, now: float) -> None:
-        """An attempt starts; `now` in seconds of any clock that does not go back."""
+        """Record the start of an attempt; `now` in seconds of any monotonic clock."""
         self._started = now
         self._gap = self._d * (1.0 + self._rng.random())
 
     def lived(self, now: float) -> bool:
-        """True if the attempt has lasted long enough for a watch that has not failed."""
+        """Return True if the attempt has lasted long enough for a watch to count as lived."""
         return now - self._started >= SHORT_SECONDS
 
     def end(
@@ -139,18 +138,18 @@ class Backoff:
         relists: bool = False,
         retry_after: float | None = None,
     ) -> float:
-        """The attempt has ended.
+        """Record the end of the attempt, and return the delay of the next one.
 
         Args:
-            now: In seconds of the same clock.
+            now: Seconds of the same clock.
             failure: Reason of the failure; None if the server ended it as planned.
-            accepted: The attempt was a watch that the server had accepted.
-            relists: The next attempt is a list, which costs the server much.
-            retry_after: Seconds that the server asked for, a lower bound for the wait;
-                more than 2 minutes count as 2 minutes.
+            accepted: True if the attempt was a watch that the server had accepted.
+            relists: True if the next attempt is a list, which is expensive for the server.
+            retry_after: Seconds that the server asked for, a lower bound of the delay;
+                limited to 2 minutes.
 
         Returns:
-            Seconds until the next attempt may begin; 0 for at once.
+            Seconds until the next attempt may begin; 0 for immediately.
         """
         least = QUIET_SECONDS if relists else SHORT_SECONDS
         lived = accepted and (failure is None or now - self._started >= least)
@@ -186,16 +185,17 @@ class Backoff:
 
 
 class RetryWithDeadline:
-    """Allows retries of some errors, for a limited time since the first in a row.
+    """Time limit for retries of some errors, counted from the first one in a row.
 
-    The first error opens a window of `max_duration`. Within it retries are allowed;
-    behind it they are not, and the next error opens another. An error that comes a
-    minute or more after the one before opens a new window too, as the server was well
-    in between. All as in client-go, but for one thing: `should_retry()` speaks of the
-    newest error, whereas client-go says yes to any error inside of an open window.
+    The first error opens a window of `max_duration`, in which retries are allowed. After it
+    they are not, and the next error opens another window. An error a minute or more after
+    the previous one also opens a new window, as the server was healthy in between. As in
+    client-go, except that `should_retry()` is about the newest error, while client-go
+    retries any error inside an open window.
 
     Args:
-        is_retryable: Which errors it is about; others neither open nor close a window.
+        is_retryable: Predicate of the errors concerned; others neither open nor close a
+            window.
         max_duration: Length of the window in seconds; 0 or less never allows a retry.
         min_reset_period: Seconds without an error after which the next one opens a new
             window.
@@ -211,10 +211,10 @@ class RetryWithDeadline:
         self._is_retryable = is_retryable
         self._max_duration = max_duration
         self._min_reset_period = min_reset_period
-        # When the window was opened, and its newest error; None while there is none.
+        # Times of the window's first and newest error; None without a window.
         self._first: float | None = None
         self._last: float | None = None
-        # Whether the newest of all errors was one of those it is about.
+        # True if the newest error was retryable.
         self._concerned = False
 
     def __repr__(self) -> str:
@@ -222,7 +222,7 @@ class RetryWithDeadline:
         return f"<RetryWithDeadline {self._max_duration:g}s, {since}>"
 
     def after(self, error: Exception, now: float) -> None:
-        """An attempt has failed; `now` in seconds of any clock that does not go back."""
+        """Record a failed attempt; `now` in seconds of any monotonic clock."""
         self._concerned = self._is_retryable(error)
         if not self._concerned:
             return
@@ -233,9 +233,9 @@ class RetryWithDeadline:
         self._last = now
 
     def should_retry(self, now: float) -> bool:
-        """True if the newest error may be answered by a retry.
+        """Return True if the newest error may be retried.
 
-        Closes a window that is over. False also without any error so far.
+        Closes an expired window. Returns False without any error so far.
         """
         if not self._concerned or self._first is None or self._max_duration <= 0:
             return False

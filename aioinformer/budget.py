@@ -1,11 +1,11 @@
-"""`LoopBudget`: how much of the event loop the work of all informers may take at once.
+"""`LoopBudget`: time on the event loop that the work of all informers may take at once.
 
-A list of 100,000 pods is five seconds of work. Done in slices by each task on its own,
-the slices of several tasks add up within one turn of the loop, and a web request in the
-same process needs two or three turns: each would meet another slice. So there is one
-budget for a loop: of all heavy tasks one works at a time, together for at most 2 ms, and
-then the loop gets three empty turns before the next slice. For a co-hosted web app that
-makes a p99 of 6 ms instead of 21, at the same throughput.
+A list of 100,000 pods is five seconds of work. If each task sliced its own work, the
+slices of several tasks would add up within one iteration of the loop, and a web request
+in the same process needs two or three iterations. So there is one budget per loop: one
+heavy task works at a time, all together for at most 2 ms, and then the loop gets three
+iterations without heavy work. For a co-hosted web app, that reduces the p99 from 21 to
+6 ms, at the same throughput.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from weakref import WeakKeyDictionary
 __all__ = ["BudgetStatistics", "LoopBudget", "release"]
 
 SLICE_SECONDS = 0.002
-"""How long heavy work may run before it gives way. A check costs 0.1 us, a slice ends
-at the first check after its time."""
+"""Length of a slice of heavy work. A check costs 0.1 us, and a slice ends at the first
+check after its time."""
 
 EMPTY_TURNS = 3
-"""Turns of the loop between two slices: a request is read, its handler woken, its answer
-written in three turns."""
+"""Iterations of the loop between two slices: a request is read, its handler woken, its
+response written in three iterations."""
 
 STALL_SECONDS = 0.01
-"""A slice that took five times its due is counted as a stall."""
+"""Duration from which a slice is counted as a stall: five times its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatistics:
-    """What the heavy work of one loop took; durations in seconds."""
+    """Statistics of the heavy work on one loop; durations in seconds."""
 
     slices: int
-    """Slices that were used up."""
+    """Number of slices that were used up."""
 
     stalls: int
-    """Slices that took longer than `STALL_SECONDS`: one step did too much."""
+    """Number of slices longer than `STALL_SECONDS`: a single step took too long."""
 
     longest: float
-    """The longest slice."""
+    """Duration of the longest slice."""
 
     waiting: int
-    """Tasks that wait for their slice now."""
+    """Number of tasks that wait for a slice."""
 
 
 class LoopBudget:
-    """The right to do heavy work on one event loop, handed from task to task.
+    """Turns for heavy work on one event loop, passed from task to task.
 
-    All work that grows with the number of objects goes like this::
+    All work that grows with the number of objects is done like this::
 
         await budget.start()
         for obj in objects:
@@ -60,28 +60,28 @@ class LoopBudget:
                 await budget.start()
         budget.end()
 
-    Call `end()` before waiting for anything else. Nothing is locked: a holder that fails
-    or waits without `end()` holds nobody up, it only makes the statistics wrong. Time is
-    real time, also where the loop's clock is virtual.
+    Call `end()` before waiting for anything else. Nothing is locked: a task that fails or
+    waits without `end()` blocks no other task, it only makes the statistics wrong. Times
+    are real times, even if the loop's clock is virtual.
     """
 
     def __init__(self) -> None:
-        # It does not keep its loop, which `_BUDGETS` would then keep for ever.
+        # No reference to its loop, which `_BUDGETS` would then keep alive.
         self.deadline = 0.0
-        """When the slice is used up, by `perf_counter()`: for who reads it anyway."""
-        # When the running slice began; None between slices.
+        """End of the slice by `perf_counter()`, for callers that read that clock anyway."""
+        # Start of the running slice; None between slices.
         self._started: float | None = None
-        # Of the current slice's time, what earlier holders used.
+        # Part of the current slice that earlier tasks have used.
         self._used = 0.0
         self._ended = 0.0
-        # Invariant: somebody waits => somebody was called, or a rest is under way.
+        # Invariant: if a task waits, another one was called, or a rest is in progress.
         self._waiting: deque[asyncio.Future[None]] = deque()
-        # How many were called, and have not started yet; and how many at once.
+        # Number of tasks called that have not started yet; number called at once.
         self._called = 0
         self._together = 1
-        # How many of them found no time left, and wait again before all others.
+        # Number of them that found no time left, and wait again ahead of the others.
         self._returned = 0
-        # The next step of a rest that is under way.
+        # Next step of a rest in progress.
         self._rest_handle: asyncio.Handle | None = None
         self._slices = 0
         self._stalls = 0
@@ -89,7 +89,7 @@ class LoopBudget:
 
     @staticmethod
     def current() -> LoopBudget:
-        """The budget of the running loop; the same object for everybody on it."""
+        """Return the budget of the running loop, shared by all its tasks."""
         loop = asyncio.get_running_loop()
         budget = _BUDGETS.get(loop)
         if budget is None:
@@ -98,11 +98,11 @@ class LoopBudget:
         return budget
 
     def over(self) -> bool:
-        """True when the slice is used up: `await start()` before going on."""
+        """Return True when the slice is used up: `await start()` before continuing."""
         return perf_counter() > self.deadline
 
     async def start(self) -> None:
-        """Wait for a slice; returns at once if there is time left in this one.
+        """Wait for a slice, or return immediately if time is left in this one.
 
         Call it before heavy work, and again whenever `over()` says so.
 
@@ -123,24 +123,24 @@ class LoopBudget:
         while True:
             await self._wait_turn(place)
             now = perf_counter()
-            self._close(now)  # of one called with it, that has not ended its work
+            self._close(now)  # of a task called with it that has not called end()
             if self._used < SLICE_SECONDS or not self._used:
-                break  # the first behind a rest goes on in any case
+                break  # the first after a rest always continues
 
             place = self._returned
             self._returned += 1
 
         if self._waiting:
-            # Should this one never end its work: by then its slice is over.
+            # In case this task never calls end(): by then its slice is over.
             self._rest()
 
         self._open(now)
 
     def end(self) -> None:
-        """Give back what is left of the slice; without effect between slices.
+        """Return the rest of the slice; without effect between slices.
 
-        Who waits goes on with it in the next turn of the loop, twice as many in each:
-        a hundred handlers with a little to do each need no rest, nor a turn, each.
+        Waiting tasks use it in the next iteration of the loop, twice as many in each: a
+        hundred handlers with little work need neither a rest nor an iteration each.
         """
         if self._started is None:
             return
@@ -176,7 +176,7 @@ class LoopBudget:
             self._stalls += 1
 
     async def _wait_turn(self, place: int) -> None:
-        """Wait until called; `place` is how many are to be called before."""
+        """Wait until called, after `place` other tasks."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.insert(place, turn)
         if not self._called:
@@ -188,7 +188,7 @@ class LoopBudget:
             if turn.done() and not turn.cancelled():
                 self._called -= 1
                 if not self._called:
-                    self._call(1)  # it was the last: who comes now asks for the time
+                    self._call(1)  # it was the last: the next one checks the time
             elif turn in self._waiting:
                 self._waiting.remove(turn)
 
@@ -197,9 +197,9 @@ class LoopBudget:
         self._called -= 1
 
     def _rest(self, turns: int = EMPTY_TURNS) -> None:
-        """Let the loop go round `turns` times, then call the first that waits.
+        """Let the loop iterate `turns` times, then call the first waiting task.
 
-        Without effect if that is under way.
+        Without effect if a rest is in progress.
         """
         if self._rest_handle is None:
             loop = asyncio.get_running_loop()
@@ -210,13 +210,13 @@ class LoopBudget:
         if turns:
             self._rest(turns)
         else:
-            # That of one that has not ended its work is over as well.
+            # Also ends the slice of a task that has not called end().
             self._started = None
             self._used = 0.0
             self._call(1)
 
     def _call(self, together: int) -> None:
-        """Have so many of those who wait go on in the next turn."""
+        """Wake this many waiting tasks, in the next iteration."""
         if self._rest_handle is not None:
             self._rest_handle.cancel()
             self._rest_handle = None
@@ -234,13 +234,13 @@ _BUDGETS: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget] = WeakKeyDict
 
 
 async def release(objects: list[Any]) -> None:
-    """Let go of many objects within the budget: freed all at once they are a stall.
+    """Release many objects within the budget, as freeing all at once would be a stall.
 
     Args:
-        objects: The last references to them; empty afterwards.
+        objects: Last references to the objects; empty afterwards.
 
     Cancellation:
-        Safe: what is left goes with the list.
+        Safe: the rest is freed with the list.
     """
     budget = LoopBudget.current()
     await budget.start()

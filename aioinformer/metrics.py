@@ -1,10 +1,9 @@
-"""Where measurements go: a small protocol, and the sink that throws them away.
+"""Protocols and helpers for sinks of metrics.
 
-Nothing here imports a metrics library; `aioinformer.metrics_prometheus` has a sink for
-Prometheus, for those who want it. Everything else calls the `MetricsSink` it was given,
-and `NULL_SINK` where none was given. A component that would do extra work for its
-measurements (read a clock for each item, say) checks `sink.enabled` once, when it is
-built, and leaves that work out.
+No metrics library is imported here; `aioinformer.metrics_prometheus` has a sink for
+Prometheus. Components call the `MetricsSink` that they are given, or `NULL_SINK`. A
+component whose measurements cost extra work (reading a clock for each item, say) checks
+`sink.enabled` once, when it is created, and skips that work.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ logger = guarded_logger(__name__)
 
 
 class MetricsSink(Protocol):
-    """Takes counters, gauges and observations. Every call must be cheap, and not wait.
+    """Receiver of counters, gauges and observations. Calls must be cheap and not block.
 
-    Names are Prometheus names (`workqueue_depth`, `..._seconds`, `..._total`); labels
-    are keyword arguments of a bounded number of values: never keys of objects.
+    Names are Prometheus names (`workqueue_depth`, `..._seconds`, `..._total`). Labels are
+    keyword arguments with a bounded number of values, so never keys of objects.
     """
 
     @property
     def enabled(self) -> bool:
-        """False if every measurement is thrown away."""
+        """False if all measurements are dropped."""
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter."""
@@ -53,62 +52,61 @@ class MetricsSink(Protocol):
 
 @runtime_checkable
 class CollectingSink(MetricsSink, Protocol):
-    """A sink that says when it is read, so that much can be measured at little cost.
+    """Sink that announces reads, so that frequent measurements are cheap.
 
-    Who measures for each of many items keeps the values together until then.
+    Components that measure each of many items aggregate the values until then.
     """
 
     def register(self, tell: Callable[[], None], /) -> None:
-        """Call `tell` now, and before values are read, perhaps in another thread.
+        """Call `tell` now, and before each read, possibly in another thread.
 
-        It is a bound method, and called as long as its object lives: keep no strong
-        reference to it.
+        It is a bound method, called as long as its object lives: keep no strong reference.
         """
 
     def observe(self, name: str, /, *values: float, **labels: str) -> None:
-        """Add any number of observations to a histogram; none at all just show it."""
+        """Add observations to a histogram; without any, just expose it."""
 
 
 @runtime_checkable
 class ForgettingSink(MetricsSink, Protocol):
-    """A sink that drops series when what they measure has ended.
+    """Sink that drops series of components that have ended.
 
-    Without it, each informer that was used for a time leaves some thirty series behind.
-    Sinks that do not implement it keep them.
+    Otherwise each informer that was used for a time leaves some thirty series. Other sinks
+    keep them.
     """
 
     def forget(self, name: str, /, **labels: str) -> None:
-        """Drop the series of a metric that have these labels, perhaps among others.
+        """Drop the series of a metric that have these labels, possibly among others.
 
-        It is no error if there are none.
+        It is not an error if there are none.
         """
 
 
 class NullSink:
-    """The sink for those who do not measure."""
+    """Sink that drops all measurements."""
 
     enabled = False
 
     def count(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
-        """Throw the measurement away."""
+        """Drop the measurement."""
 
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
-        """Throw the measurement away."""
+        """Drop the measurement."""
 
     def observe(self, name: str, value: float, /, **labels: str) -> None:
-        """Throw the measurement away."""
+        """Drop the measurement."""
 
 
 NULL_SINK: MetricsSink = NullSink()
 
 
 def forget(sink: MetricsSink, who: str, name: str, /, **labels: str) -> None:
-    """Have a sink drop series, if it is a `ForgettingSink`; if it fails, log that.
+    """Make a sink drop series, if it is a `ForgettingSink`. Log its errors.
 
     Args:
         sink: Receiver of the measurements.
         who: Name of the component, for the log.
-        name: The metric.
+        name: Name of the metric.
         **labels: Labels of the series, or some of them.
     """
     if isinstance(sink, ForgettingSink):
@@ -119,9 +117,9 @@ def forget(sink: MetricsSink, who: str, name: str, /, **labels: str) -> None:
 
 
 class ScopedSink:
-    """Somebody's sink, for the life of one component: its series end with it.
+    """Wrapper of a sink for one component, whose series end with the component.
 
-    Scopes nest: what an inner one takes is also of the outer one.
+    Scopes nest: series of an inner scope belong to the outer one as well.
 
     Args:
         sink: Receiver of the measurements.
@@ -154,12 +152,12 @@ class ScopedSink:
             self._sink.observe(name, value, **labels)
 
     def forget(self, name: str, /, **labels: str) -> None:
-        """Have the sink drop series, as an inner scope asks."""
+        """Make the sink drop series on behalf of an inner scope."""
         self._series.pop((name, tuple(labels.items())), None)
         forget(self._sink, self._who, name, **labels)
 
     def end(self) -> None:
-        """Have the sink drop every series of this component; take no more. Idempotent."""
+        """Drop all series of this component, and ignore further ones. Idempotent."""
         self.enabled = False
         series, self._series = self._series, {}
         for name, labels in series:
@@ -167,15 +165,15 @@ class ScopedSink:
 
 
 class GuardedSink:
-    """Somebody's sink, for one who measures: if it fails, that ends nothing.
+    """Wrapper of a user's sink that catches its errors.
 
-    What it raises is dropped, and logged the first time: it would come again with every
-    measurement. One that is not enabled is told nothing.
+    An error is dropped, and logged the first time, as it would recur with each
+    measurement. A sink that is not enabled is never called.
 
     Args:
         sink: Receiver of the measurements.
         who: Name of the component, for the log.
-        **labels: Those of every measurement.
+        **labels: Labels of every measurement.
     """
 
     def __init__(self, sink: MetricsSink, who: str, /, **labels: str) -> None:

@@ -1,6 +1,6 @@
-"""`PrometheusSink`: measurements for Prometheus, by the library prometheus-client.
+"""`PrometheusSink`: a metrics sink for Prometheus, by the library prometheus-client.
 
-Imported by those who want it, and by nothing here: `pip install 'aioinformer[metrics]'`.
+Imported only by users of it: `pip install 'aioinformer[metrics]'`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["PrometheusSink"]
 
 logger = guarded_logger(__name__)
 
-# The upper bounds of client-go's work queues: nobody knows how long work takes.
+# Upper bounds of client-go's work queues: durations of work vary widely.
 _DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)
-# Those of its requests.
+# Upper bounds of client-go's requests.
 _REQUESTS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-# A watch is asked to last 5 to 10 minutes, unless told otherwise.
+# Watches last 5 to 10 minutes by default.
 _WATCHES = (1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 450.0, 600.0, 900.0, 1800.0)
 _ITEMS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
-# What prometheus-client takes where nothing is said.
+# Defaults of prometheus-client.
 _USUAL = (
     0.005,
     0.01,
@@ -57,96 +57,100 @@ class _About(NamedTuple):
 
 
 _ABOUT = {
-    "aioinformer_blocking_calls_total": _About("Calls of handlers that held the loop."),
-    "aioinformer_blocking_reconciles_total": _About("Reconciles that held the loop."),
+    "aioinformer_blocking_calls_total": _About("Handler calls that blocked the loop."),
+    "aioinformer_blocking_reconciles_total": _About(
+        "Reconciles that blocked the loop."
+    ),
     "aioinformer_leader_overruns_total": _About(
-        "How often the work of a leader outlived its lease."
+        "Times that a leader's work outlived its Lease."
     ),
     "aioinformer_reflector_failures_total": _About("Lists and watches that failed."),
-    "aioinformer_user_errors_total": _About("Exceptions in code of the user."),
+    "aioinformer_user_errors_total": _About("Exceptions in user code."),
     "aioinformer_stale_reconciles_total": _About(
-        "Reconciles that were not shown in time what had been written before."
+        "Reconciles that did not see earlier writes in time."
     ),
-    "controller_runtime_active_workers": _About("Reconciles that are under way."),
+    "controller_runtime_active_workers": _About("Reconciles in progress."),
     "controller_runtime_max_concurrent_reconciles": _About(
-        "How many reconciles may be under way."
+        "Maximum number of reconciles in progress."
     ),
     "controller_runtime_reconcile_errors_total": _About("Reconciles that failed."),
     "controller_runtime_reconcile_time_seconds": _About(
-        "How long reconciles took.", _REQUESTS
+        "Duration of reconciles.", _REQUESTS
     ),
     "controller_runtime_reconcile_timeouts_total": _About(
-        "Reconciles that took too long."
+        "Reconciles that exceeded their timeout."
     ),
-    "controller_runtime_reconcile_total": _About("Reconciles, by what they came to."),
+    "controller_runtime_reconcile_total": _About("Reconciles, by result."),
     "controller_runtime_terminal_reconcile_errors_total": _About(
-        "Reconciles that failed and are not tried again."
+        "Reconciles that failed and are not retried."
     ),
     "informer_processing_latency_seconds": _About(
-        "How long a batch of changes took to be applied.", _REQUESTS
+        "Duration of applying a batch of changes.", _REQUESTS
     ),
-    "informer_queued_items": _About("Changes that wait to be applied."),
-    "leader_election_master_status": _About("Whether this replica leads."),
-    "leader_election_slowpath_total": _About(
-        "Renewals for which the lease had to be read."
-    ),
+    "informer_queued_items": _About("Changes waiting to be applied."),
+    "leader_election_master_status": _About("1 while this replica leads, else 0."),
+    "leader_election_slowpath_total": _About("Renewals that had to read the Lease."),
     "reflector_items_per_list": _About("Objects in each list.", _ITEMS),
     "reflector_items_per_watch": _About("Events in each watch.", _ITEMS),
-    "reflector_last_resource_version": _About("The version that was reached."),
-    "reflector_list_duration_seconds": _About("How long lists took.", _REQUESTS),
-    "reflector_lists_total": _About("Lists that were begun."),
-    "reflector_short_watches_total": _About("Watches that ended at once, and empty."),
-    "reflector_watch_duration_seconds": _About("How long watches lasted.", _WATCHES),
+    "reflector_last_resource_version": _About("Last resource version seen."),
+    "reflector_list_duration_seconds": _About("Duration of lists.", _REQUESTS),
+    "reflector_lists_total": _About("Lists that were started."),
+    "reflector_short_watches_total": _About(
+        "Watches that ended quickly without events."
+    ),
+    "reflector_watch_duration_seconds": _About("Duration of watches.", _WATCHES),
     "reflector_watches_total": _About("Watches that the server accepted."),
     "rest_client_rate_limiter_duration_seconds": _About(
-        "How long requests waited for the client's own rate limit.", _REQUESTS
+        "Time that requests waited for the client's own rate limit.", _REQUESTS
     ),
     "rest_client_request_duration_seconds": _About(
-        "How long requests waited for the head of their answer.", _REQUESTS
+        "Time from sending a request to the head of its response.", _REQUESTS
     ),
-    "rest_client_request_retries_total": _About("Requests that were sent again."),
+    "rest_client_request_retries_total": _About("Requests that were retried."),
     "rest_client_requests_total": _About("Requests that were sent."),
-    "workqueue_adds_total": _About("Adds of items that were not asked for already."),
-    "workqueue_depth": _About("Items that are queued."),
+    "workqueue_adds_total": _About("Adds of items that were not queued already."),
+    "workqueue_depth": _About("Items in the queue."),
     "workqueue_longest_running_processor_seconds": _About(
-        "How long the longest of the items in work has been in work."
+        "Time since the oldest unfinished item was taken."
     ),
     "workqueue_queue_duration_seconds": _About(
-        "How long items were queued before they were taken.", _DECADES
+        "Time that items waited in the queue.", _DECADES
     ),
     "workqueue_retries_total": _About("Adds with a delay."),
     "workqueue_unfinished_work_seconds": _About(
-        "How long the items in work have been in work, in all."
+        "Sum of the times since the unfinished items were taken."
     ),
-    "workqueue_work_duration_seconds": _About("How long the work took.", _DECADES),
+    "workqueue_work_duration_seconds": _About(
+        "Duration of processing an item.", _DECADES
+    ),
 }
 
 
 class PrometheusSink:
-    """A `CollectingSink` whose measurements a registry of prometheus-client exposes.
+    """A `CollectingSink` that exposes measurements in a registry of prometheus-client.
 
-    It is a `ForgettingSink` too: what is gone is shown no more.
+    It is a `ForgettingSink` as well: series of ended components are dropped.
 
-    A metric is made when it is first used: its kind by the method, its labels by those
-    that are given, help text and buckets by its name. Sinks for one registry share them,
-    so that each part of a program may have its own sink.
+    A metric is created on first use: its kind from the method, its labels from those
+    given, help text and buckets from its name. Sinks for one registry share them, so that
+    each part of a program may have its own sink.
 
     All methods may be called from any thread. It is a collector of prometheus-client, so
-    that library's mode for several processes does not see it.
+    that library's multiprocess mode does not include it.
 
     Args:
-        registry: Where to register; None for prometheus-client's own.
+        registry: Registry; None for prometheus-client's default.
 
     Raises:
         OptionsError: If prometheus-client is missing. Methods raise it if a metric is
-            used in another way than before, or by somebody else in that registry.
+            used inconsistently, or the registry has another metric of its name.
 
     Example:
         >>> from prometheus_client import CollectorRegistry, generate_latest
         >>> registry = CollectorRegistry()
         >>> PrometheusSink(registry).count("reflector_lists_total", name="pods")
         >>> print(generate_latest(registry).decode(), end="")
-        # HELP reflector_lists_total Lists that were begun.
+        # HELP reflector_lists_total Lists that were started.
         # TYPE reflector_lists_total counter
         reflector_lists_total{name="pods"} 1.0
     """
@@ -195,7 +199,7 @@ class PrometheusSink:
         family.values[family.key(labels)] = value
 
     def observe(self, name: str, /, *values: float, **labels: str) -> None:
-        """Add any number of observations to a histogram; none at all just show it.
+        """Add observations to a histogram; without any, just expose it.
 
         Raises:
             OptionsError: See the class.
@@ -206,7 +210,7 @@ class PrometheusSink:
             family.observe(key, values)
 
     def forget(self, name: str, /, **labels: str) -> None:
-        """Drop the series of a metric that have these labels, perhaps among others."""
+        """Drop the series of a metric that have these labels, possibly among others."""
         family = self._families.get(name)
         if family is not None:
             family.forget(labels)
@@ -217,13 +221,13 @@ class PrometheusSink:
             family = self._board.make(self._registry, name, kind, tuple(labels))
 
         if family.kind != kind:
-            raise OptionsError(f"{name} is a {family.kind}, and was used as a {kind}")
+            raise OptionsError(f"{name} is a {family.kind}, but was used as a {kind}")
 
         return family
 
 
 class _Board:
-    """What the sinks of one registry share. It does not keep the registry alive."""
+    """State shared by the sinks of one registry. It does not keep the registry alive."""
 
     def __init__(self) -> None:
         self.families: dict[str, _Family] = {}
@@ -240,14 +244,16 @@ class _Board:
                 try:
                     registry.register(family)
                 except ValueError as exc:
-                    raise OptionsError(f"the metric {name} cannot be: {exc}") from exc
+                    raise OptionsError(
+                        f"cannot register the metric {name}: {exc}"
+                    ) from exc
 
                 self.families[name] = family
 
         return family
 
     def refresh(self) -> None:
-        """Have everybody tell what they keep."""
+        """Make all components report their aggregated measurements."""
         for teller in list(self.tellers):
             tell = teller()
             if tell is None:
@@ -258,8 +264,8 @@ class _Board:
 
             try:
                 tell()
-            except Exception:  # the others are to be read all the same
-                logger.exception("what is measured could not be collected")
+            except Exception:  # the others are read nevertheless
+                logger.exception("a component failed to report its metrics")
 
 
 class _Family:
@@ -270,7 +276,7 @@ class _Family:
     ) -> None:
         self.kind = kind
         self.lock = Lock()
-        # Of a counter or gauge, by the values of its labels.
+        # Values of a counter or gauge, by label values.
         self.values: dict[tuple[str, ...], float] = {}
 
         self._board = board
@@ -278,12 +284,12 @@ class _Family:
         self._labels = labels
         about = _ABOUT.get(name, _About(name.replace("_", " ")))
         self._help, self._bounds = about.help, about.buckets
-        # Of a histogram: how many observations are in each bucket, and their sum.
+        # Histogram: number of observations per bucket, and their sum.
         self._buckets: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
 
     def key(self, labels: Mapping[str, str]) -> tuple[str, ...]:
-        """The values of these labels in the order of this metric's."""
+        """Return the label values in the order of this metric's labels."""
         if tuple(labels) == self._labels:
             return tuple(labels.values())
 
@@ -300,7 +306,7 @@ class _Family:
             buckets = self._buckets[key] = [0] * (len(self._bounds) + 1)
 
         self._sums[key] = self._sums.get(key, 0.0) + sum(values)
-        # Sorting them is cheaper than looking for the bucket of each.
+        # Sorting is cheaper than finding the bucket of each value.
         ascending, start = sorted(values), 0
         for number, bound in enumerate(self._bounds):
             end = bisect_right(ascending, bound, start)

@@ -1,7 +1,7 @@
-"""What Kubernetes objects are: resources, objects, keys, selectors.
+"""Model of Kubernetes objects: resources, objects, keys, selectors.
 
-The law of this layer: pure and synchronous. Nothing here waits, logs, looks at a clock,
-or knows that there is a network.
+The law of this layer: pure and synchronous. Nothing here waits, logs, reads a clock, or
+uses the network.
 """
 
 from aioinformer.model.keys import meta_namespace_key, split_key

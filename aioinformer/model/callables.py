@@ -1,4 +1,4 @@
-"""What a user hands in to be called: whether it can be, as it is going to be."""
+"""Checks of callables that users pass in."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = [
 
 
 def check_plain(function: object, what: str, *, may_yield: bool = False) -> None:
-    """Refuse what cannot be called, what would have to be awaited, and what yields.
+    """Reject anything but a plain function.
 
     Args:
-        function: What was given: any object with a plain `__call__` will do.
-        what: Names it in the error, such as `"a transform"`.
-        may_yield: Take a generator function, too: its values are iterated over.
+        function: Function, or any object with a plain `__call__`.
+        what: Description for the error, such as `"a transform"`.
+        may_yield: Also accept a generator function, whose values are iterated over.
 
     Raises:
-        OptionsError: If it cannot be called, or is a coroutine function, an async
+        OptionsError: If it is not callable, or is a coroutine function, an async
             generator function, or a generator function.
     """
     if not callable(function) or any(
@@ -44,48 +44,48 @@ def check_plain(function: object, what: str, *, may_yield: bool = False) -> None
 def check_runs(
     function: Callable[..., object], what: str, *, may_yield: bool = False
 ) -> None:
-    """Refuse generator functions: calling one makes a generator, and runs nothing of it.
+    """Reject generator functions, whose call does not run their body.
 
     Args:
-        function: Any callable; of an object its `__call__` counts, and of a partial
-            what it is of.
-        what: Names it in the error, such as `"a handler"`.
-        may_yield: Take a generator function that is not async.
+        function: Any callable. Of an object its `__call__` counts, of a partial the
+            underlying function.
+        what: Description for the error, such as `"a handler"`.
+        may_yield: Accept generator functions that are not async.
 
     Raises:
-        OptionsError: If it is one.
+        OptionsError: If it is a generator function.
     """
     for form in _forms(function):
         yields = inspect.isgeneratorfunction(form) and not may_yield
         if yields or inspect.isasyncgenfunction(form):
             raise OptionsError(
-                f"{function!r} is a generator: calling it runs nothing of it. "
+                f"{function!r} is a generator function, whose call does not run its body. "
                 f"{what.capitalize()} must not yield."
             )
 
 
 def check_ran(outcome: object) -> Literal[False]:
-    """Refuse what a call returned if it is a generator: nothing of that has run.
+    """Reject the result of a call if it is a generator, whose body has not run.
 
-    For what could not be seen before the call, such as a lambda that calls a generator
-    function.
+    For cases that cannot be detected before the call, such as a lambda that calls a
+    generator function.
 
     Returns:
         False: there is nothing to await, either.
 
     Raises:
-        TypeError: If it is one.
+        TypeError: If it is a generator.
     """
     if isinstance(outcome, GeneratorType | AsyncGeneratorType):
         raise TypeError(
-            f"the call returned a generator, {outcome.__qualname__}: nothing of it has run"
+            f"the call returned a generator, {outcome.__qualname__}, which has not run"
         )
 
     return False
 
 
 def _forms(function: object) -> Iterator[object]:
-    """The functions that a call runs: itself or its `__call__`, inside all partials."""
+    """Yield the functions that a call runs: itself or its `__call__`, inside partials."""
     while isinstance(function, functools.partial):
         function = function.func
 
@@ -95,13 +95,13 @@ def _forms(function: object) -> Iterator[object]:
 
 
 def check_takes(function: Callable[..., object], what: str, form: str) -> None:
-    """Refuse what would fail at each call, because of its parameters.
+    """Reject a callable whose parameters do not fit its calls.
 
     Args:
-        function: What was given. If its signature cannot be read, as of some functions
-            that are written in C, it passes.
-        what: Names it in the error, such as `"a handler"`.
-        form: How it is called, such as `"on_update(old, new)"`.
+        function: Any callable. It passes if its signature cannot be read, as of some
+            functions written in C.
+        what: Description for the error, such as `"a handler"`.
+        form: Form of the call, such as `"on_update(old, new)"`.
 
     Raises:
         OptionsError: If it cannot be called like that.
@@ -120,9 +120,9 @@ def check_takes(function: Callable[..., object], what: str, form: str) -> None:
 def is_coroutine_function(
     function: object,
 ) -> TypeGuard[Callable[..., Awaitable[Any]]]:
-    """Whether a call gives a coroutine, as far as can be seen without calling it.
+    """Return whether a call returns a coroutine, as far as known without calling it.
 
-    True of a coroutine function, also a decorated or partial one, and of an object whose
+    True for coroutine functions, also decorated or partial ones, and for objects whose
     `__call__` is one.
     """
     if isinstance(function, type) or not callable(function):

@@ -1,8 +1,8 @@
-"""JSON that nests deeper than decoders follow, read without recursion.
+"""JSON that nests too deeply for decoders, read without recursion.
 
-Decoders give up at about 1,000 levels. An API server stores custom objects that nest
-deeper. The functions here take time for each bracket, so they are used only when a
-decoder gave up.
+Decoders fail at about 1,000 levels, but an API server stores custom objects that nest
+deeper. The functions here take time for each bracket, so they are used only after a
+decoder has failed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["LEVELS", "check_json", "json_field", "truncate_nesting"]
 
 LEVELS: Final = 100
-"""Levels of JSON that `truncate_nesting` keeps. Decoders follow that many from any call depth."""
+"""Levels of JSON that `truncate_nesting` keeps. Decoders can read them at any call depth."""
 
-# Whole strings match as well, so that no bracket is found inside of one.
+# Matches whole strings as well, so that brackets inside of them are skipped.
 _TOKENS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _QUOTE, _OPENING = ord('"'), frozenset(b"[{")
 
@@ -31,12 +31,12 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def check_json(text: bytes | memoryview) -> None:
-    """Check that a text is JSON, however deep it nests.
+    """Check that a text is JSON, at any nesting depth.
 
-    What stands in its strings is not looked at: they may be no UTF-8.
+    Strings may contain invalid UTF-8, as they are not checked.
 
     Raises:
-        DecodeError: If it is not.
+        DecodeError: If it is not JSON.
     """
     try:
         _prove(text)
@@ -47,12 +47,12 @@ def check_json(text: bytes | memoryview) -> None:
 
 
 def truncate_nesting(text: bytes) -> bytes:
-    """Return JSON with null in place of what nests deeper than `LEVELS`.
+    """Return JSON with null in place of values nested deeper than `LEVELS`.
 
-    What is replaced is checked as well: the whole text is JSON.
+    The replaced values are checked as well: the whole text is JSON.
 
     Raises:
-        DecodeError: If it is not.
+        DecodeError: If it is not JSON.
     """
     layer = b""
     try:
@@ -68,13 +68,13 @@ def json_field(text: bytes, name: str) -> bytes:
     """Return the JSON of one field of an object; empty if the field is absent.
 
     Args:
-        text: The object. It must be JSON: see `check_json`.
-        name: The field.
+        text: JSON object. It must be valid JSON: see `check_json`.
+        name: Name of the field.
 
     Raises:
-        DecodeError: If the text is no object.
+        DecodeError: If the text is not an object.
     """
-    # Each array or object in a field is replaced by an array with its number.
+    # Replace each array or object in a field by an array with its index.
     spans: list[tuple[int, int]] = []
     parts: list[bytes] = []
     start = copied = 0
@@ -104,11 +104,11 @@ def json_field(text: bytes, name: str) -> bytes:
 
 
 def _layers(text: bytes) -> Iterator[bytes]:
-    """Cut a text into texts of at most `LEVELS` levels each, the outermost last.
+    """Split a text into texts of at most `LEVELS` levels each, the outermost last.
 
-    If the brackets do not match, neither do those of the outermost text.
+    If the brackets of the text do not match, those of the outermost part do not either.
     """
-    # The parts of the layer at hand, and of those around it, outermost first.
+    # Parts of the current layer and those around it, outermost first.
     layers: list[list[bytes]] = [[]]
     copied = 0
     for at, before, behind in _brackets(text):
@@ -124,7 +124,7 @@ def _layers(text: bytes) -> Iterator[bytes]:
 
 
 def _brackets(text: bytes) -> Iterator[tuple[int, int, int]]:
-    """Iterate over the brackets: the position, the depth before and the depth behind."""
+    """Yield for each bracket its position, the depth before it and the depth after it."""
     depth = 0
     for found in _TOKENS.finditer(text):
         at = found.start()

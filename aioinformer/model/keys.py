@@ -1,7 +1,7 @@
-"""Keys: the text under which an object is kept in a cache or a queue.
+"""Keys of objects in caches and queues, and resource versions as numbers.
 
-A key is `"namespace/name"`, or only `"name"` for what has no namespace. Both parts are
-DNS names without a slash, so a key can be split again without loss.
+A key is `"namespace/name"`, or only `"name"` without a namespace. Both parts are DNS names
+without a slash, so that a key can be split again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def meta_namespace_key(obj: object) -> str:
 
     Args:
         obj: One of these, tried in this order: a string, which is a key already; an
-            object that carries its `key`, as `KubeObject` and
-            `DeletedFinalStateUnknown` do; one with `name` and `namespace`; a mapping
-            with `metadata`, such as decoded JSON; one with a `metadata` attribute,
-            such as the models of other clients. A null namespace counts as none.
+            object with a `key`, such as `KubeObject` and `DeletedFinalStateUnknown`; one
+            with `name` and `namespace`; a mapping with `metadata`, such as decoded JSON;
+            one with a `metadata` attribute, such as models of other clients. A null
+            namespace counts as none.
 
     Raises:
         NoKey: If it is none of these, or has no name.
@@ -53,10 +53,10 @@ def meta_namespace_key(obj: object) -> str:
 
 
 def key_of(obj: T, key_func: Callable[[T], str]) -> str:
-    """What a key function answers for `obj`, if that is a key.
+    """Return the result of a key function for `obj`.
 
     Raises:
-        NoKey: If it fails, or answers no string.
+        NoKey: If it raises, or does not return a string.
     """
     try:
         key = key_func(obj)
@@ -66,7 +66,7 @@ def key_of(obj: T, key_func: Callable[[T], str]) -> str:
         raise NoKey(obj, f"its key function raised {type(exc).__name__}") from exc
 
     if not isinstance(key, str):
-        raise NoKey(obj, f"its key function answered a {type(key).__name__}")
+        raise NoKey(obj, f"its key function returned {type(key).__name__}")
 
     return key
 
@@ -106,13 +106,13 @@ def _names_of(obj: object) -> tuple[Any, Any]:
     return getattr(metadata, "namespace", None), getattr(metadata, "name", None)
 
 
-# Versions are unsigned 64-bit numbers, which have 20 digits at most. What is longer is
-# no number: `int()` refuses to read more than some thousand digits.
+# Versions are unsigned 64-bit numbers, with at most 20 digits. Longer ones are not
+# converted: `int()` refuses to read more than some thousand digits.
 LONGEST_VERSION = 20
 
 
 def version_number(version: str) -> int:
-    """A decimal version as a number; -1 for any other, which cannot be compared."""
+    """Return a decimal resource version as a number; -1 for others, which have no order."""
     if len(version) <= LONGEST_VERSION and version.isdecimal():
         return int(version)
 

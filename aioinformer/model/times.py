@@ -1,7 +1,4 @@
-"""Durations: as users give them, in `float` seconds or a `timedelta`, and as they read.
-
-Kubernetes shows ages in few letters, the coarser the older; so does whoever imitates it.
-"""
+"""Durations and timestamps: user input, and Kubernetes' formats."""
 
 from __future__ import annotations
 
@@ -24,11 +21,10 @@ Duration = float | timedelta
 
 
 def seconds_of(duration: Duration) -> float:
-    """Turn a duration into seconds; negative ones stay negative.
+    """Convert a duration to seconds; negative ones stay negative.
 
     Raises:
-        OptionsError: If it is not finite, so that no timer can be set by it; or no
-            number.
+        OptionsError: If it is not finite, or not a number.
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
@@ -37,7 +33,7 @@ def seconds_of(duration: Duration) -> float:
         finite = math.isfinite(duration)
     except TypeError:  # unlike float(), it takes no text
         raise OptionsError(
-            f"a duration is a number of seconds, or a timedelta, not {duration!r}"
+            f"a duration must be a number of seconds, or a timedelta, not {duration!r}"
         ) from None
 
     if not finite:
@@ -47,10 +43,10 @@ def seconds_of(duration: Duration) -> float:
 
 
 def timeout_of(timeout: Duration | None) -> float | None:
-    """The same for a timeout, where None stands for no limit.
+    """Convert a timeout to seconds, where None stands for no limit.
 
     Raises:
-        OptionsError: If it is not finite: None is how to wait for ever.
+        OptionsError: If it is not finite, or not a number. None waits forever.
     """
     return None if timeout is None else seconds_of(timeout)
 
@@ -67,8 +63,8 @@ _DAY = 24 * _HOUR
 _YEAR = 365 * _DAY
 
 
-# Up to how many seconds (exclusively) a duration is told in which units; the second one
-# is left out where it is 0. The same steps as kubectl's.
+# Exclusive limits in seconds, and the units below them; the second unit is left out where
+# it is 0. The same steps as kubectl's.
 _STEPS: tuple[tuple[float, tuple[int, str], tuple[int, str] | None], ...] = (
     (2 * _MINUTE, (1, "s"), None),
     (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
@@ -83,11 +79,11 @@ _STEPS: tuple[tuple[float, tuple[int, str], tuple[int, str] | None], ...] = (
 
 
 def human_duration(seconds: float) -> str:
-    """Tell a duration as Kubernetes tells ages: `"45s"`, `"3m20s"`, `"5d4h"`, `"2y"`.
+    """Format a duration like ages in kubectl: `"45s"`, `"3m20s"`, `"5d4h"`, `"2y"`.
 
     Args:
-        seconds: Fractions are cut off. Up to 2 seconds below zero count as none, as
-            clocks differ; what lies further in the future is `"<invalid>"`.
+        seconds: Duration in seconds; fractions are cut off. Down to -2 seconds count as 0,
+            as clocks differ; less is `"<invalid>"`.
     """
     whole = int(seconds)
     if whole < -1:

@@ -1,4 +1,4 @@
-"""Names: which ones the API server takes."""
+"""Validation of names as in the API server."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _SUBDOMAIN: Final = re.compile(
 
 
 def is_name(text: str) -> bool:
-    """Whether it may be the value of a label, or a key without a domain: `NAME_RULE`."""
+    """Return whether a text is a valid label value, or key without a domain: `NAME_RULE`."""
     return len(text) <= NAME_LENGTH and _NAME.fullmatch(text) is not None
 
 
 def is_subdomain(text: str) -> bool:
-    """Whether it is a DNS subdomain, as the names of most objects are."""
+    """Return whether a text is a DNS subdomain, as the names of most objects are."""
     return len(text) <= _SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def qualified_name_problem(text: object, what: str) -> str:
-    """Say what is wrong with a name that may have a domain and a slash before it.
+    """Return what is wrong with a name that may have a domain prefix.
 
     Args:
-        text: Such as `"app"` or `"example.com/tier"`.
-        what: Names it in the answer, such as `"a label key"`.
+        text: Name, such as `"app"` or `"example.com/tier"`.
+        what: Description for the message, such as `"a label key"`.
 
     Returns:
-        One sentence; empty if nothing is wrong.
+        One sentence; empty if the name is valid.
 
     Example:
         >>> qualified_name_problem("Example/tier", "a label key")
         "the prefix of a label key must be a DNS subdomain, unlike 'Example'"
     """
     if not isinstance(text, str):
-        return f"{what} is a text, not {text!r}"
+        return f"{what} must be a string, not {text!r}"
 
     prefix, slash, name = text.rpartition("/")
     if slash and not is_subdomain(prefix):

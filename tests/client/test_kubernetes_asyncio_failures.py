@@ -155,7 +155,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
             if verb == "list"
             else source.watch(WatchOptions())
         )
-        with pytest.raises(TransportError, match="did not answer for 60 s"):
+        with pytest.raises(TransportError, match="did not respond for 60 s"):
             await answer.__aenter__()
 
 

@@ -121,7 +121,7 @@ async def test_begins_in_the_middle_where_it_is_told_to(pages_ahead: int) -> Non
 async def test_a_page_that_leads_to_itself_is_read_once() -> None:
     source = FakeSource([Page([thing("a")], token="t0")])
 
-    with pytest.raises(DecodeError, match="the same again"):
+    with pytest.raises(DecodeError, match="repeats a page"):
         await listed(source, continue_token="t0")
 
     assert source.asked == ["list t0"]
@@ -182,7 +182,7 @@ async def test_expiry_of_the_whole_list_is_an_error() -> None:
 async def test_pages_that_lead_in_a_circle_are_an_error() -> None:
     source = FakeSource([Page(token="a"), Page(token="b"), Page(token="a")])
 
-    with pytest.raises(DecodeError, match="same again"):
+    with pytest.raises(DecodeError, match="repeats a page"):
         await listed(source)
 
     assert source.open == 0
@@ -194,7 +194,7 @@ async def test_counts_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> N
     found = await listed(FakeSource([first, second]))
 
     assert found.skipped == 3
-    assert "3 objects of a list cannot be read" in caplog.text
+    assert "list has 3 unreadable objects" in caplog.text
 
 
 @pytest.mark.parametrize(("number", "value"), [("page_size", -1), ("pages_ahead", -1)])
