@@ -1,4 +1,4 @@
-"""`aioinformer apiserver`: the API server of the tests, in the foreground."""
+"""`aioinformer apiserver`: the test server, in the foreground."""
 
 from __future__ import annotations
 
@@ -33,51 +33,49 @@ if TYPE_CHECKING:
 __all__ = ["APIServerOptions", "create_all", "serve"]
 
 
-# Where the servers of our kubeconfigs are, and nobody else's.
+# Prefix of the servers in kubeconfigs that we write.
 _LOOPBACK = "http://127.0.0.1:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class APIServerOptions:
-    """What to serve, and for how long."""
+    """Options of the server."""
 
     port: int = 8001
-    """Of 127.0.0.1; 0 for any free one."""
+    """Port of 127.0.0.1, 0 for any free one."""
 
     pods: int = 0
-    """Pods to begin with; there is a config map for every five of them, and a node for
-    every ten."""
+    """Initial pods, with a config map for every five and a node for every ten of them."""
 
     changes_per_second: float = 0.0
-    """Changes of pods and config maps."""
+    """Changes of pods and config maps per second."""
 
     token: str | None = None
-    """What requests must bear; None if they need nothing."""
+    """Bearer token that clients must send, or None."""
 
     manifests: tuple[str, ...] = ()
-    """YAML files of definitions and objects to begin with."""
+    """YAML files of CRDs and objects to create."""
 
     kubeconfig: str | None = None
-    """A file to write; None for none."""
+    """Path of a kubeconfig to write, or None."""
 
     seconds: float | None = None
-    """For how long it serves; None for ever."""
+    """Seconds to serve. None for no end."""
 
 
 async def serve(options: APIServerOptions) -> int:
-    """Serve until the time is over; returns 0.
+    """Serve until the time is over. Return 0.
 
     Raises:
-        CommandError: If the port is taken, if the kubeconfig cannot be written or is
-            another cluster's, if there are no pods that could be changed, or if a file
-            holds what cannot be created.
+        CommandError: If the port is taken, the kubeconfig cannot be written or is that of
+            another cluster, there are no pods to change, or an object of a file cannot be
+            created.
 
     Cancellation:
-        The way to stop it, where it has no end: it then tells what it has done. Open
-        watches end cleanly.
+        Stops it, and prints a summary. Open watches end cleanly.
     """
     if options.changes_per_second and not options.pods:
-        raise CommandError("--churn has no pods to change: give --pods, too.")
+        raise CommandError("--churn needs pods to change: use --pods, too.")
 
     if options.kubeconfig is not None:
         await asyncio.to_thread(_check_ours, Path(options.kubeconfig))
@@ -99,8 +97,8 @@ async def _listen(server: APIServer, port: int) -> None:
     except OSError as exc:
         reason = os.strerror(exc.errno) if exc.errno else str(exc)
         raise CommandError(
-            f"port {port} of 127.0.0.1 cannot be used: {reason}. Choose another one "
-            "with --port; 0 takes any that is free."
+            f"cannot listen on 127.0.0.1:{port}: {reason}. Use another --port, or 0 for "
+            "any free one."
         ) from exc
 
 
@@ -130,19 +128,19 @@ async def _play(server: APIServer, options: APIServerOptions) -> int:
                 changing.cancel()
     finally:
         seconds = asyncio.get_running_loop().time() - start
-        say(f"Stopped after {seconds:.1f} s: {workload.changes} changes of our own.")
+        say(f"Stopped after {seconds:.1f} s: {workload.changes} changes made.")
 
     return 0
 
 
 def _populate(server: APIServer, workload: Workload) -> None:
     for name in NAMESPACES:
-        # A file may have created it.
+        # A manifest may have created it.
         with contextlib.suppress(AlreadyExists):
             server.create(resources.NAMESPACES, {"metadata": {"name": name}})
 
     workload.populate()
-    # It stays, mostly: each full collection would look through all of it for nothing.
+    # Most of it stays, so collections of garbage should not look through it.
     gc.collect()
     gc.freeze()
 
@@ -151,9 +149,9 @@ def _populate(server: APIServer, workload: Workload) -> None:
 
 
 def _check_ours(path: Path) -> None:
-    """Refuse to replace a file that is not the kubeconfig of such a server.
+    """Refuse to replace a kubeconfig of another cluster, or any other file.
 
-    It may be the only one with somebody's credentials.
+    It may be the only copy of somebody's credentials.
     """
     try:
         with path.open("rb") as file:
@@ -161,18 +159,18 @@ def _check_ours(path: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, YAMLError):
-        # What a device or a folder is, writing tells.
+        # For a device or a folder, writing fails with a reason.
         document = {} if path.is_file() else None
 
     if document is not None and not _is_ours(document):
         raise CommandError(
-            f"{path} exists, and is not the kubeconfig of such a server: it is left as "
-            "it is. Give another path to --kubeconfig."
+            f"{path} exists, and is not the kubeconfig of a test server: not "
+            "overwriting it. Use another path for --kubeconfig."
         )
 
 
 def _is_ours(document: Any) -> bool:
-    """Whether all clusters of a kubeconfig are servers of this kind, on loopback."""
+    """Return True if all clusters of a kubeconfig are on loopback."""
     try:
         servers = [it["cluster"]["server"] for it in document["clusters"]]
         return bool(servers) and all(it.startswith(_LOOPBACK) for it in servers)
@@ -185,7 +183,7 @@ def _write_kubeconfig(server: APIServer, path: Path) -> None:
         server.kubeconfig(path)
     except OSError as exc:
         raise CommandError(
-            f"the kubeconfig {path} cannot be written: {exc.strerror}."
+            f"cannot write the kubeconfig {path}: {exc.strerror}."
         ) from exc
 
 
@@ -193,21 +191,21 @@ def _write_kubeconfig(server: APIServer, path: Path) -> None:
 
 
 def _greeting(url: str, options: APIServerOptions) -> str:
-    """What it is, and how to talk to it: several lines."""
+    """Return the lines that explain how to use the server."""
     path = ""
     if options.kubeconfig is not None:
         path = shlex.quote(str(Path(options.kubeconfig).absolute()))
 
     filled = f"{options.pods} pods, {options.changes_per_second:g} changes/s"
-    lines = [f"A Kubernetes API server for tests, {url}: {filled}."]
+    lines = [f"Kubernetes API server for tests at {url}: {filled}."]
     if options.token is not None:
         lines += [
-            "Requests must bear the token. kubectl sends none over plain HTTP; try",
+            "Clients must send the token. kubectl sends none over plain HTTP; try",
             f"  aioinformer watch pods --server {url} --token ...",
         ]
         if path:
             lines += [
-                f"It is in the kubeconfig {path}, which was written:",
+                f"It was written to the kubeconfig {path}:",
                 f"  aioinformer watch pods -A --kubeconfig {path}",
             ]
     elif path:
@@ -219,10 +217,10 @@ def _greeting(url: str, options: APIServerOptions) -> str:
 
 
 def create_all(server: APIServer, path: str) -> int:
-    """Create what a file holds, in its order; returns how much it was.
+    """Create the objects of a YAML file, in order, and return their number.
 
     Raises:
-        CommandError: If it cannot be read, or something in it cannot be created.
+        CommandError: If the file cannot be read, or an object cannot be created.
     """
     try:
         decoded: list[Any] = decoded_yamls(_text(Path(path)))
@@ -231,13 +229,13 @@ def create_all(server: APIServer, path: str) -> int:
             known = {(it.api_version, it.kind): it for it in _resources(server)}
             server.create(known[body["apiVersion"], body["kind"]], body)
     except OSError as exc:
-        raise CommandError(f"{path} cannot be read: {exc.strerror}.") from exc
+        raise CommandError(f"cannot read {path}: {exc.strerror}.") from exc
     except YAMLError as exc:
-        raise CommandError(f"{path} is no YAML: {' '.join(str(exc).split())}") from exc
+        raise CommandError(f"{path} is not YAML: {' '.join(str(exc).split())}") from exc
     except (KeyError, TypeError) as exc:
         raise CommandError(
-            f"{path} holds what no served kind is: {exc}. Each document names its "
-            "apiVersion and kind; definitions stand before their objects."
+            f"{path} contains an unknown kind: {exc}. Each document needs an apiVersion "
+            "and kind, and CRDs must precede their objects."
         ) from exc
     except AioInformerError as exc:
         raise CommandError(f"{path}: {exc}") from exc

@@ -1,7 +1,7 @@
-"""What a table shows of each resource: the columns of kubectl, without asking a server.
+"""Columns of resources, as kubectl has them, and their width on a terminal. Pure.
 
-They are computed from the cached object, by the rules of a real server, which the API
-server of `aioinformer.testing` has, too. Pure: the time of day is given.
+Cells are computed from cached objects. To add a column, see `aioinformer.tables`. Widths
+are in cells: the room of a narrow character. Wide ones, such as Chinese, take two.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["GAP", "Columns", "cut", "fitted", "line_of_cells", "printable", "wid
 
 
 class Columns:
-    """The columns of one resource. Custom resources have a name and an age.
+    """Columns of one resource. Custom resources have a name and an age.
 
-    A Secret or ConfigMap shows how many keys it has, and nothing of what they hold.
+    A Secret or ConfigMap shows the number of its keys, and no data.
 
     Args:
-        resource: Whose objects are shown.
-        wide: With the columns that kubectl shows for `-o wide` only.
-        namespaces: With the namespace in front.
+        resource: Resource of the objects.
+        wide: True to include the columns of `kubectl -o wide`.
+        namespaces: True to start with a namespace column.
     """
 
     def __init__(self, resource: Resource, *, wide: bool, namespaces: bool) -> None:
@@ -45,12 +45,12 @@ class Columns:
         ]
         names = [layout.columns[number].name.upper() for number in self._shown]
         self.head = ["NAMESPACE", *names] if namespaces else names
-        """The names of the columns, left to right."""
+        """Names of the columns, left to right."""
 
     def cells(self, obj: KubeObject, now: datetime) -> list[str]:
-        """Return the row of an object: as many texts as there are columns.
+        """Return the row of an object, one text for each column.
 
-        Nothing in them commands a terminal, and none has more than one line.
+        Texts have one line, and no control characters.
         """
         values = self._cells(obj.to_dict(), now)
         found = [values[number] for number in self._shown]
@@ -69,14 +69,14 @@ GAP = 3
 ELLIPSIS = "…"
 
 
-# A column that is cut keeps so much, as long as others can give.
+# Minimum width of a column that is cut, while others can be cut.
 LEAST_WIDTH = 6
 
 
 def printable(text: str) -> str:
-    """Return the first line of a text, without what would command the terminal.
+    """Return the first line of a text, without control characters.
 
-    Whoever writes an event's message must not be able to move somebody's cursor.
+    The author of an event must not be able to move the user's cursor.
     """
     first, _, rest = text.partition("\n")
     first = harmless(first.rstrip("\r"))
@@ -84,7 +84,7 @@ def printable(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the text in at most `width` cells; an ellipsis stands for what is cut."""
+    """Cut a text to `width` cells, ending in an ellipsis."""
     if cell_len(text) <= width:
         return text
 
@@ -96,21 +96,21 @@ def cut(text: str, width: int) -> str:
 
 
 def widened(widths: Sequence[int], cells: Sequence[str]) -> list[int]:
-    """Return the widths of columns after one more row: none becomes smaller.
+    """Return the widths of columns after one more row. They never shrink.
 
     Args:
-        widths: So far, in cells; shorter than the row where columns were unknown.
-        cells: The row.
+        widths: Widths so far, in cells, for the known columns.
+        cells: Cells of the row.
     """
     known = [*widths, *[0] * (len(cells) - len(widths))]
     return [max(width, cell_len(it)) for width, it in zip(known, cells, strict=True)]
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths that columns get in a line of `room` cells.
+    """Return the widths of columns in a line of `room` cells.
 
-    The widest give first, down to 6 cells; where that is not enough, the last columns
-    get nothing. A column of no width is left out.
+    The widest columns are cut first, down to 6 cells. If that is not enough, the last
+    columns get no width and are left out.
 
     Example:
         >>> fitted([7, 40, 5], room=40)
@@ -125,7 +125,7 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
     fitting = _limited(widths, most)
     for number, width in enumerate(widths):
         if width > most and _taken(fitting) < room:
-            fitting[number] += 1  # what remains when all of them gave the same
+            fitting[number] += 1  # the remainder of equal cuts
 
     while _taken(fitting) > room and len([it for it in fitting if it]) > 1:
         last = max(number for number, width in enumerate(fitting) if width)
@@ -135,7 +135,7 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
 
 
 def line_of_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a row as a line: each cell cut and padded to its column, the last not padded."""
+    """Return a row as a line, with each cell cut and padded to its column."""
     shown = [(it, width) for it, width in zip(cells, widths, strict=True) if width]
     parts = (_padded(cut(it, width), width) for it, width in shown)
     return (" " * GAP).join(parts).rstrip()
@@ -150,6 +150,6 @@ def _limited(widths: Sequence[int], most: int) -> list[int]:
 
 
 def _taken(widths: Sequence[int]) -> int:
-    """The cells that a line of such columns takes."""
+    """Return the width of a line with these columns."""
     shown = [width for width in widths if width]
     return sum(shown) + GAP * max(0, len(shown) - 1)

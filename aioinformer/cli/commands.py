@@ -1,7 +1,7 @@
-"""What can be typed: commands, options, help. What they do is elsewhere.
+"""Commands, options and help of `aioinformer`.
 
-A command imports what it needs before it runs: until then Ctrl-C ends the process at
-once, and nothing has to be cleaned up. Importing in the event loop would hold it up.
+A command imports its implementation before it runs. Until then Ctrl-C ends the process at
+once, without a clean-up. Imports within the event loop would block it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["aioinformer"]
 
 _EXIT_STATUS = """
 \b
-Exit status: 0 if all went well, 1 if a check failed or an informer died of a bug, 2 if
-something is wrong with the input, the cluster or the way to it, 130 after Ctrl-C.
+Exit status: 0 on success, 1 if a check failed or an informer died of a bug, 2 on errors
+of the input, the cluster or the connection, 130 after Ctrl-C.
 """
 
 
@@ -39,28 +39,34 @@ _for = click.option(
     "seconds",
     callback=duration,
     metavar="DURATION",
-    help="End after it (30, 30s, 5m); without it, Ctrl-C ends it.",
+    help="Stop after this time (30, 30s, 5m) instead of running until Ctrl-C.",
 )
 _verbose = click.option(
-    "-v", "--verbose", count=True, help="Show the log on stderr; twice, all of it."
+    "-v", "--verbose", count=True, help="Log to stderr. Repeat for debug messages."
 )
-_namespace = click.option(
-    "-n", "--namespace", callback=given, help="Of this namespace."
-)
+_namespace = click.option("-n", "--namespace", callback=given, help="Namespace to use.")
 _all_namespaces = click.option(
-    "-A", "--all-namespaces", is_flag=True, help="Of all namespaces."
+    "-A", "--all-namespaces", is_flag=True, help="Use all namespaces."
 )
 _server = click.option(
-    "--server", metavar="URL", callback=given, help="Instead of a kubeconfig."
+    "--server",
+    metavar="URL",
+    callback=given,
+    help="URL of the API server, instead of a kubeconfig.",
 )
 _token = click.option(
-    "--token", callback=given, help="A bearer token, instead of the kubeconfig's user."
+    "--token", callback=given, help="Bearer token, instead of the kubeconfig's user."
 )
 _kubeconfig = click.option(
-    "--kubeconfig", metavar="PATH", callback=given, help="Instead of KUBECONFIG."
+    "--kubeconfig",
+    metavar="PATH",
+    callback=given,
+    help="Path of the kubeconfig, instead of KUBECONFIG.",
 )
 _context = click.option(
-    "--context", callback=given, help="Of the kubeconfig, instead of the current one."
+    "--context",
+    callback=given,
+    help="Context of the kubeconfig, instead of the current one.",
 )
 
 
@@ -72,14 +78,14 @@ _context = click.option(
 @click.version_option(package_name="aioinformer", message="%(prog)s %(version)s")
 @click.pass_context
 def aioinformer(context: click.Context) -> None:
-    """Kubernetes informers for asyncio, at the command line.
+    """Kubernetes informers for asyncio.
 
     \b
     Example:
-      aioinformer demo --for 10           no cluster needed
+      aioinformer demo --for 10           needs no cluster
       aioinformer watch pods -n shop
-      aioinformer doctor pods -n shop     what informers lack there
-      aioinformer apiserver --pods 300    something for kubectl to look at
+      aioinformer doctor pods -n shop     find missing permissions
+      aioinformer apiserver --pods 300    test server for kubectl
     """
     if context.invoked_subcommand is None:
         say(context.get_help())
@@ -92,7 +98,7 @@ def aioinformer(context: click.Context) -> None:
     type=click.IntRange(10, 20_000),
     default=300,
     show_default=True,
-    help="Objects on the server to begin with.",
+    help="Initial objects on the server.",
 )
 @click.option(
     "--churn",
@@ -101,19 +107,19 @@ def aioinformer(context: click.Context) -> None:
     default=50.0,
     show_default=True,
     metavar="CHANGES",
-    help="Changes in a second.",
+    help="Changes per second.",
 )
-@click.option("--plain", is_flag=True, help="Plain lines, also on a terminal.")
+@click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
 @_verbose
 def demo(
     seconds: float | None, *, objects: int, churn: float, plain: bool, verbose: int
 ) -> None:
-    """Show informers at work on an API server of their own.
+    """Run informers and a controller against a built-in API server.
 
-    It starts an API server in this process, fills it with pods and config maps, and
-    keeps changing them. Two informers follow over HTTP, and two workers keep a count
-    of the running pods in each config map. With --for it ends by comparing the caches
-    with the server: status 1 if they differ.
+    It starts an API server in this process, creates pods and config maps, and keeps
+    changing them. Two informers watch them over HTTP, and a controller writes the number
+    of running pods to each config map. With --for, it finally compares the caches with
+    the server, and exits with 1 if they differ.
 
     \b
     Example:
@@ -128,7 +134,7 @@ def demo(
             seconds=seconds,
             objects=objects,
             changes_per_second=churn,
-            # A log in the middle of a live table makes both unreadable.
+            # Log lines would destroy a live table.
             plain=plain or verbose > 0,
         )
         return await it.demo(options)
@@ -141,16 +147,21 @@ def demo(
 @_namespace
 @_all_namespaces
 @click.option(
-    "-l", "--selector", default="", help="A label selector: app=web,tier in (a,b)."
+    "-l",
+    "--selector",
+    default="",
+    help="Label selector, such as app=web,tier in (a,b).",
 )
-@click.option("--field-selector", default="", help="Such as status.phase=Running.")
+@click.option(
+    "--field-selector", default="", help="Field selector, such as status.phase=Running."
+)
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["wide", "json", "name"]),
-    help="More columns; the events as JSON, one a line; names alone.",
+    help="Output format: more columns, events as JSON lines, or names only.",
 )
-@click.option("--plain", is_flag=True, help="Lines, also on a terminal.")
+@click.option("--plain", is_flag=True, help="Print lines even on a terminal.")
 @_server
 @_token
 @_kubeconfig
@@ -173,17 +184,15 @@ def watch(
     seconds: float | None,
     verbose: int,
 ) -> None:
-    """Show what is there, and each change, from an informer.
+    """Show the objects of a resource and their changes.
 
-    RESOURCE is any name of a resource that the cluster has, as kubectl takes it: pods,
-    po, Deployment, widgets.example.com, widgets.v1.example.com. With neither -n nor -A
-    it is the namespace of the kubeconfig's context, or "default"; with --server, all of
-    them.
+    RESOURCE is any resource of the cluster, named as for kubectl: pods, po, Deployment,
+    widgets.example.com, widgets.v1.example.com. Without -n and -A, it uses the namespace
+    of the kubeconfig's context, or "default". With --server, it uses all namespaces.
 
-    On a terminal it is a live table, with the columns of kubectl; changes are marked by
-    a sign (+ added, ~ modified, - deleted) and a colour, unless NO_COLOR is set. Into
-    a pipe or file it prints lines: what happened (ADDED, MODIFIED, DELETED), then the
-    same columns.
+    On a terminal it shows a live table with the columns of kubectl. Changes are marked by
+    a sign (+ added, ~ modified, - deleted) and, unless NO_COLOR is set, a colour. In a
+    pipe or file it prints lines: the event (ADDED, MODIFIED, DELETED) and the columns.
 
     \b
     Example:
@@ -196,7 +205,7 @@ def watch(
     from aioinformer.cli import connection
     from aioinformer.cli import watch as it
 
-    import_module("aioinformer.client.transport")  # else a client does, when entered
+    import_module("aioinformer.client.transport")  # would block the loop on entering
 
     async def life() -> int:
         options = it.WatchCommandOptions(
@@ -206,7 +215,7 @@ def watch(
             labels=selector,
             fields=field_selector,
             output=output or "table",
-            # A log in the middle of a live table makes both unreadable.
+            # Log lines would destroy a live table.
             plain=plain or verbose > 0,
             seconds=seconds,
         )
@@ -226,12 +235,12 @@ def watch(
     "-o",
     "--output",
     type=click.Choice(["json", "rules"]),
-    help="The findings as JSON; the missing RBAC rules alone, as YAML.",
+    help="Output format: findings as JSON, or only the missing RBAC rules as YAML.",
 )
 @click.option(
     "--group",
     callback=given,
-    help="Bind the rules to this group of yours, instead of to you alone.",
+    help="Bind the rules to this group of yours, instead of to your user.",
 )
 @click.option(
     "--timeout",
@@ -240,7 +249,7 @@ def watch(
     default="10s",
     show_default=True,
     metavar="DURATION",
-    help="How long each step may take.",
+    help="Timeout of each step.",
 )
 @_server
 @_token
@@ -261,13 +270,13 @@ def doctor(
     context: str | None,
     verbose: int,
 ) -> None:
-    """Check whether a cluster gives informers what they need.
+    """Check that informers work with a cluster.
 
-    Step by step: configuration, connection, TLS, version, who you are, discovery; then
-    of each of RESOURCES (pods unless told; named as for watch) the permissions, a list,
-    a watch with bookmarks, a list as a stream. Nothing is changed. Last come the RBAC
-    rules that are missing, ready for an administrator to apply. Tokens and keys are
-    never shown. Status 0 if informers will work, 1 if something failed.
+    It checks configuration, connection, TLS, version, identity and discovery. For each of
+    RESOURCES (default: pods, named as for watch) it checks permissions, a list, a watch
+    with bookmarks, and a streaming list. It changes nothing. Finally it prints missing
+    RBAC rules, ready for an administrator to apply. Tokens and keys are never shown. The
+    exit status is 0 if informers will work, and 1 if a check failed.
 
     \b
     Example:
@@ -279,7 +288,7 @@ def doctor(
     from aioinformer.cli import connection
     from aioinformer.cli import doctor as it
 
-    import_module("aioinformer.client.transport")  # else a client does, when entered
+    import_module("aioinformer.client.transport")  # would block the loop on entering
 
     async def life() -> int:
         options = it.DoctorOptions(
@@ -304,14 +313,14 @@ def doctor(
     type=click.IntRange(0, 65535),
     default=8001,
     show_default=True,
-    help="Where on 127.0.0.1 to listen; 0 for any free port.",
+    help="Port of 127.0.0.1 to listen on; 0 for any free port.",
 )
 @click.option(
     "--pods",
     type=click.IntRange(0, 20_000),
     default=0,
     show_default=True,
-    help="Pods to begin with, of apps in four namespaces; a node for every ten.",
+    help="Initial pods, in four namespaces, with a node for every ten.",
 )
 @click.option(
     "--churn",
@@ -320,25 +329,25 @@ def doctor(
     default=0.0,
     show_default=True,
     metavar="CHANGES",
-    help="Changes of these pods and their config maps in a second.",
+    help="Changes of pods and config maps per second.",
 )
 @click.option(
     "--kubeconfig",
     metavar="PATH",
     callback=given,
-    help="Write a kubeconfig there; never over another cluster's.",
+    help="Write a kubeconfig to this path, unless it belongs to another cluster.",
 )
 @click.option(
     "--token",
     callback=given,
-    help="What requests must bear. kubectl sends no token over plain HTTP.",
+    help="Bearer token that clients must send. kubectl sends none over plain HTTP.",
 )
 @click.option(
     "--crd",
     "manifests",
     multiple=True,
     metavar="FILE",
-    help="YAML of definitions, and objects, to begin with; may be repeated.",
+    help="YAML file of CRDs and objects to create. Repeatable.",
 )
 @_for
 @_verbose
@@ -353,10 +362,10 @@ def apiserver(
     seconds: float | None,
     verbose: int,
 ) -> None:
-    """Run a Kubernetes API server for tests, for kubectl and other clients.
+    """Run a Kubernetes API server for tests with kubectl and other clients.
 
-    It speaks plain HTTP on the loopback interface, and keeps its objects in memory until
-    it ends. There are no controllers: a deployment gets no pods.
+    It serves plain HTTP on the loopback interface, and keeps objects in memory. It runs no
+    controllers: a deployment gets no pods.
 
     \b
     Example:
@@ -384,7 +393,7 @@ def apiserver(
 @aioinformer.command()
 @click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
 def completion(shell: str) -> None:
-    """Print a script that completes commands, options and resources in a shell.
+    """Print a shell completion script for commands, options and resources.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Which cluster is meant, and as whom: from options to a client."""
+"""Options that select a cluster and credentials."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ __all__ = ["ConnectionOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """A cluster, as it is named at the command line."""
+    """Cluster and credentials of a command."""
 
     server: str | None = None
-    """Its URL; then no kubeconfig is read."""
+    """URL of the API server, instead of a kubeconfig."""
 
     token: str | None = field(default=None, repr=False)
-    """A bearer token, instead of whatever the kubeconfig's user has."""
+    """Bearer token, instead of the credentials of the kubeconfig's user."""
 
     kubeconfig: str | None = None
-    """A file; None for what `Client.from_env()` finds."""
+    """Path of the kubeconfig. None for the sources of `Client.from_env()`."""
 
     context: str | None = None
-    """One of the kubeconfig's; None for the current one."""
+    """Context of the kubeconfig. None for the current one."""
 
     def client(self) -> Client:
-        """Make a client of it; nothing is read before that is entered.
+        """Return a client. It reads the configuration when it is entered.
 
         Raises:
-            CommandError: The options contradict each other.
-            OptionsError: The URL or the token cannot be one.
+            CommandError: If options contradict each other.
+            OptionsError: If the URL or the token is invalid.
         """
         if self.server is not None:
             return self._by_url(self.server)
 
         if self.token is not None:
-            Credentials(token=self.token)  # complains before anything is read
+            Credentials(token=self.token)  # fails before anything is read
 
         return Client(self.read)
 
@@ -45,8 +45,8 @@ class ConnectionOptions:
         """Read the configuration. Blocks: call it in a thread.
 
         Raises:
-            CommandError: The options contradict each other.
-            OptionsError: There is none, or it cannot work.
+            CommandError: If options contradict each other.
+            OptionsError: If there is no configuration, or it is invalid.
         """
         if self.server is not None:
             return self._by_url(self.server).config
@@ -58,10 +58,10 @@ class ConnectionOptions:
         return replace(found, credentials=Credentials(token=self.token))
 
     def source(self) -> str:
-        """Say where the configuration is from, in words. Blocks: call it in a thread.
+        """Describe the source of the configuration. Blocks: call it in a thread.
 
         Raises:
-            OptionsError: A file cannot be read.
+            OptionsError: If a file cannot be read.
         """
         if self.server is not None:
             return "--server"
@@ -82,26 +82,26 @@ class ConnectionOptions:
         return f"context {name!r} of {files} (from {origin})"
 
     def namespace(self, config: ClientConfig) -> str | None:
-        """Return the namespace that is meant where none is named; None for all.
+        """Return the default namespace, or None for all namespaces.
 
-        As kubectl does: that of the context, or `default`. A URL alone has none.
+        As in kubectl, it is that of the context, or `default`. A URL has none.
 
         Args:
-            config: That of the client, once it is entered.
+            config: Configuration of the entered client.
         """
         return None if self.server is not None else config.namespace
 
     def _by_url(self, url: str) -> Client:
         if self.kubeconfig is not None or self.context is not None:
             raise CommandError(
-                "--server is used without a kubeconfig: leave out --kubeconfig and "
-                "--context, or --server."
+                "--server cannot be combined with --kubeconfig or --context: omit one of "
+                "them."
             )
 
         return Client.from_url(url, token=self.token)
 
     def _read(self) -> ClientConfig:
-        """Read the kubeconfig, or that of this pod."""
+        """Read the kubeconfig, or the service account of this pod."""
         if self.kubeconfig is None:
             from aioinformer.client.environment import load_from_environment
 

@@ -1,4 +1,4 @@
-"""`aioinformer demo`: informers and a small controller on a server of their own."""
+"""`aioinformer demo`: informers and a small controller against a built-in server."""
 
 from __future__ import annotations
 
@@ -62,27 +62,26 @@ SETTLE_CHECKS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """How much of it, and for how long."""
+    """Options of the demo."""
 
     seconds: float | None = None
-    """From when the caches are synced; None for ever."""
+    """Seconds after the caches are synced. None for no end."""
 
     objects: int = 300
     changes_per_second: float = 50.0
     plain: bool = False
-    """Lines, also on a terminal."""
+    """True for lines even on a terminal."""
 
 
 async def demo(options: DemoOptions) -> int:
-    """Run the demo; returns 0, or 1 if the caches differ from the server in the end.
+    """Run the demo. Return 0, or 1 if the caches finally differ from the server.
 
     Raises:
-        NotSynced: The caches did not get their lists within 30 s.
-        InformerStopped: An informer died of a bug; perhaps in a group.
+        NotSynced: If the caches are not synced within 30 s.
+        InformerStopped: If an informer died of a bug, perhaps in a group.
 
     Cancellation:
-        The way to stop it, where it has no end: it then tells what it has done, and
-        compares nothing.
+        Stops it. It prints what it has done, and compares nothing.
     """
     console = Console()
     async with APIServer(auto_namespaces=True) as server, server.client() as client:
@@ -93,7 +92,7 @@ async def demo(options: DemoOptions) -> int:
         )
         workload.populate()
         say(
-            f"An API server of our own, {server.url}: {options.objects} objects in "
+            f"Built-in API server at {server.url}: {options.objects} objects in "
             f"{len(NAMESPACES)} namespaces, {options.changes_per_second:g} changes/s.",
         )
         counter = PodCounter(client)
@@ -104,7 +103,7 @@ async def demo(options: DemoOptions) -> int:
 
 
 class _Stage:
-    """Workload, controller and screen, from the sync to the summary."""
+    """Workload, controller and output of one demo."""
 
     def __init__(
         self,
@@ -138,7 +137,7 @@ class _Stage:
                 await pause(options.seconds)
                 changing.cancel()
                 await self._settle()
-                # Nothing is to be done any more, or it hangs: then the verdict says so.
+                # The controller is idle, or hangs, which the result shows.
                 working.cancel()
                 showing.cancel()
                 vigil.cancel()
@@ -146,7 +145,7 @@ class _Stage:
             say(f"Interrupted after {self._done()}.")
             raise
 
-        # What the last reconciles wrote is on its way to the caches.
+        # The last writes are on their way to the caches.
         await self._settle()
         return self._judge()
 
@@ -158,14 +157,14 @@ class _Stage:
             await asyncio.sleep(LINE_SECONDS)
 
     async def _show_table(self) -> None:
-        # Drawn by us: rich would start a thread for it.
+        # Refreshed here: rich would start a thread.
         with Live(self._table(), console=self._console, auto_refresh=False) as live:
             while True:
                 live.update(self._table(), refresh=True)
                 await asyncio.sleep(FRAME_SECONDS)
 
     def _table(self) -> Table:
-        # The terminal may have been resized since.
+        # The terminal may have been resized.
         return draw_table(self._frame(), width=self._console.width)
 
     def _frame(self) -> DemoState:
@@ -190,7 +189,7 @@ class _Stage:
     # ------------------------------------------------------------ the end
 
     async def _settle(self) -> None:
-        """Wait until the caches are what the server is, and all counts; not for ever."""
+        """Wait until the caches equal the server and all counts are right, with a limit."""
         for _ in range(SETTLE_CHECKS):
             if not self._mistakes():
                 return
@@ -244,19 +243,19 @@ def _row(
 def differences(
     held: Iterable[Mapping[str, Any]], cached: Iterable[KubeObject]
 ) -> list[str]:
-    """Say what is missing in the cache, what is too much, and what is different.
+    """Compare a cache with the server.
 
     Args:
-        held: The server's objects, complete.
-        cached: The cache's.
+        held: All objects of the server.
+        cached: All objects of the cache.
 
     Returns:
-        A phrase for each object that differs, by key; nothing if they are equal.
+        Description of each difference, ordered by key.
     """
     theirs = {_key(body): body for body in held}
     ours = {obj.key: obj for obj in cached}
     found = {key: f"{key} is missing" for key in theirs.keys() - ours.keys()}
-    found |= {key: f"{key} is too much" for key in ours.keys() - theirs.keys()}
+    found |= {key: f"{key} is extra" for key in ours.keys() - theirs.keys()}
     found |= {
         key: f"{key} is different"
         for key in theirs.keys() & ours.keys()
@@ -277,34 +276,34 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerRow:
-    """One informer, at one moment."""
+    """State of one informer."""
 
     name: str
     phase: str
     objects: int
     events: int
-    """Notifications delivered so far."""
+    """Notifications so far."""
 
     rate: float
-    """Of them, in a second."""
+    """Notifications per second."""
 
     age: float | None
-    """Seconds since the server was last heard of; None if it never was."""
+    """Seconds since the last contact with the server. None if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoState:
-    """Everything that is shown, at one moment."""
+    """State of the demo."""
 
     seconds: float
-    """Since the caches were synced."""
+    """Seconds since the caches were synced."""
 
     rows: tuple[InformerRow, ...]
     changes: int
-    """Made on the server by the workload."""
+    """Changes made by the workload."""
 
     depth: int
-    """Keys that wait in the work queue."""
+    """Requests in the work queue."""
 
     reconciles: int
     reconcile_rate: float
@@ -313,7 +312,7 @@ class DemoState:
 
 
 def draw_line(frame: DemoState) -> str:
-    """One line of plain text."""
+    """Return the state as one line."""
     parts = [f"{frame.seconds:5.1f} s"]
     parts += [
         f"{row.name} {row.objects} ({row.rate:.0f} events/s, {row.phase}, "
@@ -327,7 +326,7 @@ def draw_line(frame: DemoState) -> str:
 
 
 def draw_table(frame: DemoState, *, width: int) -> Table:
-    """A table for a terminal; where that is narrow, without the lesser columns.
+    """Return the state as a table, without less important columns on narrow terminals.
 
     Args:
         frame: What to show.
@@ -396,7 +395,7 @@ def _cells(row: InformerRow) -> dict[str, str]:
 
 
 def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
-    """The columns there is room for, in the order of display; one at least."""
+    """Return the columns that fit, at least one, in order of display."""
     room = width - 1
     fitting: list[str] = []
     for name in _IMPORTANCE:
@@ -411,21 +410,21 @@ def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
 
 
 def draw_verdict(found: list[str], *, pods: int, apps: int) -> str:
-    """The last line: whether all is as it should be.
+    """Return the result of the final comparison as one line.
 
     Args:
-        found: What is not: a phrase for each.
-        pods: How many are in the cache.
-        apps: How many config maps are.
+        found: Descriptions of differences.
+        pods: Number of pods in the cache.
+        apps: Number of config maps in the cache.
     """
     if not found:
         return (
-            f"The caches equal the server's state: {pods} pods, {apps} config maps; "
-            "every count is right."
+            f"The caches equal the server: {pods} pods, {apps} config maps, all counts "
+            "correct."
         )
 
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return f"Not as it should be: {'; '.join(found[:NAMED])}{more}."
+    return f"Differences: {'; '.join(found[:NAMED])}{more}."
 
 
 def _age(seconds: float | None) -> str:
@@ -433,13 +432,13 @@ def _age(seconds: float | None) -> str:
 
 
 class PodCounter:
-    """Keeps `data.running` of each app's config map at the number of its running pods.
+    """Controller that writes the number of an app's running pods to its config map.
 
-    `factory` and `manager` run it; who has entered the factory may look at the caches when
-    the manager has ended.
+    `factory` and `manager` run it. If the factory is entered first, its caches can be read
+    after the manager has ended.
 
     Args:
-        client: Reads and writes.
+        client: Client that reads and writes.
     """
 
     def __init__(self, client: Client) -> None:
@@ -464,15 +463,15 @@ class PodCounter:
         self.maps.on_event(self._map_changed)
 
     async def reconcile(self, request: ReconcileRequest, ctx: Context) -> None:
-        """Make one config map say what it should.
+        """Write the number of running pods to one config map, if it differs.
 
         Args:
-            request: The name of the config map, which is that of the app.
-            ctx: Writes.
+            request: Name of the config map and app.
+            ctx: Context of the reconcile.
 
         Raises:
-            ApiError: The server refused the write.
-            TransportError: The network failed.
+            ApiError: If the server refused the write.
+            TransportError: If the network failed.
         """
         config = self.maps.lister.get(request.key)
         if config is not None:
@@ -489,7 +488,7 @@ class PodCounter:
         self.reconciles += 1
 
     def wrong(self) -> list[str]:
-        """The keys of the config maps that do not say what they should, sorted."""
+        """Return the keys of config maps with a wrong count, sorted."""
         maps = self.maps.lister.list()
         wrong = (it for it in maps if it.at("data.running") != self._running(it.key))
         return sorted(config.key for config in wrong)
@@ -509,6 +508,6 @@ class PodCounter:
 
 
 def app_of(pod: KubeObject) -> Iterable[str]:
-    """Index function, and mapping: the key of the app that a pod belongs to."""
+    """Return the key of a pod's app. Used as index function and mapping."""
     app = pod.labels.get("app")
     return () if app is None else (f"{pod.namespace}/{app}",)

@@ -1,4 +1,4 @@
-"""`aioinformer doctor`: whether a cluster gives informers what they need, step by step."""
+"""`aioinformer doctor`: checks that informers work with a cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = ["ClusterChecks", "DoctorOptions", "Report", "StepRunner", "doctor"]
 Report = Literal["lines", "json", "rules"]
 
 
-"""What is printed; `lines` is what it is without `-o`."""
+"""Output formats. `lines` is the default."""
 
 
 # SGR parameters of ECMA-48: green, yellow, red, bright black.
@@ -70,43 +70,43 @@ _NO_COLOUR = Control("\x1b[0m")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """What to check, and how."""
+    """Options of the command."""
 
     resources: tuple[str, ...] = ("pods",)
-    """As `Discovery` takes them."""
+    """Names of resources, as for `Discovery`."""
 
     namespace: str | None = None
-    """None for the one that the target means."""
+    """Namespace. None for the default of the connection."""
 
     all_namespaces: bool = False
-    """Then there is no `namespace`."""
+    """True for all namespaces, without a `namespace`."""
 
     group: str = ""
-    """Whom rules are for; empty for the user alone."""
+    """Group to bind rules to. Empty for the user."""
 
     report: Report = "lines"
 
     seconds: float = 10.0
-    """How long each step may take."""
+    """Timeout of each step."""
 
 
 async def doctor(options: DoctorOptions, target: ConnectionOptions) -> int:
-    """Check a cluster, and print what was found on stdout; returns the exit status.
+    """Check a cluster, and print the findings on stdout.
 
     Returns:
-        0 if informers will work, else 1.
+        Exit status: 0 if informers will work, else 1.
 
     Raises:
-        CommandError: The options contradict each other, or we are not in the group.
-        OptionsError: The URL, the token or the namespace cannot be one.
+        CommandError: If options contradict each other, or the user is not in the group.
+        OptionsError: If the URL, the token or the namespace is invalid.
 
     Cancellation:
         Ends the step; connections are closed, and an exec plugin is killed.
     """
     if options.namespace is not None and options.all_namespaces:
-        raise CommandError("-n and -A contradict each other: leave out one of them.")
+        raise CommandError("-n and -A cannot be combined: omit one of them.")
 
-    # These complain of what was typed, before anything is read.
+    # These check the options before anything is read.
     PODS.path(options.namespace)
     target.client()
 
@@ -136,7 +136,7 @@ async def _conclude(
         case "rules":
             await write(as_yaml(rules))
             if not rules:
-                complain(_NOBODY if nobody else "no rules are known to be missing.")
+                complain(_NOBODY if nobody else "no missing rules found.")
         case "lines":
             await write(f"\n{summary(findings)}\n")
             if rules:
@@ -145,11 +145,11 @@ async def _conclude(
                 await write(f"{_NOBODY}\n")
 
 
-_APPLY = "# For an administrator: `-o rules` prints this alone, for kubectl apply -f -"
+_APPLY = "# For an administrator (`-o rules` prints only this, for kubectl apply -f -):"
 
 
 _NOBODY = (
-    "There are no rules to apply, as the server was not told who you are: log in first."
+    "Cannot generate rules, as the server does not know your identity: log in first."
 )
 
 
@@ -164,7 +164,7 @@ def _document(findings: list[Finding], rules: list[dict[str, Any]]) -> bytes:
 
 
 class _Lines:
-    """Prints findings as they come, in colours where they are wanted."""
+    """Output of findings as lines, in colors on terminals."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         longest = max(map(len, words), default=0) + len(": permissions")
@@ -192,7 +192,7 @@ def _teller(options: DoctorOptions) -> Callable[[Finding], Awaitable[None]]:
 
 
 async def _tell_failure(finding: Finding) -> None:
-    """Say on stderr what is wrong, where stdout is for what is done about it."""
+    """Print a failure on stderr, as stdout is for rules."""
     if finding.mark == "failed":
         complain(finding.line())
 
@@ -209,18 +209,18 @@ _SECRET_CHARACTERS = 8
 
 
 class ClusterChecks:
-    """Looks at a cluster from outside inwards; what cannot be asked any more is left out.
+    """Checks of a cluster, in order. Steps that depend on a failed one are skipped.
 
     Args:
-        target: Which cluster, and as whom.
+        target: Cluster and credentials.
         examination: Does the steps, and keeps their findings.
         words: The resources, as `Discovery` takes them.
-        namespace: Where; None for the one that the target means.
+        namespace: Namespace. None for the default of the connection.
         all_namespaces: In all of them; then there is no `namespace`.
         group: Whom rules are for, if not for the user alone.
 
     Attributes:
-        needs: What we may not list and watch.
+        needs: Missing permissions.
     """
 
     def __init__(
@@ -246,14 +246,14 @@ class ClusterChecks:
 
     @property
     def subject(self) -> Subject | None:
-        """Whom rules are for; None if nobody has logged in, or it is not known who."""
+        """Subject to bind rules to. None if the identity is unknown or anonymous."""
         return subject_of(self._identity.user, self._group)
 
     async def run(self) -> None:
-        """Do all steps.
+        """Run all checks.
 
         Raises:
-            CommandError: We are not in the group that was named.
+            CommandError: If the user is not in the given group.
 
         Cancellation:
             Ends the step; connections are closed, and an exec plugin is killed.
@@ -261,18 +261,18 @@ class ClusterChecks:
         steps, config = self._examination, await self._configuration()
         if config is None:
             later = ("credentials", "connection", "TLS", "version")
-            await self._leave_out(*later, why="there is no configuration")
+            await self._leave_out(*later, why="no configuration")
             return
 
         client = Client(config)
         try:
-            late = f"They are to come from {config.credentials}: try that by hand."
+            late = f"Run {config.credentials} by hand."
             entered = await steps.step("credentials", self._enter(client), late=late)
             reached = await steps.step("connection", way.connection(config))
             if not entered:
-                await self._leave_out("TLS", "version", why="there are no credentials")
+                await self._leave_out("TLS", "version", why="no credentials")
             elif not reached:
-                await self._leave_out("TLS", "version", why="there is no connection")
+                await self._leave_out("TLS", "version", why="no connection")
             else:
                 await self._ask(client, self._tickets[0])
         finally:
@@ -294,7 +294,7 @@ class ClusterChecks:
 
     async def _enter(self, client: Client) -> StepResult:
         await client.start()
-        # Of its own: the client keeps the one that it has to itself.
+        # A second one, as that of the client is private.
         ticket = await Authenticator(client.config).current()
         _, _, secret = ticket.info.authorization.partition(" ")
         if len(secret) >= _SECRET_CHARACTERS:
@@ -306,7 +306,7 @@ class ClusterChecks:
     async def _ask(self, client: Client, ticket: RequestAuth) -> None:
         steps = self._examination
         if not await steps.step("TLS", way.tls(client, ticket)):
-            await self._leave_out("version", why="there is no TLS with it")
+            await self._leave_out("version", why="TLS failed")
             return
 
         if way.has_certificate(client.config, ticket):
@@ -314,7 +314,7 @@ class ClusterChecks:
             await steps.step("client certificate", own)
 
         if not await steps.step("version", server.version(client)):
-            await self._leave_out(why="it did not answer as it should")
+            await self._leave_out(why="unexpected response")
             return
 
         await steps.step("identity", self._ask_identity(client))
@@ -348,18 +348,18 @@ class ClusterChecks:
         if found:
             await self._follow(word, found[0], client)
         else:
-            why = "no informer can follow it"
+            why = "informers cannot use it"
             await steps.leave_out(*_OF_A_RESOURCE, why=why, resource=word)
 
     async def _follow(self, word: str, place: ResourceScope, client: Client) -> None:
-        """Ask as an informer would; each step only if the one before makes sense of it."""
+        """Check a resource as an informer uses it, until a step fails."""
         steps, denied, versions = self._examination, set[str](), list[str]()
 
         async def ask() -> StepResult:
             try:
                 denied.update(await resource.denied(place, client))
             except (Forbidden, NotFound) as exc:
-                return StepResult("not asked", f"the server does not tell: {exc}")
+                return StepResult("not asked", f"the server refused the review: {exc}")
 
             return judging.permissions(denied)
 
@@ -385,15 +385,15 @@ class ClusterChecks:
         await steps.step("permissions", ask(), resource=word)
         later = ("list", "watch", "watch list")
         if "list" in denied:
-            await steps.leave_out(*later, why="it may not be listed", resource=word)
+            await steps.leave_out(*later, why="list is not permitted", resource=word)
         elif not await steps.step("list", list_(), resource=word):
-            why = "there is no list to begin with"
+            why = "list failed"
             await steps.leave_out(*later[1:], why=why, resource=word)
         elif "watch" in denied:
-            why = "it may not be watched"
+            why = "watch is not permitted"
             await steps.leave_out(*later[1:], why=why, resource=word)
         elif not await steps.step("watch", watch(), resource=word):
-            why = "it cannot be watched"
+            why = "watch failed"
             await steps.leave_out(*later[2:], why=why, resource=word)
         else:
             asked = resource.watch_list(place, client, steps.seconds)
@@ -405,7 +405,7 @@ class ClusterChecks:
     # ------------------------------------------------------------ help
 
     def _is_refused(self, verb: str, denied: set[str], exc: Forbidden) -> None:
-        """Take note that rules would help, and of whom the refusal names."""
+        """Note a missing permission, and the user that the refusal names."""
         denied.add(verb)
         if not self._identity.user:
             self._identity = Identity(judging.name_in(exc.message))
@@ -427,27 +427,26 @@ class ClusterChecks:
             )
 
     async def _leave_out(self, *names: str, why: str) -> None:
-        """Leave these steps out, and all that follow."""
+        """Skip these steps and all further ones."""
         later = ("identity", "discovery")
         await self._examination.leave_out(*names, *later, why=why)
         for word in self._words:
             await self._examination.leave_out("found", why=why, resource=word)
 
 
-_CHECK_SERVER = "Check the server, and the firewalls and proxies in between."
+_CHECK_SERVER = "Check the server, firewalls and proxies."
 
 
 class StepRunner:
-    """Steps that follow each other; one that fails or hangs does not end the others.
+    """Runner of steps with a timeout. A failed step does not end the others.
 
     Args:
-        seconds: How long each step may take.
-        tell: Told of each finding, as soon as it is there.
+        seconds: Timeout of each step.
+        tell: Callback for each finding.
 
     Attributes:
-        findings: So far, in the order of the steps.
-        secrets: What no finding may show, whoever says it: a server may answer with what
-            it was sent.
+        findings: Findings so far, in order.
+        secrets: Texts to remove from findings. A server may repeat what it was sent.
     """
 
     def __init__(
@@ -466,19 +465,19 @@ class StepRunner:
         resource: str = "",
         late: str = _CHECK_SERVER,
     ) -> bool:
-        """Do a step, and keep its answer; an error, or no end in time, is one too.
+        """Run a step, and record its finding. Errors and timeouts are findings, too.
 
         Args:
-            name: Of the step.
-            doing: What is to be done.
-            resource: What it is about; empty for the server as a whole.
-            late: What to do where it takes too long.
+            name: Name of the step.
+            doing: Awaitable that does the step.
+            resource: Resource of the step, or empty for the server.
+            late: Advice after a timeout.
 
         Returns:
-            False if it has failed.
+            False if the step failed.
 
         Raises:
-            InternalError: A bug of ours.
+            InternalError: After a bug of this package.
 
         Cancellation:
             Ends the step, which is not kept.
@@ -489,7 +488,7 @@ class StepRunner:
             async with asyncio.timeout(self.seconds):
                 answer = await doing
         except TimeoutError:
-            text = f"took longer than {self.seconds:g} s (--timeout). {late}"
+            text = f"timed out after {self.seconds:g} s (--timeout). {late}"
             answer = StepResult("failed", text)
         except InternalError:
             raise
@@ -508,7 +507,7 @@ class StepRunner:
         return answer.mark != "failed"
 
     async def leave_out(self, *names: str, why: str, resource: str = "") -> None:
-        """Keep that steps are not done, with a word why.
+        """Record skipped steps, with the reason.
 
         Cancellation:
             Safe: what was told is kept.

@@ -1,4 +1,4 @@
-"""Errors in one line: what happened, and what to do about it. Pure."""
+"""Error messages of one line, with advice. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from aioinformer.errors import (
 
 __all__ = ["CommandError", "message_of", "unreadable"]
 
-# How the library's advice reads at a command line.
+# The library's advice, as options of the command.
 _TYPED = {"use Client.from_url()": "give --server", "from the caller": "--kubeconfig"}
 
-# What the client says of answers that are none of Kubernetes', or of no known path.
+# Messages of the client that contain advice already.
 _ADVISED = ("not a Kubernetes Status", "serves no such resource")
 
 _CHECK_RESOURCE = (
@@ -30,13 +30,13 @@ _CHECK_RESOURCE = (
 
 
 class CommandError(Exception):
-    """What was typed cannot work; its text is the line to show."""
+    """Invalid command. Its text is shown to the user."""
 
 
 def message_of(error: BaseException) -> str:
-    """Say in one line what is wrong, and what to do; nothing in it commands a terminal.
+    """Return the message and advice for an error, in one line safe for terminals.
 
-    Of an informer that did not get its list, the last error is what counts.
+    For `NotSynced` it is that of the last error.
     """
     if isinstance(error, NotSynced) and error.__cause__ is not None:
         error = error.__cause__
@@ -54,13 +54,13 @@ def message_of(error: BaseException) -> str:
 
 
 def unreadable(error: DecodeError, server: str) -> str:
-    """Say in one line whose answer could not be read, and what may be wrong."""
+    """Return the message for a response that cannot be decoded, in one line."""
     text = message_of(error)
     if server in text:
         return text
 
     return one_line(
-        f"{server} did not answer with a list that can be read: {_ended(text)} "
+        f"{server} returned an invalid list: {_ended(text)} "
         "Is the URL that of an API server?"
     )
 
@@ -70,37 +70,35 @@ def _ended(text: str) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """What to do, where the error does not say so itself."""
+    """Return advice for an error that has none."""
     match error:
         case ApiError() if _speaks_for_itself(error):
             return ""
         case Unauthorized():
             return (
-                "The server does not accept the credentials: give a valid --token, or "
-                "mend the user of the kubeconfig's context."
+                "The server rejected the credentials: pass a valid --token, or fix the "
+                "user of the kubeconfig's context."
             )
         case Forbidden():
-            return (
-                "Ask for the permission to list and watch it, or try one namespace: -n."
-            )
+            return "Ask for permission to list and watch it, or use one namespace (-n)."
         case NotFound():
             return f"The server does not serve this resource: {_CHECK_RESOURCE}"
         case Invalid():
             return (
-                "The server does not accept the request: check --field-selector, only "
-                "a few fields of each resource can be selected by."
+                "The server rejected the request: check --field-selector. Only a few "
+                "fields of each resource are supported."
             )
         case ApiError():
-            return "The server is in trouble: try again later."
+            return "The server failed: try again later."
         case SelectorSyntaxError():
             return (
                 "Selectors look like 'app=web,tier in (a,b),!canary' (-l) and "
                 "'status.phase!=Running' (--field-selector)."
             )
         case InformerStopped():
-            return "This is a bug of aioinformer: -v shows where; please report it."
+            return "This is a bug in aioinformer: run with -v for details, and please report it."
         case _:
-            return ""  # those that say so themselves
+            return ""
 
 
 def _speaks_for_itself(error: ApiError) -> bool:

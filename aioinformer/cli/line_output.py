@@ -33,7 +33,7 @@ __all__ = [
 
 
 class LineFormat(Protocol):
-    """How changes are written."""
+    """Format of changes as lines."""
 
     def of(self, events: Sequence[Notification], now: datetime) -> str | bytes:
         """Return the lines for these changes, each with its end."""
@@ -92,12 +92,12 @@ class NameLines:
 
 
 def _in_one_line(obj: KubeObject) -> bytes:
-    # A server writes it so, unless something in between has made it pretty.
+    # Servers send one line, unless a proxy has reformatted it.
     return orjson.dumps(obj.to_dict()) if b"\n" in obj.raw else obj.raw
 
 
 def _told(event: Notification) -> tuple[str, KubeObject]:
-    """What happened, in the words of the Kubernetes API, and to what."""
+    """Return the event type of the Kubernetes API, and the object."""
     match event:
         case Added(obj=obj):
             return "ADDED", obj
@@ -112,17 +112,17 @@ def _told(event: Notification) -> tuple[str, KubeObject]:
 OUTAGE_CHECK_SECONDS = 1.0
 
 
-# After so many lines at once everything else has a turn.
+# Lines written before other tasks get a turn.
 LINES_AT_ONCE = 250
 
 
 class LineStream:
-    """Writes a line for each object there is, then one for each change.
+    """Output of a line for each object and for each change.
 
     Args:
-        informer: Not yet started; it is given a handler.
-        lines: How they look.
-        title: What is watched, such as `"pods in shop"`.
+        informer: Informer to add a handler to, before its start.
+        lines: Format of the lines.
+        title: Short description, such as `"pods in shop"`.
     """
 
     def __init__(self, informer: SharedInformer, lines: LineFormat, title: str) -> None:
@@ -133,16 +133,16 @@ class LineStream:
         informer.add_event_handler(on_event=self._events.put_nowait, name="lines")
 
     async def show(self) -> NoReturn:
-        """Write until cancelled; the informer is synced.
+        """Write until cancelled. The informer must be synced.
 
         Raises:
-            OSError: Stdout cannot be written to.
+            OSError: If writing to stdout fails.
 
         Cancellation:
-            The way to end it; what waits can be written by `write_waiting()`.
+            Stops it. Call `write_waiting()` to write the remaining events.
         """
         if not self._informer.store:
-            complain(f"there are no {self._title} yet")
+            complain(f"no {self._title} found, waiting for changes")
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tell_outages(), name="outages")
@@ -151,13 +151,13 @@ class LineStream:
                 await self.write_waiting()
 
     async def write_waiting(self) -> None:
-        """Write what has come by now.
+        """Write the waiting events.
 
         Raises:
-            OSError: Stdout cannot be written to.
+            OSError: If writing to stdout fails.
 
         Cancellation:
-            Of the lines at hand some may be written.
+            Some of the lines may be written.
         """
         while count := min(self._events.qsize(), LINES_AT_ONCE):
             await self._write([self._events.get_nowait() for _ in range(count)])
@@ -177,12 +177,12 @@ class LineStream:
 
 
 def outage_line(status: InformerStatus, *, was_out: bool) -> str:
-    """What to tell of an outage that began or ended; empty if neither did."""
+    """Return the line for an outage that began or ended, or an empty string."""
     out = status.failures > 0 and status.last_error is not None
     if out == was_out:
         return ""
 
     if status.last_error is not None and out:
-        return f"out of contact, trying again: {message_of(status.last_error)}"
+        return f"connection lost, retrying: {message_of(status.last_error)}"
 
-    return "in contact again"
+    return "connection restored"

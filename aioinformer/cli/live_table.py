@@ -1,4 +1,8 @@
-"""The live table of `aioinformer watch`: it performs what board, columns and frame say."""
+"""The live table of `aioinformer watch`.
+
+`VisibleObjects` chooses the objects, `ColumnTable` and `draw()` make lines of them. All of
+these are pure: times are arguments. `LiveTable` paints the lines.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +49,13 @@ FRAME_SECONDS = 0.25
 
 
 class LiveTable:
-    """Shows what an informer has, and marks what has changed, until it is cancelled.
+    """Live view of an informer's objects, with recent changes marked.
 
     Args:
-        informer: Not yet started; it is given a handler.
-        columns: Of its objects.
-        title: What is watched, in few words.
-        terminal: Where.
+        informer: Informer to add a handler to, before its start.
+        columns: Columns of its objects.
+        title: Short description of the objects.
+        terminal: Terminal to paint on.
     """
 
     def __init__(
@@ -67,13 +71,13 @@ class LiveTable:
         informer.add_event_handler(on_event=self._note, name="table")
 
     async def show(self) -> NoReturn:
-        """Paint four times a second; what does not differ is not written.
+        """Paint four times a second, and write changed lines only.
 
         Raises:
-            OSError: The terminal is gone.
+            OSError: If the terminal is gone.
 
         Cancellation:
-            The way to end it; the terminal is left as it was before.
+            Stops it, and restores the terminal.
         """
         try:
             with self._suspendable():
@@ -97,7 +101,7 @@ class LiveTable:
         room = max(0, height - OVERHEAD)
         total = board.total(now)
         if total > room:
-            room = max(0, room - 1)  # the last line says how many more there are
+            room = max(0, room - 1)  # the last line counts the hidden objects
 
         day = datetime.now(UTC)
         shown = board.choose(room, now)
@@ -114,7 +118,7 @@ class LiveTable:
 
     @contextlib.contextmanager
     def _suspendable(self) -> Iterator[None]:
-        """Let Ctrl-Z give the terminal back; the first frame after `fg` takes it again."""
+        """Restore the terminal on Ctrl-Z. The first frame after `fg` takes it again."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._suspend)
         try:
@@ -131,18 +135,18 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-# A rate over three seconds is calm enough to be read, and follows within a breath.
+# Long enough to be readable, and short enough to follow changes.
 METER_SECONDS = 3.0
 
 
 class RateMeter:
-    """Turns a growing total into a rate, over the last three seconds."""
+    """Rate of a growing total, over the last three seconds."""
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, int]] = deque()
 
     def rate(self, now: float, total: int) -> float:
-        """Take note of the total at a time in seconds; returns its growth in a second."""
+        """Record the total at a time, and return its growth per second."""
         self._marks.append((now, total))
         while len(self._marks) > 2 and now - self._marks[1][0] >= METER_SECONDS:
             self._marks.popleft()
@@ -154,35 +158,35 @@ class RateMeter:
 OVERHEAD = 2
 
 
-"""Lines that are not of objects: the status, and the names of the columns."""
+"""Lines above the objects: the status and the column names."""
 
 
-# So that a change is also seen without colours.
+# Shows changes without colors, too.
 _SIGNS: dict[ChangeMark, str] = {"": " ", "added": "+", "modified": "~", "deleted": "-"}
 
 
 _GUTTER = 2
 
 
-# Up to here what is shown is called fresh; the seconds behind it change too often.
+# Ages up to this one are shown as "fresh".
 _FRESH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerHealth:
-    """How the informer is doing, and how much happens."""
+    """Status of the informer, and its rate of changes."""
 
     status: InformerStatus
     objects: int
     rate: float
-    """Changes in a second."""
+    """Changes per second."""
 
 
 class ColumnTable:
-    """Rows in columns, which do not become narrower while the table is shown.
+    """Rows in columns. Columns never become narrower.
 
     Args:
-        head: The names of the columns.
+        head: Names of the columns.
     """
 
     def __init__(self, head: Sequence[str]) -> None:
@@ -192,7 +196,7 @@ class ColumnTable:
     def draw(
         self, rows: Sequence[tuple[ChangeMark, list[str]]], width: int
     ) -> list[ScreenLine]:
-        """Return the names of the columns, and a line for each row, `width` cells wide."""
+        """Return the header, and a line for each row, cut to `width` cells."""
         for _, cells in rows:
             self._widths = widened(self._widths, cells)
 
@@ -218,29 +222,29 @@ def draw(
     """Return the whole screen.
 
     Args:
-        title: What is watched.
-        health: For the status line.
-        table: As `ColumnTable.draw()` gives it.
-        more: How many objects are not in it, for want of room.
-        width: Of the terminal, in cells.
+        title: Short description of the objects.
+        health: Status of the informer.
+        table: Lines of `ColumnTable.draw()`.
+        more: Number of objects that do not fit.
+        width: Width of the terminal, in cells.
     """
     lines = [status_line(title, health, width), *table]
     if more:
-        text = f"  … {more:,} more; the last changed ones are at the top. -n and -l show less."
+        text = f"  … {more:,} more, recently changed ones are at the top; use -n or -l."
         lines.append(ScreenLine(cut(text, width), "quiet"))
 
     return lines
 
 
 def status_line(title: str, health: InformerHealth, width: int) -> ScreenLine:
-    """Return the first line: what is watched, whether that can be trusted, what happens.
+    """Return the status line: title, state of the informer, number and rate of changes.
 
-    What is wrong comes before everything else, as there may be no room for both.
+    Trouble comes first, as the rest may be cut.
     """
     status = health.status
     counts = f"{health.objects:,} objects   {health.rate:.0f} events/s"
     if status.failures and status.last_error is not None:
-        trouble = f"out of contact{_for(status.age)}, trying again: {message_of(status.last_error)}"
+        trouble = f"connection lost{_for(status.age)}, retrying: {message_of(status.last_error)}"
         return ScreenLine(cut(f"{trouble}   {title}   {counts}", width), "trouble")
 
     parts = [
@@ -257,7 +261,7 @@ def _for(age: float | None) -> str:
 
 
 def _freshness(age: float | None) -> str:
-    """How long ago the server was last heard of, in words."""
+    """Return the time since the last contact with the server, in words."""
     if age is None:
         return ""
 
@@ -270,20 +274,20 @@ def _freshness(age: float | None) -> str:
 ChangeMark = Literal["", "added", "modified", "deleted"]
 
 
-"""What has just happened to an object; empty if nothing has."""
+"""Recent change of an object, or empty."""
 
 
-# For how long a change is marked: long enough to be seen from the corner of an eye.
+# Duration for which a change is marked.
 MARKED_SECONDS = 2.0
 
 
-# More than any terminal has lines.
+# More lines than any terminal has.
 KEPT = 500
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleObject:
-    """One object of the table."""
+    """Object in the table."""
 
     obj: KubeObject
     mark: ChangeMark
@@ -297,10 +301,15 @@ class _Change:
 
 
 class VisibleObjects:
-    """Chooses what is shown of a cache.
+    """Choice of the objects to show.
+
+    Invariants:
+
+    - a deleted object stays for as long as its change is marked;
+    - at most `KEPT` changed objects are remembered.
 
     Args:
-        store: The objects there are.
+        store: Store of the informer.
     """
 
     def __init__(self, store: Store[KubeObject]) -> None:
@@ -310,10 +319,10 @@ class VisibleObjects:
         self._ordered = False
 
         self.events = 0
-        """Changes so far; what the first list brought is none."""
+        """Number of changes so far, without the first list."""
 
     def note(self, event: Notification, now: float) -> None:
-        """Take note of a change, at a time in seconds."""
+        """Record a change."""
         match event:
             case Added(obj=obj, initial=initial):
                 self._ordered = False
@@ -326,14 +335,14 @@ class VisibleObjects:
                 self._add(_Change(obj, "deleted", now))
 
     def total(self, now: float) -> int:
-        """How many objects `choose()` would return if there were room for all."""
+        """Return the number of objects to show if all of them fit."""
         return len(self._store) + len(self._ghosts(now))
 
     def choose(self, room: int, now: float) -> list[VisibleObject]:
-        """Return what to show in `room` lines, top to bottom.
+        """Return the objects for `room` lines, top to bottom.
 
-        All of it, by namespace and name, if it fits; else first what has changed last,
-        and then the others by namespace and name.
+        If all objects fit, they are ordered by namespace and name. Otherwise recently
+        changed ones come first.
         """
         ghosts = self._ghosts(now)
         if self.total(now) <= room:
@@ -363,7 +372,7 @@ class VisibleObjects:
         return change.mark if change and now - change.time < MARKED_SECONDS else ""
 
     def _ghosts(self, now: float) -> dict[str, KubeObject]:
-        """What has just been deleted."""
+        """Return recently deleted objects."""
         return {
             key: it.obj
             for key, it in self._changes.items()

@@ -1,4 +1,4 @@
-"""What options and arguments take: how it is read, and how it is refused in one line."""
+"""Parsing of options and arguments, and errors of one line."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
 _EMPTY = {
-    "namespace": "an empty namespace; -A means all of them",
-    "server": "an empty URL; leave --server out to use a kubeconfig",
-    "token": "an empty token; leave --token out to be the kubeconfig's user",
-    "kubeconfig": "an empty path; leave --kubeconfig out to use the default",
-    "group": "an empty group; leave --group out to have the rules for yourself",
-    "context": "an empty name; leave --context out for the current one",
-    "apiserver token": "an empty token; leave --token out to ask for none",
-    "apiserver kubeconfig": "an empty path; leave --kubeconfig out to write none",
+    "namespace": "an empty namespace; use -A for all namespaces",
+    "server": "an empty URL; omit --server to use a kubeconfig",
+    "token": "an empty token; omit --token to use the kubeconfig's user",
+    "kubeconfig": "an empty path; omit --kubeconfig to use the default",
+    "group": "an empty group; omit --group to get rules for your user",
+    "context": "an empty name; omit --context to use the current one",
+    "apiserver token": "an empty token; omit --token to require none",
+    "apiserver kubeconfig": "an empty path; omit --kubeconfig to write none",
 }
 
 
 def run_typed(command: click.Command) -> int:
-    """Run what was typed, and return the exit status; what is wrong with it is one line.
+    """Run the command of this process, and return its exit status.
 
-    Click by itself says it in three or four: with the usage, which --help has as well.
+    A usage error is one line, without the usage that click prints by default.
     """
     try:
         status = command.main(prog_name="aioinformer", standalone_mode=False)
@@ -57,19 +57,19 @@ def run_typed(command: click.Command) -> int:
 def duration(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> float | None:
-    """Read a duration in seconds: `90`, `90s`, `1.5m`, `1h30m`; more than nothing."""
+    """Parse a positive duration in seconds: `90`, `90s`, `1.5m`, `1h30m`."""
     if value is None:
         return None
 
     seconds = seconds_in(value)
     if seconds is None or not seconds > 0 or math.isinf(seconds):
-        raise click.BadParameter(f"{value!r} is no duration, such as 30s or 1h30m")
+        raise click.BadParameter(f"{value!r} is not a duration such as 30s or 1h30m")
 
     return seconds
 
 
 def seconds_in(text: str) -> float | None:
-    """Read a duration as seconds: a number, or numbers with units; None if it is none.
+    """Parse a number of seconds, or numbers with units. Return None if it is invalid.
 
     Example:
         >>> seconds_in("1h30m"), seconds_in("250ms"), seconds_in("10")
@@ -86,7 +86,7 @@ def seconds_in(text: str) -> float | None:
 
 
 def finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    """Refuse what is infinite or no number, as a callback of an option."""
+    """Check that an option is a finite number."""
     if not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a finite number")
 
@@ -96,7 +96,7 @@ def finite(context: click.Context, parameter: click.Parameter, value: float) -> 
 def given(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """Refuse what is empty: a shell variable that was not set, most often."""
+    """Check that an option is not empty, which usually is an unset shell variable."""
     if value is not None and not value.strip():
         name = parameter.name or ""
         special = _EMPTY.get(f"{context.info_name} {name}")
@@ -108,7 +108,7 @@ def given(
 def complete_resource(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem | str]:
-    """Return the built-in resources that begin so, for the completion of a shell."""
+    """Return the built-in resources with a prefix, for shell completion."""
     from aioinformer.cli.resource_names import known_names
 
     return [it for it in known_names() if it.startswith(incomplete.lower())]

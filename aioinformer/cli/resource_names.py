@@ -1,4 +1,4 @@
-"""Finds the resource that a word means."""
+"""Lookup of resources by name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["built_in", "find_resource", "known_names"]
 
 
 def built_in(word: str) -> Resource | None:
-    """Find a built-in resource; None if there is none of the name. Asks no server.
+    """Find a built-in resource by name, without a server. Return None if it is unknown.
 
     Args:
-        word: The plural, singular, kind or short name (`pods`, `pod`, `Pod`, `po`), in
-            upper or lower case; perhaps with the group (`deployments.apps`), or version
-            and group (`deployments.v1.apps`).
+        word: Plural, singular, kind or short name (`pods`, `pod`, `Pod`, `po`) in any
+            case, optionally with the group (`deployments.apps`) or the version and group
+            (`deployments.v1.apps`).
 
     Example:
         >>> built_in("Deployment").path()
@@ -32,17 +32,17 @@ def built_in(word: str) -> Resource | None:
 
 
 async def find_resource(word: str, client: Client) -> Resource:
-    """Find a resource by any of its names: a built-in one, or what the server has.
+    """Find a resource by name, among the built-in ones or on the server.
 
     Args:
-        word: As for `built_in()`, of any resource.
-        client: Whom to ask; entered.
+        word: Name, as for `built_in()`.
+        client: Entered client.
 
     Raises:
-        CommandError: The server has none; the text says what is similar.
-        ApiError: The server refused to say what it has.
-        TransportError: The network failed.
-        DecodeError: The answer cannot be read.
+        CommandError: If there is none. The text suggests similar names.
+        ApiError: If the server refused discovery.
+        TransportError: If the network failed.
+        DecodeError: If the response cannot be decoded.
 
     Cancellation:
         Safe.

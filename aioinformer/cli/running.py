@@ -1,4 +1,4 @@
-"""Runs a command's coroutine, and turns how it ends into an exit status."""
+"""Event loop, signals, log and exit status of a command."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = [
 
 
 def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:
-    """Run a command to its end; returns the exit status.
+    """Run a command, and return its exit status.
 
-    Ctrl-C and SIGTERM cancel it. An error of the user's, the cluster's or the network's
-    becomes one line on stderr. A bug of ours keeps its traceback, but for one that an
-    informer died of: the log has that.
+    Ctrl-C and SIGTERM cancel it. Errors of the user, the cluster or the network become one
+    line on stderr. Bugs of this package have a traceback, except for those that kill an
+    informer, which are in the log.
 
     Args:
-        life: Makes the coroutine; it returns the exit status.
-        verbose: 0 keeps the log silent, 1 shows what happens, 2 everything.
+        life: Coroutine function of the command, which returns the exit status.
+        verbose: Log level: 0 for none, 1 for INFO, 2 for DEBUG.
     """
     _set_up_log(verbose)
     try:
@@ -52,8 +52,8 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has seen enough: `aioinformer watch pods | head`. The
-        # interpreter flushes stdout once more, and would complain.
+        # The reader has ended: `aioinformer watch pods | head`. The interpreter flushes
+        # stdout once more, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except InternalError:
@@ -64,7 +64,7 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
 
 
 async def pause(seconds: float | None) -> None:
-    """Wait, for ever if `seconds` is None.
+    """Wait, forever if `seconds` is None.
 
     Cancellation:
         Safe.
@@ -84,7 +84,7 @@ async def _unwrapped(life: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The only error of a group, or the one that the others follow from, or the group."""
+    """Return the only error of a group, or the one that caused the others, or the group."""
     died: BaseException | None = group.subgroup(InformerStopped)
     while isinstance(died, BaseExceptionGroup):
         died = died.exceptions[0]
@@ -94,12 +94,12 @@ def reason_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def _set_up_log(verbose: int) -> None:
     if logging.lastResort is not None:
-        # What prints the warnings of others, such as asyncio's, for want of a handler.
+        # It prints warnings of others, such as asyncio, that have no handler.
         logging.lastResort.setFormatter(SafeFormatter())
 
     log = logging.getLogger("aioinformer")
     if not verbose:
-        # Keeps Python from printing warnings for want of any other handler.
+        # Keeps `lastResort` from printing our warnings.
         log.addHandler(logging.NullHandler())
         return
 
@@ -113,10 +113,9 @@ def _set_up_log(verbose: int) -> None:
 
 @contextlib.contextmanager
 def _signals_as_interrupts() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM clean up: it may be a live table that is on screen.
+    """Cancel the command on Ctrl-C and SIGTERM, so that it can restore the terminal.
 
-    Not where Ctrl-C is ignored (a background job of a script): there SIGTERM is all
-    that is left.
+    Where Ctrl-C is ignored (background jobs of a script), SIGTERM keeps its default.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
@@ -137,13 +136,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 async def raise_informer_failure(factory: SharedInformerFactory) -> NoReturn:
-    """Wait for an informer to die; a task that is meant to take its group along.
+    """Wait until an informer dies, and raise its failure to end a task group.
 
     Raises:
-        InformerStopped: If one has died; `__cause__` is what it died of.
+        InformerStopped: If an informer has died. `__cause__` is its error.
 
     Cancellation:
-        The way to end it, as long as all of them live.
+        Safe.
     """
     failure = await factory.failed()
     raise InformerStopped("an informer died") from failure

@@ -1,4 +1,4 @@
-"""`Terminal`: a screen of lines on stdout, of which only those that differ are written.
+"""`Terminal`: a screen of lines on stdout. Only changed lines are written.
 
 It uses the alternate screen, so that what was on the terminal before is there again
 afterwards, and turns wrapping off, so that a line stays one line whatever the terminal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ScreenLine", "Style", "Terminal", "can_be_live", "has_colours"]
 
 Style = Literal["", "title", "head", "quiet", "trouble", "added", "modified", "deleted"]
-"""What a line is, which decides how it looks."""
+"""Style of a line."""
 
 # SGR parameters of ECMA-48: 1 bold, 2 faint, 7 inverse, 3x the basic colours.
 _COLOURED: dict[Style, str] = {
@@ -52,30 +52,30 @@ _CLEAR = Control("\x1b[2J")
 _TO_END_OF_LINE = Control("\x1b[K")
 _NO_STYLE = Control("\x1b[m")
 
-# What a terminal is taken for that does not tell its size.
+# Assumed for terminals of unknown size.
 _USUAL_SIZE = os.terminal_size((80, 24))
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenLine:
-    """One line, not wider than the terminal, and without control characters."""
+    """Line that fits the terminal and has no control characters."""
 
     text: str
     style: Style = ""
 
 
 def can_be_live(environment: Mapping[str, str]) -> bool:
-    """Say whether stdout is a terminal on which lines can be written anywhere."""
+    """Return True if stdout is a terminal with cursor movement."""
     return sys.stdout.isatty() and environment.get("TERM", "") not in {"", "dumb"}
 
 
 def has_colours(environment: Mapping[str, str]) -> bool:
-    """Say whether colours are wanted: not if NO_COLOR is set (https://no-color.org)."""
+    """Return False if NO_COLOR is set (https://no-color.org)."""
     return not environment.get("NO_COLOR")
 
 
 class Terminal:
-    """The terminal of stdout, as a screen to be painted.
+    """Screen on the terminal of stdout.
 
     Args:
         colours: False for bold and faint only.
@@ -88,7 +88,7 @@ class Terminal:
         self._painted: list[ScreenLine] = []
 
     def size(self) -> os.terminal_size:
-        """Return its columns and lines, as they are now."""
+        """Return the current number of columns and lines."""
         try:
             size = os.get_terminal_size(sys.stdout.fileno())
         except OSError:
@@ -97,18 +97,17 @@ class Terminal:
         return size if size.columns and size.lines else _USUAL_SIZE
 
     async def paint(self, lines: Sequence[ScreenLine], size: os.terminal_size) -> None:
-        """Show these lines, from the top; those that are shown already are not written.
+        """Show lines from the top, and write only those that have changed.
 
         Args:
-            lines: Not more than the terminal has.
-            size: What they were made for. If it is another one than before, all is
-                written anew.
+            lines: Lines, at most as many as the terminal has.
+            size: Size of the terminal. If it has changed, all lines are written.
 
         Raises:
-            OSError: The terminal is gone.
+            OSError: If the terminal is gone.
 
         Cancellation:
-            Safe: `leave()` must follow, as always.
+            Safe. Call `leave()`, as always.
         """
         start = [] if self._entered else [_ENTER]
         if size != self._size or not self._entered:
@@ -121,20 +120,20 @@ class Terminal:
             await write(*start, *changes)
 
     def leave(self, last_words: str = "") -> None:
-        """Show what was there before, and a line; nothing if nothing has been painted.
+        """Restore the terminal, and print a line. Do nothing before the first `paint()`.
 
-        The next `paint()` writes all of it again.
+        The next `paint()` writes all lines.
 
         Raises:
             OSError: The terminal is gone.
         """
         if self._entered:
             self._entered = False
-            # Short, and not to wait: whoever pressed Ctrl-C wants the terminal back.
+            # Short, and without waiting: after Ctrl-C the terminal is needed at once.
             write_now(_LEAVE, f"{one_line(last_words)}\n" if last_words else "")
 
     def _changes(self, lines: Sequence[ScreenLine], columns: int) -> list[str]:
-        """What to write so that the screen shows these lines."""
+        """Return the output that changes the screen to these lines."""
         nothing = ScreenLine("")
         missing = len(self._painted) - len(lines)
         wanted = [*lines, *[nothing] * missing]
@@ -148,7 +147,7 @@ class Terminal:
         return parts
 
     def _written(self, line: ScreenLine, columns: int) -> list[str]:
-        # Erasing behind a full line would take its last character.
+        # Erasing after a full line would remove its last character.
         erase = [_TO_END_OF_LINE] if cell_len(line.text) < columns else []
         code = self._codes.get(line.style)
         if not code:

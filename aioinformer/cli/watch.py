@@ -1,4 +1,4 @@
-"""`aioinformer watch`: what an informer has and is told, as a live table or as lines."""
+"""`aioinformer watch`: objects and changes of an informer, as a live table or lines."""
 
 from __future__ import annotations
 
@@ -34,68 +34,68 @@ if TYPE_CHECKING:
 __all__ = ["Output", "WatchCommandOptions", "title_of", "watch"]
 
 Output = Literal["table", "wide", "json", "name"]
-"""As kubectl has them; `table` is what it has without `-o`."""
+"""Output formats, as in kubectl. `table` is the default."""
 
-# Whoever mistyped an address should not wait longer. Failed attempts are noticed
-# earlier: the second comes 0.8 to 1.6 s after the first.
+# Timeout for a mistyped address. Failed attempts end earlier: the second one follows the
+# first after 0.8 to 1.6 s.
 PATIENCE_SECONDS = 5.0
 ATTEMPTS = 2
 CHECK_SECONDS = 0.25
 
-# However short the time is that the command may run: answering takes a moment.
+# Minimum timeout for commands with a short --for.
 LEAST_PATIENCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCommandOptions:
-    """What to watch, and for how long."""
+    """Options of the command."""
 
     resource: str
-    """As `find_resource()` takes it."""
+    """Name of the resource, as for `find_resource()`."""
 
     namespace: str | None = None
-    """None for the one that the target means."""
+    """Namespace. None for the default of the connection."""
 
     all_namespaces: bool = False
-    """Then there is no `namespace`."""
+    """True for all namespaces, without a `namespace`."""
 
     labels: str = ""
-    """A label selector; empty for all."""
+    """Label selector, empty for all."""
 
     fields: str = ""
-    """A field selector; empty for all."""
+    """Field selector, empty for all."""
 
     output: Output = "table"
-    """`table` and `wide` are live on a terminal; all others are lines."""
+    """Output format. `table` and `wide` are live on a terminal."""
 
     plain: bool = False
-    """LineFormat, also on a terminal."""
+    """True for lines even on a terminal."""
 
     seconds: float | None = None
-    """For how long, from when the first list is there; None for ever.
+    """Seconds after the first list. None for no end.
 
-    A server that says nothing at all is waited for no longer than this, either.
+    It also limits the wait for a server that does not respond.
     """
 
 
 async def watch(options: WatchCommandOptions, target: ConnectionOptions) -> int:
-    """Show objects and changes on stdout, outages there or on stderr; returns 0.
+    """Show objects and changes on stdout, and outages there or on stderr. Return 0.
 
     Raises:
-        CommandError: The resource is not known, or the server does not answer.
-        AioInformerError: The options cannot work, or the server refused twice.
-        InformerStopped: The informer died of a bug; perhaps in a group.
-        BrokenPipeError: Nobody reads stdout any more.
+        CommandError: If the resource is unknown, or the server does not respond.
+        AioInformerError: If an option is invalid, or the server refused twice.
+        InformerStopped: If the informer died of a bug, perhaps in a group.
+        BrokenPipeError: If the reader of stdout has ended.
 
     Cancellation:
-        The way to stop it, where it has no end.
+        Stops it.
     """
     if options.namespace is not None and options.all_namespaces:
-        raise CommandError("-n and -A contradict each other: leave out one of them.")
+        raise CommandError("-n and -A cannot be combined: omit one of them.")
 
     known = built_in(options.resource)
     if known is not None:
-        known.path(options.namespace)  # complains before anything is asked
+        known.path(options.namespace)  # fails before any request
 
     async with target.client() as client:
         resource = await _found(options, client)
@@ -108,7 +108,7 @@ async def watch(options: WatchCommandOptions, target: ConnectionOptions) -> int:
 
 
 async def _found(options: WatchCommandOptions, client: Client) -> Resource:
-    """What is meant; the server is asked if it is not built in."""
+    """Find the resource. The server is asked unless it is built in."""
     patience = _patience(options.seconds)
     try:
         async with asyncio.timeout(patience):
@@ -132,7 +132,7 @@ async def _watch(
         namespace=namespace,
         label_selector=options.labels,
         field_selector=options.fields,
-        # A third of a pod's memory, and kubectl does not show them, either.
+        # A third of a pod's memory, and hidden by kubectl, too.
         transform=strip_managed_fields,
     )
     columns = Columns(
@@ -158,7 +158,7 @@ async def _watch(
             vigil.cancel()
 
     if isinstance(view, LineStream):
-        await view.write_waiting()  # what came while the informer was being stopped
+        await view.write_waiting()  # events that arrived during the stop
 
     return 0
 
@@ -166,7 +166,7 @@ async def _watch(
 def title_of(
     options: WatchCommandOptions, resource: Resource, namespace: str | None
 ) -> str:
-    """Say in few words what is watched: `pods in shop with app=web`."""
+    """Return a short description: `pods in shop with app=web`."""
     words = str(resource)
     if resource.namespaced:
         words += f" in {namespace}" if namespace else " in all namespaces"
@@ -194,7 +194,7 @@ def _lines(output: Output, resource: Resource, columns: Columns) -> LineFormat:
 
 
 def _patience(seconds: float | None) -> float:
-    """How long a server may say nothing, if the command is to run for so long."""
+    """Return the timeout of a silent server for a command of this duration."""
     if seconds is None:
         return PATIENCE_SECONDS
 
@@ -215,7 +215,7 @@ async def _first_list(
 
 
 async def _wait_synced(informer: SharedInformer, patience: float) -> None:
-    """Wait for the first list: as long as it takes, if only it is on its way."""
+    """Wait for the first list. A list in progress has no timeout."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience
     while not informer.has_synced:
@@ -233,6 +233,6 @@ async def _wait_synced(informer: SharedInformer, patience: float) -> None:
 
 def _silent(patience: float) -> str:
     return (
-        f"the server did not answer within {patience:g} s. Check its address, and the "
-        "firewalls and proxies in between."
+        f"the server did not respond within {patience:g} s. Check its address, "
+        "firewalls and proxies."
     )

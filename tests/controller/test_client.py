@@ -84,7 +84,7 @@ async def test_writes_are_remembered_and_reads_are_not() -> None:
         assert len(it.writes) == 1
 
 
-async def test_what_is_refused_is_not_remembered() -> None:
+async def test_refused_write_is_not_pending() -> None:
     async with bench() as it:
         with pytest.raises(NotFound):
             await it.client.delete(PODS, "web", namespace="default")
@@ -92,7 +92,7 @@ async def test_what_is_refused_is_not_remembered() -> None:
         assert len(it.writes) == 0
 
 
-async def test_nothing_is_written_behind_the_end_of_the_leadership() -> None:
+async def test_write_after_lost_leadership_is_not_sent() -> None:
     async with bench() as it:
         it.term.over = True
         with pytest.raises(LeadershipLost):

@@ -46,7 +46,7 @@ def test_the_first_condition(nothing: Any) -> None:
     assert ready(nothing, now=THEN) == [READY]
 
 
-def test_it_says_which_generation_was_looked_at() -> None:
+def test_condition_has_observed_generation() -> None:
     (first,) = ready(None, observed_generation=7)
     assert first["observedGeneration"] == 7
     assert ready([first], observed_generation=8)[0]["observedGeneration"] == 8
@@ -54,7 +54,7 @@ def test_it_says_which_generation_was_looked_at() -> None:
     assert "observedGeneration" not in ready([first])[0]  # it is not said any more
 
 
-def test_what_did_not_change_compares_equal() -> None:
+def test_unchanged_condition_compares_equal() -> None:
     conditions = [PAID, READY]
     assert ready(conditions) == conditions
 
@@ -120,7 +120,7 @@ def test_of_two_of_one_type_the_first_is_meant() -> None:
     assert find_status_condition([READY, second], "Ready") == READY
 
 
-def test_what_is_in_the_cache_is_left_as_it_is() -> None:
+def test_cached_conditions_are_not_modified() -> None:
     site = KubeObject.of({"metadata": {"name": "a"}, "status": {"conditions": [READY]}})
     told = ready(site.at("status.conditions"), status=False, reason="Gone")
     assert told != site.at("status.conditions")
@@ -130,7 +130,7 @@ def test_what_is_in_the_cache_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("conditions", [None, [], [PAID]])
-def test_one_that_is_not_there(conditions: Any) -> None:
+def test_missing_condition_is_not_found_and_not_true(conditions: Any) -> None:
     assert find_status_condition(conditions, "Ready") is None
     assert not is_status_condition_true(conditions, "Ready")
 
@@ -172,7 +172,7 @@ def test_one_that_is_not_there(conditions: Any) -> None:
         ),
     ],
 )
-def test_what_the_server_would_refuse_is_refused(
+def test_invalid_condition_is_refused(
     call: Callable[[], object], problem: str
 ) -> None:
     with pytest.raises(OptionsError, match=problem):

@@ -165,7 +165,7 @@ def seen_in(informer: SharedInformer, name: str) -> bool:
     return informer.store.get_by_key(f"default/{name}") is not None
 
 
-async def test_what_was_written_is_read_by_the_next_reconcile() -> None:
+async def test_next_reconcile_reads_own_writes() -> None:
     async with cluster() as it:
         seen: list[bool] = []
 
@@ -184,7 +184,7 @@ async def test_what_was_written_is_read_by_the_next_reconcile() -> None:
         assert seen == [False, True]
 
 
-async def test_it_is_waited_for_without_keeping_a_worker() -> None:
+async def test_wait_for_own_writes_occupies_no_worker() -> None:
     async with cluster() as it:
         times: dict[str, float] = {}
 
@@ -266,7 +266,7 @@ async def test_after_10_s_it_goes_on_and_says_so(
     )
 
 
-async def test_what_is_late_is_forgotten_when_it_is_shown() -> None:
+async def test_late_write_is_forgotten_once_shown() -> None:
     async with cluster(lag=15.0) as it:
 
         async def act(request: ReconcileRequest, ctx: Context) -> None:
@@ -283,7 +283,7 @@ async def test_what_is_late_is_forgotten_when_it_is_shown() -> None:
             assert controller._workers._unshown == {}
 
 
-async def test_it_may_be_waited_for_in_the_middle() -> None:
+async def test_settled_waits_within_a_reconcile() -> None:
     async with cluster() as it:
         seen: list[bool] = []
 
@@ -318,7 +318,7 @@ async def test_waiting_in_the_middle_is_bounded_too() -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_one_that_has_written_may_end_just_when_it_is_stopped(turns: int) -> None:
+async def test_reconcile_with_writes_may_end_during_stop(turns: int) -> None:
     failures: list[Any] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: failures.append(context))
@@ -343,7 +343,7 @@ async def test_one_that_has_written_may_end_just_when_it_is_stopped(turns: int) 
     assert failures == []
 
 
-async def test_nobody_waits_for_what_was_written_when_it_is_stopped() -> None:
+async def test_stop_does_not_wait_for_pending_writes() -> None:
     async with cluster(lag=8.0) as it:
 
         async def act(request: ReconcileRequest, ctx: Context) -> None:
@@ -484,6 +484,6 @@ def test_coroutine_functions_are_accepted(function: object) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(function: object, text: str) -> None:
+def test_invalid_reconcile_is_refused(function: object, text: str) -> None:
     with pytest.raises(OptionsError, match=text):
         check_reconcile(function)

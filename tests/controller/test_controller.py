@@ -59,7 +59,7 @@ async def test_reconciles_what_is_there_and_what_changes() -> None:
     ]
 
 
-async def test_what_changes_often_while_it_waits_is_reconciled_once() -> None:
+async def test_repeated_changes_of_queued_object_reconcile_once() -> None:
     async def slowly(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(1)
 
@@ -127,7 +127,7 @@ async def test_predicates_are_about_what_it_is_for() -> None:
     assert notes.names == ["a", "a"]
 
 
-async def test_what_was_there_comes_behind_what_changes() -> None:
+async def test_initial_objects_have_lower_priority_than_changes() -> None:
     async def slowly(request: ReconcileRequest, ctx: Context) -> None:
         await asyncio.sleep(1)
 
@@ -236,7 +236,7 @@ def taking(seconds: float, log: list[str]) -> Reconcile:
     return reconcile
 
 
-async def test_what_is_under_way_may_end_when_it_is_stopped() -> None:
+async def test_stop_waits_for_running_reconciles() -> None:
     log: list[str] = []
     source = FakeListerWatcher(named("a"), named("b"))
     began = asyncio.get_running_loop().time()
@@ -247,7 +247,7 @@ async def test_what_is_under_way_may_end_when_it_is_stopped() -> None:
     assert asyncio.get_running_loop().time() - began == pytest.approx(7, abs=0.1)
 
 
-async def test_what_does_not_end_is_cancelled_after_a_bound(
+async def test_running_reconcile_is_cancelled_after_drain_timeout(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log: list[str] = []
@@ -261,7 +261,7 @@ async def test_what_does_not_end_is_cancelled_after_a_bound(
     assert "cancelling running reconciles: default/a" in caplog.text
 
 
-async def test_what_fails_while_it_is_stopped_is_not_said_to_be_retried(
+async def test_failure_during_stop_is_not_logged_as_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail_late(request: ReconcileRequest, ctx: Context) -> None:
@@ -292,7 +292,7 @@ async def test_a_second_cancellation_stops_at_once() -> None:
     assert log == ["cancelled"]
 
 
-async def test_nothing_of_it_is_left() -> None:
+async def test_controller_leaves_no_tasks() -> None:
     async def later(request: ReconcileRequest, ctx: Context) -> Result:
         return Result(requeue_after=1000)
 
@@ -311,7 +311,7 @@ async def test_nothing_of_it_is_left() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_nothing_of_it_is_left_in_whichever_turn_it_is_cancelled() -> None:
+async def test_controller_leaves_no_tasks_when_cancelled_in_any_turn() -> None:
     async def briefly(request: ReconcileRequest, ctx: Context) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
@@ -333,7 +333,7 @@ async def test_nothing_of_it_is_left_in_whichever_turn_it_is_cancelled() -> None
             assert "working=0" in repr(controller.queue)
 
 
-async def test_what_waits_is_not_begun_any_more() -> None:
+async def test_stop_drops_queued_requests() -> None:
     notes = Notes()
     async with controlled(notes) as (_, controller):
         controller.queue.add_after(ReconcileRequest("", "a"), 5)

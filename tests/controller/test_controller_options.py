@@ -72,7 +72,7 @@ async def test_a_queue_of_the_users_is_used_though_it_is_empty() -> None:
     assert queue.shutting_down
 
 
-async def test_what_is_no_request_ends_it_with_a_clear_error() -> None:
+async def test_controller_fails_if_queue_has_no_request() -> None:
     pods = informer_of(FakeListerWatcher())
     controller = Controller("pods", hang, for_=pods)
     controller.queue.add("default/web")  # type: ignore[arg-type]

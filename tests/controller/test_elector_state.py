@@ -147,7 +147,7 @@ def test_a_new_term_has_not_been_lost_for_the_reason_of_the_last_one() -> None:
     assert it.state.why_lost == NOT_RENEWED
 
 
-def test_what_is_forgotten_is_seen_for_the_first_time_again() -> None:
+def test_forgotten_lease_is_observed_anew() -> None:
     it = Made()
     it.state.observe(THEIRS, 100)
     it.state.forget()
@@ -211,7 +211,7 @@ def test_a_lease_counts_in_whole_seconds() -> None:
     assert timing == LeaseTiming(15, 10.0, 2.0)
 
 
-def test_who_waits_pauses_for_one_to_two_periods_and_a_bit() -> None:
+def test_candidate_pauses_for_1_to_2_2_periods() -> None:
     timing = LeaseTiming.of(15, 10, 2)
 
     assert timing.pause(0) == 2
@@ -219,7 +219,7 @@ def test_who_waits_pauses_for_one_to_two_periods_and_a_bit() -> None:
     assert timing.pause(0.999_999) < 4.4
 
 
-def test_one_attempt_that_hangs_leaves_time_for_another() -> None:
+def test_request_timeout_leaves_time_for_second_attempt() -> None:
     timing = LeaseTiming.of(15, 10, 2)
 
     assert timing.retry + timing.request < timing.renew

@@ -152,7 +152,7 @@ def test_of_an_object_without_a_namespace_no_namespace_is_named() -> None:
 
 @pytest.mark.parametrize("missing", ["apiVersion", "kind", "name"])
 @pytest.mark.parametrize("null", [False, True])
-def test_what_does_not_say_what_it_is_is_refused(missing: str, null: bool) -> None:
+def test_object_without_type_or_name_is_refused(missing: str, null: bool) -> None:
     instead = [missing] if null else []
     rest = {key: it for key, it in REFERENCE.items() if key != missing}
 
@@ -182,7 +182,7 @@ def test_an_error_shows_nothing_of_the_object(body: dict[str, Any]) -> None:
     assert "c2VjcmV0" not in str(caught.value)
 
 
-def test_what_is_no_object_is_refused() -> None:
+def test_event_needs_object_or_mapping() -> None:
     with pytest.raises(OptionsError, match="not str"):
         ObjectReference.to("web-0")  # type: ignore[arg-type]
 
@@ -197,7 +197,7 @@ def test_what_is_no_object_is_refused() -> None:
         ({"action": ""}, "the action of an event"),
     ],
 )
-def test_what_the_server_would_refuse_is_refused(
+def test_invalid_event_is_refused(
     fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OptionsError, match=message):
@@ -288,7 +288,7 @@ def test_of_a_series_that_is_over_the_last_number_is_written() -> None:
     assert first(events, 3 + QUIET_SECONDS) is not series
 
 
-def test_what_has_happened_once_is_forgotten_when_nothing_follows() -> None:
+def test_single_event_is_forgotten_after_quiet_time() -> None:
     events = EventCorrelator()
     write(first(events))
 
@@ -296,7 +296,7 @@ def test_what_has_happened_once_is_forgotten_when_nothing_follows() -> None:
     assert len(events) == 0
 
 
-def test_what_was_given_up_is_due_again_only_if_it_comes_again() -> None:
+def test_given_up_series_is_due_only_after_repeat() -> None:
     events = EventCorrelator()
     series = first(events)
     series.handled = series.count
@@ -356,7 +356,7 @@ def test_an_event_says_what_happened_to_what() -> None:
     assert len(unique) == 16
 
 
-def test_what_has_happened_before_it_is_created_makes_a_series_at_once() -> None:
+def test_event_repeated_before_creation_is_created_as_series() -> None:
     series = EventSeries(failed(), "", NOON, 0)
     series.add(NOON + timedelta(seconds=1.5), 1.5)
 

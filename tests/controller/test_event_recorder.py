@@ -45,7 +45,7 @@ async def test_an_event_is_written_soon_and_telling_does_not_wait() -> None:
         assert "series" not in body
 
 
-async def test_what_is_told_before_it_runs_is_written_when_it_does() -> None:
+async def test_event_before_start_is_written_after_start() -> None:
     events = Events()
     recorder = recorder_of(events)
     tell(recorder, "A")
@@ -97,7 +97,7 @@ async def test_a_thousand_times_at_once_are_two_requests_at_most() -> None:
         assert events.verbs == ["create", "patch"]
 
 
-async def test_what_repeats_while_it_is_created_becomes_a_series() -> None:
+async def test_event_repeated_during_creation_becomes_series() -> None:
     async with recording() as (events, recorder):
         events.delay = 1
         tell(recorder)
@@ -110,7 +110,7 @@ async def test_what_repeats_while_it_is_created_becomes_a_series() -> None:
         assert events.counts == {"FailedMount": 3}
 
 
-async def test_what_repeats_while_a_series_is_written_is_in_its_last_number() -> None:
+async def test_event_repeated_during_write_is_in_final_count() -> None:
     async with recording() as (events, recorder):
         events.delay = 1
         tell(recorder)
@@ -134,7 +134,7 @@ async def test_a_series_is_looked_after_while_others_never_cease() -> None:
         assert events.counts["FailedMount"] > 300
 
 
-async def test_what_the_server_has_forgotten_is_created_again() -> None:
+async def test_expired_event_is_created_again() -> None:
     async with recording() as (events, recorder):
         tell(recorder)
         await asyncio.sleep(1)
@@ -179,7 +179,7 @@ async def test_an_outage_that_is_over_does_not_make_the_next_one_longer() -> Non
         assert events.counts == {"A": 1, "B": 1}
 
 
-async def test_what_the_server_fails_at_is_tried_again_while_others_go_on() -> None:
+async def test_server_error_is_retried_while_others_are_written() -> None:
     async with recording() as (events, recorder):
         events.broken = {f"R{number}" for number in range(20)}
         for reason in (*sorted(events.broken), "A"):
@@ -214,7 +214,7 @@ async def test_a_recorder_tries_again_after_an_error_of_the_operating_system(
         assert recorder.dropped == 0
 
 
-async def test_what_the_server_always_fails_at_is_given_up() -> None:
+async def test_event_is_given_up_after_repeated_server_errors() -> None:
     async with recording() as (events, recorder):
         events.broken = {"A"}
         tell(recorder, "A")
@@ -267,7 +267,7 @@ async def test_an_answer_that_was_lost_makes_no_second_event() -> None:
         assert len(events.bodies) == 1
 
 
-async def test_what_the_server_refuses_is_given_up_and_told(
+async def test_refused_event_is_given_up_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with recording() as (events, recorder):
@@ -287,7 +287,7 @@ async def test_what_the_server_refuses_is_given_up_and_told(
 
 
 @pytest.mark.parametrize("allowed", [set(), {"create"}], ids=["nothing", "create"])
-async def test_what_the_server_refuses_is_not_asked_for_again_and_again(
+async def test_refused_event_is_not_sent_for_each_repeat(
     allowed: set[str],
 ) -> None:
     async with recording() as (events, recorder):

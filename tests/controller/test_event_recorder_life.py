@@ -58,7 +58,7 @@ async def test_an_end_in_the_middle_of_an_attempt_writes_it_once() -> None:
     assert recorder.dropped == 0
 
 
-async def test_what_is_told_after_its_end_is_dropped_and_it_may_run_again(
+async def test_event_after_end_is_dropped_until_restart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     events = Events()
@@ -76,7 +76,7 @@ async def test_what_is_told_after_its_end_is_dropped_and_it_may_run_again(
     assert set(events.counts) == {"A", "C"}
 
 
-async def test_what_repeats_during_the_end_is_written_too() -> None:
+async def test_event_repeated_during_end_is_written() -> None:
     events = Events()
     recorder = recorder_of(events)
     await recorder.start()
@@ -126,7 +126,7 @@ async def test_an_end_while_nothing_can_be_sent_takes_5_seconds() -> None:
 
 
 @pytest.mark.looptime(False)
-def test_it_may_run_again_in_another_loop() -> None:
+def test_recorder_can_run_again_in_another_loop() -> None:
     events = Events()
     recorder = recorder_of(events)
 
@@ -142,7 +142,7 @@ def test_it_may_run_again_in_another_loop() -> None:
     assert events.counts == {"A": 1, "B": 1}
 
 
-async def test_it_runs_in_a_task_of_its_users_own() -> None:
+async def test_recorder_runs_in_task_of_user() -> None:
     events = Events()
     recorder = recorder_of(events)
     task = asyncio.create_task(recorder.run())
@@ -157,7 +157,7 @@ async def test_it_runs_in_a_task_of_its_users_own() -> None:
     assert events.counts == {"A": 1, "B": 1}
 
 
-async def test_it_runs_once_at_a_time() -> None:
+async def test_running_recorder_cannot_be_started() -> None:
     async with recording() as (_, recorder):
         with pytest.raises(OptionsError, match="runs already"):
             await recorder.run()
@@ -166,7 +166,7 @@ async def test_it_runs_once_at_a_time() -> None:
             await recorder.start()
 
 
-async def test_it_leaves_no_task_and_no_timer() -> None:
+async def test_recorder_leaves_no_task_and_no_timer() -> None:
     async with recording() as (_, recorder):
         tell(recorder)
         await asyncio.sleep(1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def test_it_is_there_before_the_first_reconcile_which_sees_it() -> None:
+async def test_finalizer_is_added_before_first_reconcile() -> None:
     async with site(finalizers=[THEIRS]) as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
         assert it.finalizers() == [THEIRS, OURS]
@@ -30,14 +30,14 @@ async def test_it_is_there_before_the_first_reconcile_which_sees_it() -> None:
         assert it.writes() == ["patch"]
 
 
-async def test_one_that_has_it_is_left_as_it_is() -> None:
+async def test_object_with_finalizer_is_not_written() -> None:
     async with site(finalizers=[OURS]) as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
         assert it.reconcile.finalizers == [[OURS]]
         assert it.writes() == []
 
 
-async def test_what_others_change_meanwhile_is_not_lost() -> None:
+async def test_concurrent_changes_of_object_are_kept() -> None:
     async with site() as it:
         change = {"metadata": {"finalizers": [THEIRS], "labels": {"a": "b"}}}
         it.server.patch(PODS, "web", change, namespace="default")  # not shown yet
@@ -68,7 +68,7 @@ async def test_after_five_conflicts_the_last_is_raised_and_retried(
     assert "(key=default/web attempt=1, will be retried): Conflict" in failed.message
 
 
-async def test_one_that_has_it_already_is_not_given_it_twice() -> None:
+async def test_finalizer_added_concurrently_is_not_added_twice() -> None:
     """An answer was lost, or another leader was quicker."""
     async with site() as it:
         change = {"metadata": {"finalizers": [OURS]}}
@@ -136,7 +136,7 @@ def is_going(it: Site) -> None:
     ("meanwhile", "seen"),
     [(is_gone, [None]), (is_another_one, [[THEIRS, OURS]] * 2), (is_going, [])],
 )
-async def test_one_that_goes_meanwhile_is_not_reconciled(
+async def test_object_deleted_during_add_is_not_reconciled(
     meanwhile: Callable[[Site], None],
     seen: list[list[str] | None],
     caplog: pytest.LogCaptureFixture,
@@ -162,7 +162,7 @@ def is_replaced(it: Site) -> None:
         (is_gone, [None], ["web"]),
     ],
 )
-async def test_what_comes_together_with_the_first_write_is_looked_at(
+async def test_change_during_first_write_is_reconciled(
     happens: Callable[[Site], None], seen: list[list[str] | None], cleaned: list[str]
 ) -> None:
     cleanup = Cleanup()
@@ -181,7 +181,7 @@ async def test_what_comes_together_with_the_first_write_is_looked_at(
         assert cleanup.names == cleaned
 
 
-async def test_one_that_is_gone_is_reconciled_as_without() -> None:
+async def test_deleted_object_is_reconciled_as_without_finalizer() -> None:
     async with site() as it, it.controlled(Cleanup()):
         await asyncio.sleep(10)
         it.let_go("web", OURS)  # by hand
@@ -278,7 +278,7 @@ def test_a_name_that_no_finalizer_can_have(name: Any, problem: str) -> None:
         finalizer(PODS, name, cleanup=Cleanup())
 
 
-def test_what_can_be_no_reconcile_and_no_resource_is_refused() -> None:
+def test_finalizer_refuses_invalid_reconcile_and_resource() -> None:
     plain: Any = print
     with pytest.raises(OptionsError, match="not a Resource: 'pods'"):
         finalizer("pods", OURS, cleanup=Cleanup())  # type: ignore[arg-type]

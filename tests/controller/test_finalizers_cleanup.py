@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioinformer.controller import Context
 
 
-async def test_it_is_cleaned_up_once_and_goes() -> None:
+async def test_cleanup_runs_once_and_object_is_deleted() -> None:
     cleanup = Cleanup()
     async with site() as it, it.controlled(cleanup):
         await asyncio.sleep(10)
@@ -55,7 +55,7 @@ async def test_a_cleanup_that_is_not_done_is_called_again() -> None:
         assert (len(cleanup.names), it.names()) == (3, [])
 
 
-async def test_it_waits_for_the_finalizers_of_others() -> None:
+async def test_cleanup_leaves_finalizers_of_others() -> None:
     cleanup = Cleanup()
     async with site(finalizers=[THEIRS, OURS]) as it, it.controlled(cleanup):
         await asyncio.sleep(5)
@@ -70,7 +70,7 @@ async def test_it_waits_for_the_finalizers_of_others() -> None:
         assert cleanup.names == ["web"]
 
 
-async def test_one_that_goes_while_it_is_cleaned_up_is_no_failure(
+async def test_object_deleted_during_cleanup_is_no_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class ByHand(Cleanup):
@@ -86,7 +86,7 @@ async def test_one_that_goes_while_it_is_cleaned_up_is_no_failure(
     assert not caplog.records
 
 
-async def test_one_that_was_taken_away_by_hand_is_not_written_again() -> None:
+async def test_finalizer_removed_by_hand_is_not_added_again() -> None:
     class ByHand(Cleanup):
         async def act(self, request: ReconcileRequest, ctx: Context) -> None:
             await super().act(request, ctx)

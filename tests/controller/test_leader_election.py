@@ -139,7 +139,7 @@ async def test_a_request_that_hangs_is_given_up_while_it_waits() -> None:
         assert now() - start < 5 + 4.4
 
 
-async def test_who_is_cancelled_while_it_waits_leaves_nothing() -> None:
+async def test_cancelled_candidate_leaves_nothing() -> None:
     lease = MemoryLease()
     lease.write(LeaseRecord("them", 3600, "", "", 0))
     task = asyncio.create_task(elector(MemoryLock(lease, "a")).run(for_ever))

@@ -27,7 +27,7 @@ async def test_a_lease_may_be_left_to_run_out() -> None:
     assert lease.holders == ["a"]
 
 
-async def test_what_another_holds_is_not_released() -> None:
+async def test_lease_of_another_replica_is_not_released() -> None:
     lease = MemoryLease()
     async with elector(MemoryLock(lease, "a")).leading():
         lease.write(LeaseRecord("them", 15, "", "", 1))

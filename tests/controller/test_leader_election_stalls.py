@@ -129,7 +129,7 @@ def test_a_stall_that_ends_before_the_deadline_costs_nothing(
     assert not caplog.records
 
 
-def test_what_was_seen_in_another_loop_is_as_new() -> None:
+def test_lease_observed_in_another_loop_is_observed_anew() -> None:
     lease = MemoryLease()
     lock = MemoryLock(lease, "b")
     one = elector(lock)

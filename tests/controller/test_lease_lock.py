@@ -65,7 +65,7 @@ async def test_is_written_again_and_again_without_a_look() -> None:
         assert [it.method for it in server.requests] == ["POST", "PUT", "PUT", "PUT"]
 
 
-async def test_what_somebody_else_has_written_is_not_overwritten() -> None:
+async def test_update_of_changed_lease_conflicts() -> None:
     async with cluster() as (server, client):
         one, two = (LeaseLock(client, "copier", identity=it) for it in "ab")
         await one.create(OURS)
@@ -80,7 +80,7 @@ async def test_what_somebody_else_has_written_is_not_overwritten() -> None:
         assert stored(server)["spec"]["holderIdentity"] == "a"
 
 
-async def test_what_others_keep_in_it_stays() -> None:
+async def test_update_keeps_other_fields_of_lease() -> None:
     async with cluster() as (server, client):
         metadata = {
             "name": "copier",
@@ -99,7 +99,7 @@ async def test_what_others_keep_in_it_stays() -> None:
         assert lease["spec"] == OURS.spec() | {"strategy": "OldestEmulationVersion"}
 
 
-async def test_one_without_a_spec_is_nobody_s() -> None:
+async def test_lease_without_spec_has_no_holder() -> None:
     async with cluster() as (server, client):
         server.create(LEASES, {"metadata": {"name": "copier"}})
         lock = LeaseLock(client, "copier")
@@ -115,7 +115,7 @@ async def test_cannot_be_updated_before_it_is_known() -> None:
             await LeaseLock(client, "copier").update(OURS)
 
 
-async def test_one_that_was_deleted_is_created_by_an_update() -> None:
+async def test_update_creates_deleted_lease() -> None:
     # A kind of its own: of few others a server would say that there is none.
     async with cluster() as (server, client):
         lock = LeaseLock(client, "copier")
@@ -126,7 +126,7 @@ async def test_one_that_was_deleted_is_created_by_an_update() -> None:
         assert stored(server)["spec"] == OURS.spec()
 
 
-async def test_one_that_was_deleted_and_created_by_another_is_theirs() -> None:
+async def test_update_of_recreated_lease_conflicts() -> None:
     async with cluster() as (server, client):
         one, two = (LeaseLock(client, "copier", identity=it) for it in "ab")
         await one.create(OURS)
@@ -138,7 +138,7 @@ async def test_one_that_was_deleted_and_created_by_another_is_theirs() -> None:
         assert stored(server)["spec"]["holderIdentity"] == "b"
 
 
-async def test_what_the_server_refuses_is_raised() -> None:
+async def test_lock_raises_refusals_of_server() -> None:
     async with cluster() as (server, client):
         server.faults.add(faults.Refuse(status=403, verb="get"))
         with pytest.raises(Forbidden):
@@ -169,7 +169,7 @@ def test_shows_its_name_and_identity() -> None:
 
 
 @pytest.mark.parametrize("empty", ["name", "namespace", "identity"])
-def test_nothing_of_it_may_be_empty(empty: str) -> None:
+def test_lock_refuses_empty_options(empty: str) -> None:
     given: dict[str, Any] = {"name": "copier", empty: ""}
     with pytest.raises(OptionsError, match=f"the {empty} of a LeaseLock"):
         LeaseLock(Client.from_url("http://127.0.0.1:1"), **given)

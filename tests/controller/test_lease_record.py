@@ -42,7 +42,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("record", "now", "leading", "step"), STEPS)
-def test_what_to_do_about_a_lease(
+def test_next_step_for_observed_lease(
     record: LeaseRecord | None, now: float, leading: bool, step: Step
 ) -> None:
     sighting = None if record is None else ObservedRecord(record, 100.0)
@@ -108,7 +108,7 @@ def test_a_released_lease_is_what_client_go_writes() -> None:
         pytest.param(dict.fromkeys(THEIRS.spec()), id="null"),
     ],
 )
-def test_what_a_spec_does_not_say_is_empty(spec: dict[str, None]) -> None:
+def test_missing_fields_of_spec_are_empty(spec: dict[str, None]) -> None:
     assert LeaseRecord.of(spec) == LeaseRecord("", 0, "", "", 0)
 
 

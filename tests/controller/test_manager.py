@@ -85,7 +85,7 @@ async def test_run_starts_what_nobody_has_started(server: APIServer) -> None:
     assert not manager.running
 
 
-async def test_what_is_added_while_it_runs_starts_at_once(server: APIServer) -> None:
+async def test_runnable_added_while_running_starts_at_once(server: APIServer) -> None:
     notes, record = Notes(), list[str]()
     async with Manager(server.client()) as manager:
         await asyncio.sleep(60)
@@ -130,7 +130,7 @@ async def test_starts_in_order_and_stops_in_reverse(server: APIServer) -> None:
     ]
 
 
-async def test_nobody_leads_while_there_is_nothing_to_lead(server: APIServer) -> None:
+async def test_manager_without_leader_work_does_not_lead(server: APIServer) -> None:
     lease = MemoryLease()
     async with Manager(server.client(), elector=elector_of(lease, "me")) as manager:
         manager.add(for_ever, leader_only=False)
@@ -177,7 +177,7 @@ async def test_a_controller_begins_when_all_caches_are_synced(
 # ---------------------------------------------------------------- whose things are whose
 
 
-async def test_what_somebody_entered_stays_theirs(server: APIServer) -> None:
+async def test_manager_does_not_leave_entered_client_and_factory(server: APIServer) -> None:
     async with server.client() as client:
         factory = SharedInformerFactory(client, namespace="default")
         pods = factory.informer(PODS)
@@ -237,7 +237,7 @@ async def test_an_informer_that_nobody_runs_is_not_ready(server: APIServer) -> N
     assert notes.names == []
 
 
-async def test_who_waits_to_lead_is_ready(server: APIServer) -> None:
+async def test_candidate_is_ready(server: APIServer) -> None:
     lease, notes = MemoryLease(), Notes()
     async with elector_of(lease, "other").leading():
         manager = managed(server, notes, elector=elector_of(lease, "me"))
@@ -327,7 +327,7 @@ async def test_a_manager_takes_a_coroutine_function_with_its_arguments() -> None
     )
 
 
-async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
+async def test_manager_refuses_duplicate_controllers(server: APIServer) -> None:
     manager = Manager(server.client())
     with pytest.raises(
         OptionsError, match="a manager runs controllers, coroutine func"
@@ -367,7 +367,7 @@ async def test_runs_once(server: APIServer) -> None:
         manager.add(for_ever)
 
 
-async def test_one_that_was_shut_down_unbegun_does_not_begin(
+async def test_manager_shut_down_before_start_cannot_start(
     server: APIServer,
 ) -> None:
     manager = Manager(server.client())

@@ -131,7 +131,7 @@ async def test_a_reconcile_may_ask_for_the_end(server: APIServer) -> None:
     assert asked == ["and it goes on"]
 
 
-async def test_who_starts_it_may_be_cancelled(server: APIServer) -> None:
+async def test_cancelled_start_stops_manager(server: APIServer) -> None:
     manager = managed(server, Notes())
     task = asyncio.create_task(manager.start())
     await asyncio.sleep(0)
@@ -183,7 +183,7 @@ async def test_signals_are_left_alone_unless_asked_for(server: APIServer) -> Non
 # ---------------------------------------------------------------- by a failure
 
 
-async def test_what_fails_first_is_raised_and_the_rest_is_logged(
+async def test_first_failure_is_raised_and_others_are_logged(
     server: APIServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager, first = Manager(server.client()), ValueError("first")

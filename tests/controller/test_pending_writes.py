@@ -72,7 +72,7 @@ def writes_of(*sources: Any) -> PendingWrites:
         pytest.param("DELETE", POD, answer(), id="delete-later"),
     ],
 )
-def test_writes_are_remembered(method: str, path: str, text: KubeObject) -> None:
+def test_write_is_pending(method: str, path: str, text: KubeObject) -> None:
     writes = writes_of()
     writes.add(request(method, path), text)
 
@@ -92,14 +92,14 @@ def test_writes_are_remembered(method: str, path: str, text: KubeObject) -> None
         pytest.param(request("POST", POD + "/eviction"), ended(), id="eviction"),
     ],
 )
-def test_nothing_else_is_remembered(asked: Request, text: KubeObject) -> None:
+def test_dry_runs_and_other_resources_are_ignored(asked: Request, text: KubeObject) -> None:
     writes = writes_of(FakeListerWatcher(), FakeListerWatcher(resource=NODES))
     writes.add(asked, text)
 
     assert len(writes) == 0
 
 
-async def test_what_the_informer_does_not_select_is_not_remembered() -> None:
+async def test_write_outside_of_selection_is_ignored() -> None:
     async with APIServer() as server:
         server.create(PODS, named("ours", labels={"app": "a"}))
         client = server.client()
@@ -115,7 +115,7 @@ async def test_what_the_informer_does_not_select_is_not_remembered() -> None:
         del client
 
 
-async def test_what_leaves_the_selection_is_remembered() -> None:
+async def test_write_that_leaves_selection_is_pending() -> None:
     source = FakeListerWatcher(named("web"))
     source.selects = lambda obj: False  # type: ignore[method-assign]
     pods = informer_of(source)
@@ -206,7 +206,7 @@ async def test_a_deletion_that_waits_for_a_finalizer_is_shown_by_its_mark() -> N
 
 
 @pytest.mark.parametrize("grace", [None, 0])
-async def test_what_goes_with_its_last_finalizer_is_shown_when_it_is_gone(
+async def test_removal_of_last_finalizer_is_shown_by_deletion(
     grace: int | None,
 ) -> None:
     async with cluster() as it:
@@ -236,7 +236,7 @@ async def test_a_pod_with_time_to_end_is_not_taken_for_gone() -> None:
         assert await it.seconds_until_shown() == 0
 
 
-async def test_what_is_made_and_deleted_at_once_is_waited_for_twice() -> None:
+async def test_creation_and_deletion_are_both_waited_for() -> None:
     async with cluster() as it:
         made = it.server.create(PODS, named("web"))
         it.wrote("POST", made, POD.removesuffix("/web"))
@@ -251,7 +251,7 @@ async def test_what_is_made_and_deleted_at_once_is_waited_for_twice() -> None:
         assert seen == []
 
 
-async def test_what_is_written_outside_of_the_selection_is_not_waited_for() -> None:
+async def test_writes_outside_of_selection_are_not_waited_for() -> None:
     async with cluster(label_selector="app=a") as it:
         made = it.server.create(PODS, named("web", labels={"app": "a"}))
         it.wrote("POST", made, POD.removesuffix("/web"))
@@ -264,7 +264,7 @@ async def test_what_is_written_outside_of_the_selection_is_not_waited_for() -> N
         assert it.pods.store.get_by_key("default/web") is None
 
 
-async def test_what_comes_back_into_the_selection_is_waited_for() -> None:
+async def test_write_that_reenters_selection_is_waited_for() -> None:
     async with cluster(label_selector="app=a") as it:
         it.server.create(PODS, named("web", labels={"app": "a"}))
         for label in "bca":
@@ -277,7 +277,7 @@ async def test_what_comes_back_into_the_selection_is_waited_for() -> None:
         assert shown.resource_version == it.server.resource_version
 
 
-async def test_what_is_written_meanwhile_is_waited_for_too() -> None:
+async def test_write_during_wait_is_waited_for() -> None:
     async with cluster() as it:
         it.wrote("POST", it.server.create(PODS, named("web")))
         waiting = asyncio.create_task(it.seconds_until_shown())
@@ -292,7 +292,7 @@ async def test_what_is_written_meanwhile_is_waited_for_too() -> None:
         assert shown.labels == {"a": "b"}
 
 
-async def test_nothing_is_lost_by_a_cancellation() -> None:
+async def test_cancelled_wait_keeps_pending_writes() -> None:
     async with cluster() as it:
         it.wrote("POST", it.server.create(PODS, named("web")))
         with pytest.raises(TimeoutError):

@@ -86,7 +86,7 @@ def test_of_an_update(
     [resource_version_changed, generation_changed, labels_changed, annotations_changed],
     ids=["version", "generation", "labels", "annotations"],
 )
-def test_what_comes_or_goes_passes(
+def test_additions_and_deletions_pass(
     predicate: Predicate, event: Added | Deleted
 ) -> None:
     assert predicate(event)

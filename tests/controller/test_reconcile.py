@@ -104,7 +104,7 @@ def test_clusters_tell_equal_names_apart() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, Result()], ids=repr)
-def test_nothing_to_say_is_success(answer: Result | None) -> None:
+def test_none_and_empty_result_are_success(answer: Result | None) -> None:
     verdict = outcome_of_answer(answer)
 
     assert (verdict.label, verdict.retry, verdict.after) == ("success", False, None)
@@ -125,7 +125,7 @@ def test_nonsense_is_retried_as_a_failure(nonsense: object) -> None:
     assert type(nonsense).__name__ in str(verdict.failure)
 
 
-def test_what_nonsense_says_is_not_repeated() -> None:
+def test_invalid_return_value_is_not_logged() -> None:
     assert "hunter2" not in str(outcome_of_answer("hunter2").failure)
 
 

@@ -129,7 +129,7 @@ def test_a_failing_predicate_passes_and_is_reported(error: BaseException) -> Non
         pytest.param(Deleted(thing("a")), 0, id="deleted"),
     ],
 )
-def test_what_nobody_waits_for_is_unhurried(
+def test_initial_and_resync_causes_have_low_priority(
     event: Added | Updated | Deleted, priority: int
 ) -> None:
     found = Bench(enqueue_self).source.requests(event)
@@ -140,7 +140,7 @@ def test_what_nobody_waits_for_is_unhurried(
     assert priority_of(cause) == priority
 
 
-def test_what_is_no_informer_is_refused() -> None:
+def test_source_refuses_other_than_informer() -> None:
     with pytest.raises(OptionsError, match="watches informers"):
         Source.of(FakeListerWatcher(), enqueue_self, (), ErrorReporter("x"))  # type: ignore[arg-type]
 

@@ -219,7 +219,7 @@ async def test_so_many_are_under_way_at_most(concurrency: int) -> None:
     assert len(notes.names) == 20
 
 
-async def test_one_that_hangs_is_ended_by_its_timeout() -> None:
+async def test_hanging_reconcile_times_out() -> None:
     async def hang() -> None:
         await asyncio.Event().wait()
 
@@ -244,7 +244,7 @@ async def test_a_timeout_of_its_own_is_no_timeout_of_ours() -> None:
     assert sink.counts["controller_runtime_reconcile_errors_total", ("pods",)] == 1
 
 
-async def test_one_that_fails_as_its_time_is_over_counts_as_too_late() -> None:
+async def test_failure_at_timeout_counts_as_timeout() -> None:
     async def fail_when_cancelled() -> None:
         try:
             await asyncio.Event().wait()
@@ -260,7 +260,7 @@ async def test_one_that_fails_as_its_time_is_over_counts_as_too_late() -> None:
     assert sink.counts["controller_runtime_reconcile_timeouts_total", ("pods",)] == 1
 
 
-async def test_one_that_takes_long_is_warned_of_once(
+async def test_long_reconcile_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def long() -> None:
@@ -290,7 +290,7 @@ async def raise_cancelled() -> None:
 
 
 @pytest.mark.parametrize("act", [cancel_task, cancel_task_and_wait, raise_cancelled])
-async def test_one_that_cancels_itself_has_failed(
+async def test_reconcile_that_cancels_itself_has_failed(
     act: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[HandlerError] = []

@@ -104,7 +104,7 @@ def test_a_resync_is_nothing_new() -> None:
     assert reader.reached == 1
 
 
-def test_what_waits_is_merged_in_the_place_of_the_first() -> None:
+def test_pending_events_are_merged_at_first_position() -> None:
     journal = journal_of("a", "b")
     reader = caught_up(journal)
     journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
@@ -132,7 +132,7 @@ def test_another_object_of_the_same_name_is_another_object() -> None:
     assert told(reader) == ["deleted a@1", "added a@9"]
 
 
-def test_what_changes_before_it_is_told_is_told_once() -> None:
+def test_object_changed_before_it_is_sent_is_sent_once() -> None:
     journal = journal_of("a", "b", "c")
     reader = journal.reader(ALL)
     assert reader.step() == StreamEvent(StreamEventType.RESET)
@@ -167,7 +167,7 @@ def test_only_the_readers_of_what_changes_are_woken() -> None:
 
 
 @pytest.mark.parametrize("count", [7, 8, 9, 100])
-def test_what_is_not_selected_is_passed_over_in_pieces(count: int) -> None:
+def test_unselected_objects_are_skipped_in_bounded_steps(count: int) -> None:
     journal = ChangeLog()
     for number in range(count):
         journal.apply(Added(pod_of(f"hidden-{number}", public=False), initial=True))
@@ -257,7 +257,7 @@ def test_reader_holds_one_page_of_what_it_has_to_go_through() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_what_leaves_the_selection_is_told_in_the_last_state_in_it() -> None:
+def test_object_leaving_selection_is_deleted_with_last_state() -> None:
     journal = journal_of("a")
     reader = caught_up(journal, PUBLIC)
     journal.apply(Updated(pod_of("a"), pod_of("a", 2)))
@@ -267,7 +267,7 @@ def test_what_leaves_the_selection_is_told_in_the_last_state_in_it() -> None:
     assert told(reader) == ["deleted a@2"]
 
 
-def test_what_was_never_selected_is_never_told() -> None:
+def test_never_selected_object_has_no_events() -> None:
     journal = ChangeLog()
     hidden = pod_of("a", public=False)
     journal.apply(Added(hidden, initial=True))
@@ -337,7 +337,7 @@ def test_a_place_before_what_was_forgotten_is_not_known() -> None:
     assert told(journal.reader(ALL, 3)) == ["reset", "synced"]
 
 
-def test_what_was_on_its_way_is_taken_back() -> None:
+def test_events_in_flight_are_taken_back() -> None:
     journal = ChangeLog()
     hidden = pod_of("b", public=False)
     for obj in (pod_of("a"), hidden):

@@ -215,7 +215,7 @@ async def test_the_routes_are_two() -> None:
     }, "nothing to be unready for"
 
 
-def test_what_has_no_health() -> None:
+def test_health_needs_sources_and_positive_staleness() -> None:
     with pytest.raises(OptionsError, match="health needs sources"):
         health_responders()
 
@@ -223,7 +223,7 @@ def test_what_has_no_health() -> None:
         health_responders(SharedInformerFactory(FakeClient()), max_staleness=0)
 
 
-async def test_one_that_runs_is_ready_even_if_it_waits_to_lead(
+async def test_running_manager_is_ready_while_it_waits_to_lead(
     server: APIServer,
 ) -> None:
     lease = MemoryLease()
@@ -238,7 +238,7 @@ async def test_one_that_runs_is_ready_even_if_it_waits_to_lead(
         assert (readyz(manager).status, livez(manager).status) == (503, 503)
 
 
-async def test_one_that_has_failed_is_dead_though_its_informers_live(
+async def test_failed_manager_is_dead_while_its_informers_live(
     server: APIServer,
 ) -> None:
     async def fails() -> None:

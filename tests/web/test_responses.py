@@ -72,7 +72,7 @@ def test_a_position_is_read_as_it_was_written() -> None:
     ["", "7", "a-b", "a-x-b", "a--b", "a-\u0661-b", "a-1-b-c", "a-+1-b", "-" * 100_000],
     ids=lambda text: text[:10],
 )
-def test_what_is_no_position(text: str) -> None:
+def test_invalid_event_id_is_none(text: str) -> None:
     assert EventID.parse(text) is None
 
 
@@ -99,7 +99,7 @@ def test_a_number_of_any_length_is_read_in_no_time() -> None:
     ],
     ids=["data", "string-data", "last-applied"],
 )
-def test_what_a_secret_holds_is_left_out(body: dict[str, Any]) -> None:
+def test_data_of_secret_is_removed(body: dict[str, Any]) -> None:
     metadata = {"name": "s", "namespace": "default"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, **body}
     obj = KubeObject.of(secret)
@@ -139,7 +139,7 @@ def test_frame_decides_by_kind_or_resource_what_a_secret_is(
 
 
 @pytest.mark.parametrize("annotated", [True, False])
-def test_what_may_be_the_metadata_of_a_secret(annotated: bool) -> None:
+def test_metadata_only_object_may_be_secret(annotated: bool) -> None:
     last = {"kubectl.kubernetes.io/last-applied-configuration": "c2VzYW0="}
     metadata = {"name": "s", "annotations": {"mine": "x"} | (last if annotated else {})}
     api = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}

@@ -88,7 +88,7 @@ def test_namespaces_of_any_length_are_refused() -> None:
         StreamSelection.of("shop").narrowed(names)
 
 
-def test_what_cannot_be_parsed_is_refused() -> None:
+def test_invalid_selector_is_refused() -> None:
     with pytest.raises(SelectorSyntaxError):
         StreamSelection.of().narrowed([("labelSelector", "app in")])
 

@@ -243,7 +243,7 @@ async def test_a_query_may_be_refused(server: APIServer) -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_stream(options: dict[str, Any]) -> None:
+def test_invalid_stream_options_are_refused(options: dict[str, Any]) -> None:
     factory = SharedInformerFactory(Client.from_url("http://127.0.0.1:1"))
 
     with pytest.raises(OptionsError):

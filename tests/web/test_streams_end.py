@@ -70,7 +70,7 @@ async def test_a_page_whose_host_says_it_has_left(server: APIServer) -> None:
             assert page.in_order is False
 
 
-async def test_it_ends_with_the_informer(server: APIServer) -> None:
+async def test_stream_ends_with_informer(server: APIServer) -> None:
     async with pods_of(server) as (factory, pods):
         page = Page(EventStream(pods))
         async with page.reading() as task:
@@ -82,7 +82,7 @@ async def test_it_ends_with_the_informer(server: APIServer) -> None:
                 page.stream.ask()
 
 
-async def test_it_ends_when_the_host_stops(server: APIServer) -> None:
+async def test_stream_ends_when_host_stops(server: APIServer) -> None:
     stops = False
     async with pods_of(server) as (_, pods):
         page = Page(EventStream(pods, host_stops=lambda: stops))
@@ -109,7 +109,7 @@ async def test_a_stuck_page_holds_up_the_end_for_a_second(server: APIServer) -> 
             assert page.in_order is False
 
 
-async def test_what_a_write_raises_is_raised(server: APIServer) -> None:
+async def test_stream_raises_exception_of_write(server: APIServer) -> None:
     class Broken(Exception):
         pass
 
@@ -139,7 +139,7 @@ async def test_streams_of_a_temporary_informer_end_with_it(server: APIServer) ->
         await reading.__aexit__(None, None, None)
 
 
-async def test_it_may_end_between_the_question_and_the_answer(
+async def test_stream_may_end_between_ask_and_send(
     server: APIServer,
 ) -> None:
     async with pods_of(server) as (factory, pods):

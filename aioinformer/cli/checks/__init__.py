@@ -1,5 +1,5 @@
-"""The parts of `aioinformer doctor`: what is looked at, and what that means.
+"""Checks of `aioinformer doctor`.
 
-`findings`, `judging` and `rules` are pure: they say what facts mean. `way`, `server` and
-`resource` get the facts; `examination` gives each step its time.
+`server` and `resource` ask a cluster. `results` and `rbac_rules` say what the answers mean.
+Those two and `findings` are pure.
 """

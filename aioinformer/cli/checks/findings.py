@@ -1,4 +1,4 @@
-"""Findings: what a check-up has found, step by step, and what it adds up to. Pure."""
+"""Findings of checks, and their summary. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Finding", "StepResult", "StepStatus", "has_failed", "summary"]
 StepStatus = Literal["ok", "warning", "failed", "not asked"]
 
 
-"""How a step ended; `not asked` if there was no sense in it, or no way to."""
+"""Status of a step. `not asked` if it was skipped."""
 
 
-# So that texts stand below each other.
+# Aligns the texts.
 _MARK_WIDTH = max(map(len, get_args(StepStatus)))
 
 
@@ -31,36 +31,36 @@ _WORDS: dict[StepStatus, tuple[str, str]] = {
 
 
 class StepResult(NamedTuple):
-    """What one step has found."""
+    """Result of a step."""
 
     mark: StepStatus
     text: str
-    """A sentence or two, in one line, without secrets."""
+    """One or two sentences in one line, without secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one step has found, which step it was, and how long it took."""
+    """Step, with its result and duration."""
 
     step: str
     mark: StepStatus
     text: str
     resource: str = ""
-    """What it is about, as it was typed; empty for the server as a whole."""
+    """Resource as given by the user, or empty for the server."""
 
     seconds: float = 0.0
 
     def line(self, width: int = 0) -> str:
-        """Say it in a line: the mark, the step, the text.
+        """Return a line of status, step and text.
 
         Args:
-            width: Characters that the step has at the least.
+            width: Minimum width of the step.
         """
         name = f"{self.resource}: {self.step}" if self.resource else self.step
         return f"{self.mark:<{_MARK_WIDTH}}  {name:<{width}}  {self.text}"
 
     def document(self) -> dict[str, Any]:
-        """Say it as JSON does; `resource` is null for the server as a whole."""
+        """Return the finding for JSON output."""
         return {
             "step": self.step,
             "resource": self.resource or None,
@@ -71,16 +71,16 @@ class Finding:
 
 
 def has_failed(findings: Sequence[Finding]) -> bool:
-    """Say whether anything is wrong; warnings are not."""
+    """Return True if a step failed. Warnings do not count."""
     return any(it.mark == "failed" for it in findings)
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Say in a line how it ended.
+    """Return the summary in one line.
 
     Example:
         >>> summary([Finding(step="version", mark="ok", text="v1.36.0")])
-        'All is well: 1 ok.'
+        'Informers will work: 1 ok.'
     """
     numbers = Counter(it.mark for it in findings)
     counted = ", ".join(
@@ -92,6 +92,6 @@ def summary(findings: Sequence[Finding]) -> str:
         return f"Informers will not work: {counted}."
 
     if numbers["warning"]:
-        return f"Informers will work, with care: {counted}."
+        return f"Informers will work, with warnings: {counted}."
 
-    return f"All is well: {counted}."
+    return f"Informers will work: {counted}."

@@ -1,4 +1,4 @@
-"""RBAC rules: what an administrator has to apply, so that somebody may run informers. Pure."""
+"""RBAC rules for missing permissions, to be applied by an administrator. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 VERBS = ("list", "watch")
-"""What an informer needs."""
+"""Verbs that an informer needs."""
 
 ANONYMOUS = "system:anonymous"
 
@@ -33,24 +33,24 @@ _GROUP = "rbac.authorization.k8s.io"
 _VERSION = f"{_GROUP}/v1"
 _ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
 
-# Names of roles may be much longer; nobody wants to read that.
+# The limit of Kubernetes is higher, but unreadable.
 _NAME_CHARACTERS = 80
 _HASH_CHARACTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a binding gives rights to."""
+    """Subject of a binding."""
 
     kind: str
     """`User`, `Group` or `ServiceAccount`."""
 
     name: str
     namespace: str = ""
-    """Of a service account."""
+    """Namespace of a service account."""
 
     def document(self) -> dict[str, str]:
-        """Write it as bindings do."""
+        """Return the subject of a binding."""
         if self.namespace:
             name = {"name": self.name, "namespace": self.namespace}
             return {"kind": self.kind, **name}
@@ -60,19 +60,19 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class MissingPermission:
-    """A resource that somebody may not list and watch."""
+    """Resource that cannot be listed or watched."""
 
     resource: Resource
     namespace: str = ""
-    """Where; empty for all namespaces, and for what is in none."""
+    """Namespace, or empty for all and for cluster-scoped resources."""
 
 
 def subject_of(user: str, group: str = "") -> Subject | None:
-    """Say whom to give rights to; None for who has not logged in, or is not known.
+    """Return the subject to bind rules to, or None for an unknown or anonymous user.
 
     Args:
-        user: As the server names them.
-        group: One of theirs, if all of it is to have the rights.
+        user: User name on the server.
+        group: Group of the user to bind the rules to, or empty.
 
     Example:
         >>> subject_of("system:serviceaccount:shop:app")
@@ -94,14 +94,14 @@ def subject_of(user: str, group: str = "") -> Subject | None:
 def manifests(
     needs: Iterable[MissingPermission], subject: Subject
 ) -> list[dict[str, Any]]:
-    """Write the roles and bindings that fulfil needs, for each place two of them.
+    """Return a role and a binding for each namespace.
 
-    They have both verbs of what lacks one. Names are made of what is in a role, and of
-    whom it is bound to: what is applied for others, or other resources, stays as it is.
+    They grant both verbs, even if only one is missing. Names are derived from resources and
+    subject, so that rules for others are not overwritten.
 
     Args:
-        needs: In any order, also several times.
-        subject: Who has them.
+        needs: Missing permissions, in any order, possibly repeated.
+        subject: Subject of the bindings.
     """
     places: dict[str, list[Resource]] = {}
     for it in dict.fromkeys(needs):
@@ -115,7 +115,7 @@ def manifests(
 
 
 def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
-    """Write documents as `kubectl apply -f -` reads them; nothing if there are none."""
+    """Return documents as YAML for `kubectl apply -f -`, or an empty string."""
     if not documents:
         return ""
 

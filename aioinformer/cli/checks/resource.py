@@ -1,4 +1,4 @@
-"""One resource: whether an informer can follow it, asked as an informer would ask."""
+"""Checks of one resource, by the requests of an informer."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ _REVIEWS = Resource(
 WATCH_SECONDS = 5
 LEAST_WATCH_SECONDS = 4
 
-# Some may say nothing at all, as those do that take it for a common watch.
+# Servers that do not support it may send nothing.
 INITIAL_SECONDS = 3.0
 
-# Of the time of a step, so that it can tell what it has seen by then.
+# Share of the step's timeout, so that the result is reported before it.
 _SHARE = 0.9
 
-# An object that nobody has: what there is would be told in full, for nothing.
+# Selects no object, as a list of all objects would be expensive.
 _NOBODY = "metadata.name=aioinformer-doctor"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceScope:
-    """What is listed and watched, and where."""
+    """Resource and namespace to list and watch."""
 
     resource: Resource
     namespace: str = ""
-    """Empty for all of them, and for what is in none."""
+    """Namespace, or empty for all and for cluster-scoped resources."""
 
     @property
     def words(self) -> str:
-        """Where: `in the namespace shop`."""
+        """Description of the namespace: `in namespace shop`."""
         if not self.resource.namespaced:
-            return "for the whole cluster"
+            return "cluster-scoped"
 
         if self.namespace:
-            return f"in the namespace {self.namespace}"
+            return f"in namespace {self.namespace}"
 
         return "in all namespaces"
 
@@ -81,17 +81,17 @@ class _List(msgspec.Struct):
 
 
 async def find(word: str, client: Client, *, discovered: bool) -> ServedResource:
-    """Find what a word means.
+    """Find a resource by name.
 
     Args:
-        word: As `Discovery` takes it.
-        client: Entered.
-        discovered: The server has told what it serves. If not, built-in resources are
-            taken for there, and the server is asked once more for others.
+        word: Name, as for `Discovery`.
+        client: Entered client.
+        discovered: True if discovery succeeded. If not, built-in resources are assumed to
+            exist, and the server is asked again for others.
 
     Raises:
-        CommandError: The server has, in all that it could tell of, none of this name.
-        AioInformerError: Discovery failed, and it is none that is built in.
+        CommandError: If the server has no such resource.
+        AioInformerError: If discovery failed, and the resource is not built in.
 
     Cancellation:
         Safe.
@@ -107,12 +107,12 @@ async def find(word: str, client: Client, *, discovered: bool) -> ServedResource
 
 
 async def denied(place: ResourceScope, client: Client) -> set[str]:
-    """Ask which of `list`, `watch` and `get` we may not do.
+    """Return the verbs of `list`, `watch` and `get` that are not permitted.
 
     Raises:
-        ApiError: We may not ask, or not so.
-        TransportError: The network failed.
-        DecodeError: The answer cannot be read.
+        ApiError: If the server refused the review.
+        TransportError: If the network failed.
+        DecodeError: If the response cannot be decoded.
 
     Cancellation:
         Safe.
@@ -134,15 +134,15 @@ async def denied(place: ResourceScope, client: Client) -> set[str]:
 
 
 async def listing(place: ResourceScope, client: Client) -> tuple[StepResult, str]:
-    """List one object, and see how many there are.
+    """List one object, and count all.
 
     Returns:
-        What there is, and the version from which a watch goes on.
+        Result, and the resource version to watch from.
 
     Raises:
-        ApiError: The server refused.
-        TransportError: The network failed.
-        DecodeError: The answer is no list.
+        ApiError: If the server refused.
+        TransportError: If the network failed.
+        DecodeError: If the response is not a list.
 
     Cancellation:
         Safe: the connection is closed.
@@ -156,7 +156,7 @@ async def listing(place: ResourceScope, client: Client) -> tuple[StepResult, str
     try:
         said = msgspec.json.decode(body, type=_List)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise DecodeError(f"{path} is no list that can be read: {exc}") from exc
+        raise DecodeError(f"{path} returned an invalid list: {exc}") from exc
 
     meta = said.metadata
     answer = judging.listed(
@@ -174,20 +174,20 @@ async def watching(
     """Open a watch, and wait for a bookmark.
 
     Args:
-        place: What to watch.
-        client: Entered.
-        version: Where to begin.
-        patience: For how many seconds all of it may last.
+        place: Resource and namespace.
+        client: Entered client.
+        version: Resource version to watch from.
+        patience: Maximum seconds for the whole step.
 
     Raises:
-        ApiError: The server refused, or ended the watch with an error.
-        TransportError: The network failed.
-        DecodeError: What comes is no watch.
+        ApiError: If the server refused, or ended the watch with an error.
+        TransportError: If the network failed.
+        DecodeError: If the response is not a watch.
 
     Cancellation:
         Safe: the connection is closed.
     """
-    # The head takes a while, too.
+    # The response headers take time, too.
     seconds = max(1, min(WATCH_SECONDS, int(patience - 1)))
     loop = asyncio.get_running_loop()
     before = loop.time()
@@ -198,7 +198,7 @@ async def watching(
         timeout_seconds=seconds,
         bookmarks=True,
     ) as stream:
-        opened = f"opens after {(loop.time() - before) * 1000:.0f} ms"
+        opened = f"opened after {(loop.time() - before) * 1000:.0f} ms"
         try:
             ends = min(loop.time() + seconds, before + patience * _SHARE)
             async with asyncio.timeout_at(ends):
@@ -207,31 +207,31 @@ async def watching(
                         raise event.error()
 
                     if event.type is EventType.BOOKMARK:
-                        return StepResult("ok", f"{opened}, and bookmarks come")
+                        return StepResult("ok", f"{opened}, with bookmarks")
 
         except TimeoutError:
             pass
 
     if seconds < LEAST_WATCH_SECONDS:
-        text = f"{opened}; too little time to see bookmarks: see --timeout"
+        text = f"{opened}; not enough time to see bookmarks, increase --timeout"
         return StepResult("ok", text)
 
     return StepResult(
         "warning",
-        f"{opened}, but no bookmark came within {seconds} s: a watch that dies in silence "
-        "is noticed minutes later, and lists are repeated more often",
+        f"{opened}, but no bookmark within {seconds} s: a silently dead watch is detected "
+        "minutes later, and relists are more frequent",
     )
 
 
 async def watch_list(
     place: ResourceScope, client: Client, patience: float
 ) -> StepResult:
-    """Ask for a list as a stream, of nothing, and see how that ends.
+    """Request a streaming list that selects no objects.
 
     Raises:
-        ApiError: The server refused for another reason than that it does not do that.
-        TransportError: The network failed.
-        DecodeError: What comes is no watch.
+        ApiError: If the server refused for another reason than missing support.
+        TransportError: If the network failed.
+        DecodeError: If the response is not a watch.
 
     Cancellation:
         Safe: the connection is closed.
@@ -260,13 +260,11 @@ async def watch_list(
                 pass
 
     except Invalid as exc:
-        text = (
-            f"refused ({exc.status}): streaming_list=True falls back to pages, which "
-        )
-        return StepResult("ok", f"{text}informers use anyway unless told")
+        text = f"not supported ({exc.status}): streaming_list=True falls back to pages, the "
+        return StepResult("ok", f"{text}default of informers")
 
     if initial.complete:
-        return StepResult("ok", "works: streaming_list=True would list as a stream")
+        return StepResult("ok", "supported: informers can use streaming_list=True")
 
-    text = "the server does not know it: leave streaming_list=True out, or each first "
-    return StepResult("warning", f"{text}list waits 30 s for an end that never comes")
+    text = "not supported: do not use streaming_list=True, or each first list waits "
+    return StepResult("warning", f"{text}30 s for an end that is never sent")

@@ -1,7 +1,6 @@
-"""Judging: what the facts of a check-up mean, in plain words. Pure.
+"""Results of checks, from the facts. Pure.
 
-No text shows a token, a key or a password, as no fact that comes here holds one, but for
-the URL of a proxy.
+Arguments contain no tokens, keys or passwords, except for the URL of a proxy.
 """
 
 from __future__ import annotations
@@ -39,25 +38,24 @@ __all__ = [
 
 WARNING_DAYS = 14
 
-# What older servers lack: bookmarks on all watches have been there for longer, but
-# nobody has tried informers of this kind on them.
+# Older servers have bookmarks, too, but are not tested.
 OLDEST = (1, 24)
 
 _SHOWN_NAMES = 4
 _PORTS = {"http": 80, "https": 443}
-_UNSAFE = "anybody in between can read everything and act in your name"
+_UNSAFE = "others on the network can read everything and act in your name"
 _USER = re.compile(r'User "([^"]+)" cannot ')
 
 
-# ------------------------------------------------------------ the way there
+# ------------------------------------------------------------ connection
 
 
 def configuration(config: ClientConfig, source: str) -> StepResult:
-    """Say where we go and as whom; loudly, if certificates are not checked.
+    """Return the result for a configuration. Warn if certificates are not verified.
 
     Args:
-        config: What was read.
-        source: Where it is from.
+        config: Configuration of the client.
+        source: Source of the configuration.
     """
     who = str(config.credentials)
     if config.tls.certificate is not None:
@@ -71,7 +69,7 @@ def configuration(config: ClientConfig, source: str) -> StepResult:
     if config.secure and not config.tls.verify:
         return StepResult(
             "warning",
-            f"{text}. INSECURE: certificates are not checked (insecure-skip-tls-verify), "
+            f"{text}. INSECURE: certificates are not verified (insecure-skip-tls-verify), "
             f"{_UNSAFE}",
         )
 
@@ -79,7 +77,7 @@ def configuration(config: ClientConfig, source: str) -> StepResult:
 
 
 def address_of(config: ClientConfig) -> tuple[str, int]:
-    """Return host and port that connections go to: the server's, or the proxy's."""
+    """Return the host and port to connect to: those of the server or the proxy."""
     parts = urlsplit(config.proxy or config.server)
     return parts.hostname or "", parts.port or _PORTS[parts.scheme.lower()]
 
@@ -87,12 +85,12 @@ def address_of(config: ClientConfig) -> tuple[str, int]:
 def reached(
     config: ClientConfig, addresses: Sequence[str], seconds: float
 ) -> StepResult:
-    """Say what answered.
+    """Return the result for a connection.
 
     Args:
-        config: What was read.
-        addresses: Those that the name stands for, the one that answered in front.
-        seconds: How long it took to connect.
+        config: Configuration of the client.
+        addresses: Addresses of the host, the connected one first.
+        seconds: Duration of the connect.
     """
     host, port = address_of(config)
     what = "the proxy " if config.proxy else ""
@@ -100,32 +98,34 @@ def reached(
     resolved = f" ({first})" if first != host else ""
     others = f", one of {1 + len(more)} addresses" if more else ""
     took = f"{seconds * 1000:.0f} ms"
-    text = f"{what}{host}{resolved}{others} answers on port {port}, after {took}"
+    text = f"{what}{host}{resolved}{others} accepts connections on port {port}, after {took}"
     return StepResult("ok", text)
 
 
 def unreachable(config: ClientConfig, error: OSError | UnicodeError) -> StepResult:
-    """Say why nothing answered, and what to do."""
+    """Return the result for a failed connection, with advice."""
     host, port = address_of(config)
     what, named = ("the proxy ", "proxy-url") if config.proxy else ("", "the URL")
     match error:
         case socket.gaierror() | UnicodeError():
             reason = getattr(error, "strerror", None) or error
-            text = f"{what}{host} is a name that cannot be looked up: {reason}. "
+            text = f"cannot resolve {what}{host}: {reason}. "
             text += f"Check {named}, and DNS."
         case ConnectionRefusedError():
-            text = f"{what}{host} refused the connection to port {port}. Check that it "
-            text += f"runs there, and {named}."
+            text = (
+                f"{what}{host} refused the connection to port {port}. Check that it is "
+            )
+            text += f"running, and {named}."
         case _:
             reason = getattr(error, "strerror", None) or error
-            text = f"{what}{host} cannot be reached on port {port}: {reason}. Check "
-            text += f"{named}, the network, and the firewalls in between."
+            text = f"cannot connect to {what}{host}, port {port}: {reason}. Check {named}, "
+            text += "the network and firewalls."
 
     return StepResult("failed", text)
 
 
 def plain(config: ClientConfig) -> StepResult:
-    """Say what it means to go without TLS: nothing, on this machine."""
+    """Return the result for plain HTTP, which is safe on loopback only."""
     host = urlsplit(config.server).hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return StepResult("not asked", "plain HTTP, to this machine")
@@ -141,36 +141,34 @@ def certificate(
     names: Sequence[str] = (),
     verified: bool = True,
 ) -> StepResult:
-    """Say until when a certificate is good.
+    """Return the result for a certificate.
 
     Args:
-        whose: What the text begins with.
-        ends: When it expires; None if that cannot be read.
-        now: The time.
-        names: Whom it is for, if that is known.
-        verified: False if nobody has looked whether it can be trusted.
+        whose: Description of the certificate.
+        ends: Time of its expiry, or None if it cannot be parsed.
+        now: Current time.
+        names: Hosts of the certificate, if known.
+        verified: False if certificates are not verified.
     """
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." * (len(names) > _SHOWN_NAMES))
     text = f"{whose}, for {shown}" if shown else whose
-    text += "" if verified else ", NOT CHECKED"
+    text += "" if verified else ", NOT VERIFIED"
     if ends is None:
-        return StepResult(
-            "ok" if verified else "warning", f"{text}; its end is not to be read"
-        )
+        return StepResult("ok" if verified else "warning", f"{text}; expiry unknown")
 
     days = (ends - now).days
     if days < 0:
-        return StepResult("warning", f"{text}; EXPIRED since {ends:%Y-%m-%d %H:%M} UTC")
+        return StepResult("warning", f"{text}; EXPIRED on {ends:%Y-%m-%d %H:%M} UTC")
 
-    text += f"; good until {ends:%Y-%m-%d %H:%M} UTC"
+    text += f"; valid until {ends:%Y-%m-%d %H:%M} UTC"
     if days < WARNING_DAYS:
-        return StepResult("warning", f"{text}, in {days} days: renew it")
+        return StepResult("warning", f"{text}, {days} days left: renew it")
 
     return StepResult("ok" if verified else "warning", text)
 
 
 def _shown(proxy: str) -> str:
-    """A proxy without the name and password that its URL may hold."""
+    """Return the URL of a proxy without its credentials."""
     parts = urlsplit(proxy)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}"
@@ -180,37 +178,39 @@ def _shown(proxy: str) -> str:
 
 
 def version(said: object, server: str) -> StepResult:
-    """Say whether it is a server of Kubernetes, and not too old.
+    """Return the result for the version of a server.
 
     Args:
-        said: What it answers at `/version`, decoded.
-        server: Its URL.
+        said: Decoded response of `/version`.
+        server: URL of the server.
     """
     name = said.get("gitVersion") if isinstance(said, dict) else None
     numbers = re.match(r"v?(\d+)\.(\d+)", name) if isinstance(name, str) else None
     if numbers is None:
-        text = f"{server} does not tell a version as Kubernetes does. Is its URL that "
-        return StepResult("failed", f"{text}of an API server?")
+        text = f"{server} does not return a Kubernetes version. Is this the URL of an "
+        return StepResult("failed", f"{text}API server?")
 
     if (int(numbers[1]), int(numbers[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        text = f"Kubernetes {name} is older than {oldest}: nobody has tried that"
+        text = f"Kubernetes {name} is older than {oldest}, which is untested"
         return StepResult("warning", text)
 
     return StepResult("ok", f"Kubernetes {name}")
 
 
 def identity(user: str, groups: Sequence[str]) -> StepResult:
-    """Say who we are, as the server sees it."""
+    """Return the result for the identity of the user."""
     if user == ANONYMOUS:
-        text = f"{user}: the server was given no credentials. Give a --token, or mend "
-        return StepResult("warning", f"{text}the user of the kubeconfig's context.")
+        text = (
+            f"{user}: no credentials were sent. Pass a --token, or fix the user of the "
+        )
+        return StepResult("warning", f"{text}kubeconfig's context.")
 
     return StepResult("ok", f"{user}, in the groups {', '.join(groups) or '(none)'}")
 
 
 def name_in(refusal: str) -> str:
-    """Find out who was refused something, from the server's words; empty if unknown.
+    """Return the user that a refusal names, or an empty string.
 
     Example:
         >>> name_in('pods is forbidden: User "eve" cannot list resource "pods"')
@@ -221,31 +221,33 @@ def name_in(refusal: str) -> str:
 
 
 def discovery(*, aggregated: bool, count: int, broken: Mapping[str, str]) -> StepResult:
-    """Say what is served.
+    """Return the result for discovery.
 
     Args:
-        aggregated: The server tells it in one document.
-        count: How many resources there are.
-        broken: What it could not tell of, and why.
+        aggregated: True for aggregated discovery.
+        count: Number of resources.
+        broken: Reasons by API version that failed.
     """
-    form = "aggregated" if aggregated else "plain, a request for each version"
-    text = f"{count} kinds ({form})"
+    form = (
+        "aggregated" if aggregated else "not aggregated, one request for each version"
+    )
+    text = f"{count} resources ({form})"
     if not broken:
         return StepResult("ok", text)
 
     missing = ", ".join(f"{name} ({why})" for name, why in broken.items())
-    return StepResult("warning", f"{text}; it cannot tell what is in {missing}")
+    return StepResult("warning", f"{text}; unavailable: {missing}")
 
 
 # ------------------------------------------------------------ a resource
 
 
 def served(found: ServedResource, place: str) -> StepResult:
-    """Say what a word means, and whether an informer can follow it.
+    """Return the result for a resource that was found.
 
     Args:
-        found: What the server says of it; without verbs if it was not asked.
-        place: Where it is looked at, in words.
+        found: Resource as served, without verbs if discovery failed.
+        place: Description of the namespace.
     """
     resource = found.resource
     text = f"{resource}, {resource.kind} of {resource.api_version}, {place}"
@@ -256,40 +258,40 @@ def served(found: ServedResource, place: str) -> StepResult:
     cannot = " or ".join(missing)
     return StepResult(
         "failed",
-        f"{text}: the server cannot {cannot} it for anybody, so no informer can follow "
-        "it. Read it from time to time instead.",
+        f"{text}: the server does not support {cannot}, so informers cannot use it. Poll "
+        "it instead.",
     )
 
 
 def permissions(denied: Collection[str]) -> StepResult:
-    """Say what is allowed, of `list`, `watch` and `get`.
+    """Return the result for permissions.
 
     Args:
-        denied: What is not.
+        denied: Missing verbs of `list`, `watch` and `get`.
     """
     missing = [verb for verb in ("list", "watch") if verb in denied]
     if missing:
-        text = f"may not {' and '.join(missing)} it: see the rules to apply"
+        text = f"{' and '.join(missing)} not permitted: apply the rules below"
         return StepResult("failed", text)
 
     if "get" in denied:
         return StepResult(
-            "ok", "may list and watch it; not get, which informers do not do"
+            "ok", "list and watch permitted; get is not, and informers do not need it"
         )
 
-    return StepResult("ok", "may list, watch and get it")
+    return StepResult("ok", "list, watch and get permitted")
 
 
 def listed(
     count: int, remaining: int | None, seconds: float, *, more: bool
 ) -> StepResult:
-    """Say how many objects there are.
+    """Return the result for a list.
 
     Args:
-        count: How many came on the first page.
-        remaining: How many follow; None if the server does not say.
-        seconds: How long the page took.
-        more: Some follow.
+        count: Number of objects on the first page.
+        remaining: Number of further objects, or None if unknown.
+        seconds: Duration of the first page.
+        more: True if there are further pages.
     """
     if remaining is not None:
         number = str(count + remaining)

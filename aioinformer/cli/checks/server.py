@@ -1,9 +1,10 @@
-"""A server as a whole: its version, who we are there, what it serves."""
+"""Checks of a server: connection, TLS, certificates, version, identity, discovery."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -43,21 +44,20 @@ _REVIEWS = Resource(
 
 
 class Identity(NamedTuple):
-    """Who we are, as far as the server says so."""
+    """Identity of the user, as known to the server."""
 
     user: str = ""
-    """Empty if it is not known."""
+    """User name, or empty if unknown."""
 
     groups: tuple[str, ...] = ()
 
 
 async def version(client: Client) -> StepResult:
-    """Ask for the version, which shows that it is a server of Kubernetes.
+    """Check the version, which shows that it is an API server.
 
     Raises:
-        ApiError: The server refused otherwise, as with 401 for credentials that it does
-            not accept.
-        TransportError: The network failed.
+        ApiError: If the server refused, for example with 401 for invalid credentials.
+        TransportError: If the network failed.
 
     Cancellation:
         Safe: the connection is closed.
@@ -68,21 +68,21 @@ async def version(client: Client) -> StepResult:
             return judging.version(orjson.loads(await response.read()), server)
 
     except Forbidden:
-        return StepResult("warning", "we may not ask for it")
+        return StepResult("warning", "reading the version is not permitted")
     except orjson.JSONDecodeError:
         return judging.version(None, server)
     except DecodeError as exc:
         return StepResult("failed", message_of(exc))
     except NotFound as exc:
-        text = f"{server} has no /version, which each server of Kubernetes has: {exc}"
+        text = f"{server} has no /version, as every API server has: {exc}"
         return StepResult("failed", text)
 
 
 async def identity(client: Client) -> tuple[StepResult, Identity]:
-    """Ask who we are.
+    """Check the identity of the user.
 
     Raises:
-        ApiError: The server refused for another reason than rights.
+        ApiError: If the server refused for another reason than permissions.
         TransportError: The network failed.
 
     Cancellation:
@@ -91,7 +91,7 @@ async def identity(client: Client) -> tuple[StepResult, Identity]:
     try:
         review = await client.create(_REVIEWS, {})
     except NotFound:
-        text = "the server cannot tell: it has no SelfSubjectReview (before 1.28)"
+        text = "not supported by the server: SelfSubjectReview needs Kubernetes 1.28"
         return StepResult("not asked", text), Identity()
     except Forbidden as exc:
         user = judging.name_in(exc.message)
@@ -106,15 +106,15 @@ async def identity(client: Client) -> tuple[StepResult, Identity]:
 
 
 async def discovery(client: Client) -> tuple[StepResult, bool]:
-    """Ask what is served.
+    """Check discovery.
 
     Returns:
-        The answer, and whether the server has told.
+        Result, and True if discovery succeeded.
 
     Raises:
-        ApiError: The server refused otherwise.
+        ApiError: If the server refused for another reason than permissions.
         TransportError: The network failed.
-        DecodeError: What it says cannot be read.
+        DecodeError: If the response cannot be decoded.
 
     Cancellation:
         Safe: connections are closed.
@@ -124,7 +124,7 @@ async def discovery(client: Client) -> tuple[StepResult, bool]:
         async with client.stream("GET", "/apis", accept=AGGREGATED) as response:
             kind = response.headers.get("Content-Type", "")
     except Forbidden:
-        text = "we may not ask: only built-in resources are known"
+        text = "not permitted: only built-in resources are known"
         return StepResult("warning", text), False
 
     answer = judging.discovery(
@@ -135,12 +135,14 @@ async def discovery(client: Client) -> tuple[StepResult, bool]:
     return answer, True
 
 
-# When another address is tried besides, as aiohttp does it for the client.
+_DAYS_LEFT = re.compile(", [0-9]+ days left.*")
+
+# Delay before further addresses are tried, as in aiohttp.
 NEXT_ADDRESS_SECONDS = 0.25
 
 
 async def connection(config: ClientConfig) -> StepResult:
-    """Look up the name, connect to what it stands for, and close that again.
+    """Resolve the host, connect to it, and close the connection.
 
     Cancellation:
         Safe: the connection is closed.
@@ -163,14 +165,14 @@ async def connection(config: ClientConfig) -> StepResult:
 
 
 async def _looked_up(host: str, port: int) -> list[str]:
-    """Look up a name, in a thread that nobody has to wait for.
+    """Resolve a name in a daemon thread.
 
-    The loop waits for its own when it ends, and a name server that says nothing would
-    hold up Ctrl-C.
+    The event loop waits for its own threads at its end, so a name server that does not
+    respond would delay Ctrl-C.
 
     Raises:
-        OSError: There is no such name, or nobody who knows.
-        UnicodeError: It can be no name.
+        OSError: If the name cannot be resolved.
+        UnicodeError: If the name is invalid.
     """
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     found: list[str] = []
@@ -183,7 +185,7 @@ async def _looked_up(host: str, port: int) -> list[str]:
         except (OSError, UnicodeError) as exc:
             failures.append(exc)
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=look_up, name="look-up", daemon=True).start()
@@ -195,17 +197,17 @@ async def _looked_up(host: str, port: int) -> list[str]:
 
 
 async def tls(client: Client, ticket: RequestAuth) -> StepResult:
-    """Speak TLS with the server, and look at its certificate.
+    """Check the TLS handshake and the certificate of the server.
 
-    Through a proxy the client asks for something: what it hears from the server does not
-    matter, but the certificate cannot be seen.
+    Through a proxy, a request of the client checks the handshake, without access to the
+    certificate.
 
     Args:
-        client: Entered.
-        ticket: What its connections are secured by.
+        client: Entered client.
+        ticket: Credentials and SSL context of the client.
 
     Raises:
-        TransportError: If TLS failed, or the certificate is not to be trusted.
+        TransportError: If the handshake failed, or the certificate is not trusted.
 
     Cancellation:
         Safe: the connection is closed.
@@ -216,10 +218,10 @@ async def tls(client: Client, ticket: RequestAuth) -> StepResult:
 
     if config.proxy:
         await _ask_anything(client)
-        text = "accepted; through a proxy its end is not to be seen"
+        text = "trusted; its expiry is unknown because of the proxy"
         return StepResult("ok" if config.tls.verify else "warning", text)
 
-    # aiohttp comes with it, which the client has loaded by now.
+    # It imports aiohttp, which the client has loaded.
     from aioinformer.client.error_mapping import map_errors
 
     host, port = judging.address_of(config)
@@ -246,13 +248,13 @@ async def tls(client: Client, ticket: RequestAuth) -> StepResult:
 
 
 def has_certificate(config: ClientConfig, ticket: RequestAuth) -> bool:
-    """Say whether we show the server a certificate of our own."""
+    """Return True if the client sends a certificate."""
     given = config.tls.certificate is not None
     return config.secure and (given or ticket.info.certificate is not None)
 
 
 async def client_certificate(config: ClientConfig, ticket: RequestAuth) -> StepResult:
-    """Say until when our own certificate is good.
+    """Check the expiry of the client certificate.
 
     Cancellation:
         Safe.
@@ -261,8 +263,8 @@ async def client_certificate(config: ClientConfig, ticket: RequestAuth) -> StepR
     if ticket.info.certificate is not None:
         ends = expiry_of(ticket.info.certificate)
         answer = judging.certificate("given by the exec plugin", ends, now)
-        # Such ones live for hours, and the plugin is asked for others in time.
-        return StepResult("ok", answer.text.partition(", in ")[0])
+        # They are valid for hours, and the plugin renews them: no warning.
+        return StepResult("ok", _DAYS_LEFT.sub("", answer.text))
 
     given = config.tls.certificate
     pem = await asyncio.to_thread(_read, given) if isinstance(given, Path) else given
@@ -274,7 +276,7 @@ async def _ask_anything(client: Client) -> None:
         async with client.stream("GET", "/version"):
             pass
     except (ApiError, DecodeError):
-        pass  # of which the next step complains
+        pass  # the next step reports it
 
 
 def _names(certificate: dict[str, Any]) -> list[str]:
@@ -285,4 +287,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
-        return b""  # it was read a moment ago, when the client was entered
+        return b""  # it was readable when the client was entered
