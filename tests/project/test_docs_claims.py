@@ -47,9 +47,7 @@ async def events_of(client: Client, deed: Callable[[], Any]) -> str:
 async def test_pod_deletion_works_as_documented(
     apiserver: APIServer, way: str, node: str | None
 ) -> None:
-    row = re.search(
-        r"^\| deletion of a pod \| (.*) \| (.*) \|$", TEXT, re.MULTILINE
-    )
+    row = re.search(r"^\| deletion of a pod \| (.*) \| (.*) \|$", TEXT, re.MULTILINE)
     assert row is not None
     assert row.groups() == ("two events; three, if it has a node", "one event")
     spec = {"containers": [{"name": "main", "image": "web:1"}], "nodeName": node}
