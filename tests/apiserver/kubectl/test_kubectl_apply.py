@@ -84,7 +84,7 @@ def test_kubectl_warns_of_what_was_not_applied_before(kubectl: Pair) -> None:
     assert ours.all == real.all
 
 
-def test_what_cannot_be_changed_is_refused(kubectl: Pair) -> None:
+def test_kubectl_apply_rejects_immutable_field(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
 
     text = DEPLOYMENT.replace("app: web", "app: other")

@@ -256,7 +256,9 @@ def test_custom_kind_ends_with_its_definition(kubectl: Pair) -> None:
         pytest.param("kind: KIND", "kind: null", id="no-kind"),
     ],
 )
-def test_a_wrong_definition_is_refused(kubectl: Pair, old: str, new: str) -> None:
+def test_kubectl_create_rejects_invalid_definition(
+    kubectl: Pair, old: str, new: str
+) -> None:
     assert old in CRD
     custom = Custom(kubectl, a_word(), CRD.replace(old, new))
 

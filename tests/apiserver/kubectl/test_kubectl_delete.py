@@ -57,7 +57,7 @@ def test_kubectl_deletes_nothing_in_a_dry_run(maps: Pair) -> None:
     assert len(left(maps)) == 3
 
 
-def test_what_is_missing_cannot_be_deleted(kubectl: Pair) -> None:
+def test_kubectl_delete_of_missing_object_fails(kubectl: Pair) -> None:
     kubectl.fails("delete", "cm", "a")
     kubectl("delete", "cm", "a", "--ignore-not-found")
 

@@ -82,7 +82,7 @@ def test_kubectl_describes_by_labels(filled: Pair) -> None:
     assert "web-1" in filled("describe", "pods", "-l", "app=web")
 
 
-def test_what_is_missing_cannot_be_described(filled: Pair) -> None:
+def test_kubectl_describe_of_missing_object_fails(filled: Pair) -> None:
     filled.fails("describe", "pod", "nothing")
 
 

@@ -78,7 +78,7 @@ def test_kubectl_gets_a_raw_path(kubectl: Pair) -> None:
     assert json.loads(said)["items"] == []
 
 
-def test_a_raw_path_may_be_missing(kubectl: Pair) -> None:
+def test_kubectl_get_raw_of_missing_path_fails(kubectl: Pair) -> None:
     said = kubectl.fails("get", "--raw", "/nothing/here")
 
     assert "the server could not find the requested resource" in said
@@ -112,7 +112,7 @@ def test_kubectl_explains_all_fields(kubectl: Pair) -> None:
     assert len(_tree(ours.out)) > 500
 
 
-def test_a_field_may_be_missing(kubectl: Pair) -> None:
+def test_kubectl_explain_of_missing_field_fails(kubectl: Pair) -> None:
     said = kubectl.fails("explain", "pod.spec.nothing")
 
     assert 'field "nothing" does not exist' in said
@@ -139,7 +139,7 @@ def _tree(text: str) -> list[str]:
         pytest.param(("get", "/metrics"), id="path"),
     ],
 )
-def test_its_only_user_may_do_everything(
+def test_kubectl_user_may_do_everything(
     kubectl: Pair, question: tuple[str, ...]
 ) -> None:
     assert kubectl("auth", "can-i", *question) == "yes\n"
@@ -154,5 +154,5 @@ def test_kubectl_lists_the_rights_of_its_only_user(kubectl: Pair) -> None:
     ]
 
 
-def test_kubectl_answers_with_a_warning_for_an_unknown_resource(kubectl: Pair) -> None:
+def test_kubectl_auth_can_i_warns_of_unknown_resource(kubectl: Pair) -> None:
     kubectl("auth", "can-i", "get", "gadgets")

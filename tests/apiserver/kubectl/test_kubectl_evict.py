@@ -52,7 +52,7 @@ def test_kubectl_drains_a_node(kubectl: Pair) -> None:
         kubectl("delete", "node", node)
 
 
-def test_a_budget_stops_a_drain(kubectl: Pair) -> None:
+def test_disruption_budget_stops_kubectl_drain(kubectl: Pair) -> None:
     node = f"node-{kubectl.namespace}"
     kubectl(
         "create",

@@ -146,7 +146,7 @@ def test_kubectl_selects_by_fields(filled: Pair, selector: str, count: int) -> N
     assert len(said.split()) == count
 
 
-def test_a_field_that_cannot_be_selected_by_is_refused(filled: Pair) -> None:
+def test_kubectl_get_rejects_unselectable_field(filled: Pair) -> None:
     said = filled.fails("get", "pods", "--field-selector", "spec.foo=1")
 
     assert "field label not supported" in said
@@ -178,24 +178,24 @@ def test_kubectl_gets_what_a_file_names(filled: Pair) -> None:
     assert "pod/web-1" in said
 
 
-def test_what_is_missing_is_told(filled: Pair) -> None:
+def test_kubectl_get_of_missing_object_fails(filled: Pair) -> None:
     said = filled.fails("get", "pod", "nothing")
 
     assert said == 'Error from server (NotFound): pods "nothing" not found\n'
 
 
-def test_what_is_missing_can_be_ignored(filled: Pair) -> None:
+def test_kubectl_get_can_ignore_missing_object(filled: Pair) -> None:
     assert filled("get", "pod", "nothing", "--ignore-not-found") == ""
 
 
-def test_an_empty_namespace_is_told(kubectl: Pair) -> None:
+def test_kubectl_get_reports_empty_namespace(kubectl: Pair) -> None:
     ours, real = kubectl.each("get", "pods")
 
     assert ours.err.startswith("No resources found in ")
     assert ours == real
 
 
-def test_an_unknown_resource_is_told(kubectl: Pair) -> None:
+def test_kubectl_get_of_unknown_resource_fails(kubectl: Pair) -> None:
     said = kubectl.fails("get", "gadgets")
 
     assert 'the server doesn\'t have a resource type "gadgets"' in said

@@ -81,13 +81,13 @@ def test_kubectl_creates_a_generated_name(kubectl: Pair) -> None:
     assert len(ours.out) == len(real.out)
 
 
-def test_an_unknown_field_is_refused(kubectl: Pair) -> None:
+def test_kubectl_create_rejects_unknown_field(kubectl: Pair) -> None:
     said = kubectl.fails("create", "-f", "-", stdin=POD.replace("ports:", "portz:"))
 
     assert 'unknown field "spec.containers[0].portz"' in said
 
 
-def test_an_unknown_field_may_be_a_warning(kubectl: Pair) -> None:
+def test_kubectl_create_warns_of_unknown_field(kubectl: Pair) -> None:
     arguments = ("create", "--validate=warn", "-f", "-")
     kubectl(*arguments, stdin=POD.replace("ports:", "portz:"))
 
@@ -105,19 +105,21 @@ def test_an_unknown_field_may_be_a_warning(kubectl: Pair) -> None:
         pytest.param("containerPort: 8080", "containerPort: many", id="type"),
     ],
 )
-def test_what_is_invalid_is_refused(kubectl: Pair, old: str, new: str) -> None:
+def test_kubectl_create_rejects_invalid_object(
+    kubectl: Pair, old: str, new: str
+) -> None:
     assert old in POD
 
     kubectl.fails("create", "-f", "-", stdin=POD.replace(old, new))
 
 
-def test_what_is_of_an_unknown_kind_is_refused(kubectl: Pair) -> None:
+def test_kubectl_create_rejects_unknown_kind(kubectl: Pair) -> None:
     said = kubectl.fails("create", "-f", "-", stdin=POD.replace("Pod", "Gadget"))
 
     assert 'no matches for kind "Gadget"' in said
 
 
-def test_a_missing_namespace_is_told(kubectl: Pair) -> None:
+def test_kubectl_create_reports_missing_namespace(kubectl: Pair) -> None:
     said = kubectl.fails("create", "configmap", "x", "-n", "nowhere")
 
     assert 'namespaces "nowhere" not found' in said
