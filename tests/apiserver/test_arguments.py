@@ -104,13 +104,13 @@ def refusal_of(call: Callable[[], object]) -> str:
     ],
     ids=str,
 )
-def test_an_option_that_cannot_be_is_named(
+def test_apiserver_option_error_names_option(
     options: dict[str, Any], message: str
 ) -> None:
     assert refusal_of(lambda: APIServer(**options)).startswith(message)
 
 
-def test_least_and_most_are_accepted() -> None:
+def test_apiserver_accepts_bounds_of_options() -> None:
     server = APIServer(
         resources=iter([WIDGETS]),
         history=0,
@@ -132,7 +132,7 @@ def test_least_and_most_are_accepted() -> None:
         (Resource("", "v1", "widgets", "Widget"), "is a domain such as 'example.com'"),
     ],
 )
-def test_what_no_definition_can_be_made_of_is_told_in_a_few_words(
+def test_apiserver_rejects_resource_without_valid_definition(
     resource: Resource, message: str
 ) -> None:
     text = refusal_of(lambda: APIServer(resources=[resource]))
@@ -141,12 +141,12 @@ def test_what_no_definition_can_be_made_of_is_told_in_a_few_words(
     assert "CustomResourceDefinition" not in text
 
 
-def test_a_built_in_kind_is_served_already() -> None:
+def test_apiserver_accepts_built_in_kind_as_resource() -> None:
     APIServer(resources=[PODS, NODES])
 
 
 @pytest.mark.parametrize("token", ["", "a b", "user"])
-def test_a_token_cannot_become_what_it_could_not_be(token: str) -> None:
+def test_apiserver_rejects_invalid_token_later(token: str) -> None:
     server = APIServer(token="first", users={"user": "alice"})
 
     refusal_of(lambda: setattr(server, "token", token))
@@ -154,7 +154,7 @@ def test_a_token_cannot_become_what_it_could_not_be(token: str) -> None:
 
 
 @pytest.mark.parametrize("groups", ["support", ("",), (5,), None, {"support"}])
-def test_groups_are_a_tuple_of_texts(groups: Any) -> None:
+def test_user_rejects_invalid_groups(groups: Any) -> None:
     text = refusal_of(lambda: User("bob", groups))
 
     assert text.startswith(
@@ -162,13 +162,13 @@ def test_groups_are_a_tuple_of_texts(groups: Any) -> None:
     )
 
 
-def test_groups_may_be_written_as_a_list() -> None:
+def test_user_accepts_list_of_groups() -> None:
     given: Any = ["support"]
 
     assert User("bob", given) == User("bob", ("support",))
 
 
-def test_the_name_of_a_user_is_a_text() -> None:
+def test_user_rejects_name_that_is_not_a_string() -> None:
     name: Any = 5
 
     assert "the name of a User must be a string, not 5" in refusal_of(
@@ -199,7 +199,7 @@ def test_the_name_of_a_user_is_a_text() -> None:
     ],
     ids=lambda it: it if isinstance(it, str) else "",
 )
-def test_a_body_is_what_json_can_hold(
+def test_create_rejects_body_that_json_cannot_represent(
     server: APIServer, body: Any, message: str
 ) -> None:
     source = FakeListerWatcher()
@@ -218,7 +218,7 @@ def test_a_body_is_what_json_can_hold(
     assert server.resource_version == before
 
 
-def test_a_time_is_to_be_written_as_text(server: APIServer) -> None:
+def test_create_suggests_text_for_datetime(server: APIServer) -> None:
     body = {"spec": {"at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)}}
 
     assert "write times as text" in refusal_of(lambda: server.patch(PODS, "web", body))
@@ -228,7 +228,7 @@ class Phase(StrEnum):
     RUNNING = "Running"
 
 
-def test_a_body_may_be_of_whatever_mappings_and_sequences(server: APIServer) -> None:
+def test_create_accepts_any_mappings_and_sequences(server: APIServer) -> None:
     seen = KubeObject.of(server.get(PODS, "web"))
     spec = {"nodeName": None, "priority": 5, "x": (1.5, True), "of": seen["metadata"]}
 
@@ -248,7 +248,7 @@ def test_a_body_may_be_of_whatever_mappings_and_sequences(server: APIServer) -> 
         ({"name": "web", "labels": 1}, "labels"),
     ],
 )
-def test_metadata_is_refused_as_a_client_would_hear_it(
+def test_create_rejects_metadata_with_client_error(
     server: APIServer, metadata: Any, field: str
 ) -> None:
     body = {"metadata": metadata}
@@ -262,13 +262,13 @@ def test_metadata_is_refused_as_a_client_would_hear_it(
             call()
 
 
-def test_a_replacement_must_say_of_what(server: APIServer) -> None:
+def test_update_requires_name(server: APIServer) -> None:
     assert "needs metadata.name" in refusal_of(
         lambda: server.update(PODS, {"spec": {}})
     )
 
 
-def test_a_resource_is_no_text(server: APIServer) -> None:
+def test_methods_reject_resource_that_is_a_string(server: APIServer) -> None:
     pods: Any = "pods"
 
     for call in (
@@ -289,7 +289,7 @@ def test_a_resource_is_no_text(server: APIServer) -> None:
 
 
 @pytest.mark.parametrize("name", [1, None, ""])
-def test_a_name_is_a_text(server: APIServer, name: Any) -> None:
+def test_methods_reject_name_that_is_not_a_string(server: APIServer, name: Any) -> None:
     for call in (
         lambda: server.get(PODS, name),
         lambda: server.delete(PODS, name),
@@ -306,7 +306,7 @@ def test_a_name_is_a_text(server: APIServer, name: Any) -> None:
         (PODS, 5, "a namespace must be a string, not 5"),
     ],
 )
-def test_a_namespace_is_one_of_a_kind_that_has_them(
+def test_methods_reject_invalid_namespace(
     server: APIServer, resource: Resource, namespace: Any, message: str
 ) -> None:
     for call in (
@@ -319,14 +319,14 @@ def test_a_namespace_is_one_of_a_kind_that_has_them(
         assert refusal_of(call) == message
 
 
-def test_what_is_arranged_may_be_old(server: APIServer) -> None:
+def test_create_keeps_creation_timestamp(server: APIServer) -> None:
     time = "2020-01-02T03:04:05Z"
     made = server.create(PODS, {"metadata": {"name": "a", "creationTimestamp": time}})
 
     assert made["metadata"]["creationTimestamp"] == time
 
 
-async def test_a_restart_goes_back_to_what_is_a_snapshot(server: APIServer) -> None:
+async def test_restart_rejects_invalid_options(server: APIServer) -> None:
     for name, options in {
         "snapshot": {"snapshot": "x"},
         "new_history": {"new_history": "x"},
@@ -380,7 +380,7 @@ async def test_a_restart_goes_back_to_what_is_a_snapshot(server: APIServer) -> N
         ),
     ],
 )
-def test_the_fake_source_refuses_what_cannot_be(
+def test_fake_lister_watcher_rejects_invalid_arguments(
     call: Callable[[FakeListerWatcher], object], message: str
 ) -> None:
     assert message in refusal_of(lambda: call(FakeListerWatcher()))

@@ -40,14 +40,14 @@ def ask(storage: Storage, path: str, **fields: Any) -> Response:
     return found
 
 
-def test_documents_come_as_yaml_to_those_who_ask_for_it() -> None:
+def test_discovery_returns_yaml_on_request() -> None:
     document = ask(a_storage(), "/apis/apps", headers={"Accept": "application/yaml"})
 
     assert document.content_type == "application/yaml"
     assert yaml.safe_load(content_of(document))["name"] == "apps"
 
 
-def test_a_custom_group_is_missing_once_it_is_not_served() -> None:
+def test_discovery_omits_group_that_is_no_longer_served() -> None:
     storage = a_storage(Resource("x.org", "v1", "as", "A"))
 
     paths = ["/apis/x.org/v1/as", "/apis/x.org/v1/namespaces/n/as/a/status"]
@@ -58,12 +58,12 @@ def test_a_custom_group_is_missing_once_it_is_not_served() -> None:
     assert (calls, pages) == ([None, None], [404, 404, 404])
 
 
-def test_paths_of_resources_are_left_to_others() -> None:
+def test_discovery_ignores_resource_paths() -> None:
     for path in ("/api/v1/pods", "/apis/apps/v1/namespaces/x/deployments/a"):
         assert document_at(a_storage(), Request(method="GET", path=path)) is None
 
 
-def test_versions_of_a_group_stand_best_first() -> None:
+def test_discovery_sorts_versions_of_group() -> None:
     names = ["v1beta1", "x", "v1", "v10", "v2", "v2beta1", "v1alpha1", "v1beta2", "a"]
 
     assert sorted(names, key=version_order) == [
@@ -79,11 +79,11 @@ def test_versions_of_a_group_stand_best_first() -> None:
     ]
 
 
-def test_the_version_of_git_fits_to_the_others() -> None:
+def test_discovery_git_version_matches_version() -> None:
     assert VERSION["gitVersion"].startswith(f"v{VERSION['major']}.{VERSION['minor']}.")
 
 
-def test_a_version_that_only_keeps_objects_is_not_discovered() -> None:
+def test_discovery_omits_version_that_is_only_stored() -> None:
     storage = a_storage()
     hidden = replace(custom_kind(Resource("x.org", "v1", "as", "A")), served=False)
     storage.serve(hidden)
@@ -93,7 +93,7 @@ def test_a_version_that_only_keeps_objects_is_not_discovered() -> None:
     assert storage.find("x.org", "v1", "as") is None
 
 
-def test_a_health_check_can_leave_one_out() -> None:
+def test_health_check_can_exclude_check() -> None:
     query = {"verbose": "", "exclude": "ping"}
     document = health_at(Request(method="GET", path="/livez", query=query))
 
@@ -102,5 +102,5 @@ def test_a_health_check_can_leave_one_out() -> None:
 
 
 @pytest.mark.parametrize("path", ["/livez/nope", "/livez/ping/x", "/livez/", "/nope"])
-def test_other_paths_are_no_health_checks(path: str) -> None:
+def test_health_check_ignores_other_paths(path: str) -> None:
     assert health_at(Request(method="GET", path=path)) is None

@@ -35,7 +35,7 @@ def listed(choice: Choice, items: list[Any]) -> bytes:
 
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
 @given(items=st.lists(st.dictionaries(st.text(), VALUES, max_size=3), max_size=3))
-def test_a_list_says_the_same_in_every_form(choice: Choice, items: list[Any]) -> None:
+def test_encoders_keep_content_of_list(choice: Choice, items: list[Any]) -> None:
     assert read(choice, listed(choice, items)) == {**LIST, "items": items}
 
 
@@ -43,7 +43,7 @@ def test_a_list_says_the_same_in_every_form(choice: Choice, items: list[Any]) ->
 @pytest.mark.parametrize(
     "code", [0x7F, 0x80, 0x85, 0x9F, 0x2028, 0x2029, 0xFEFF], ids="{:04x}".format
 )
-def test_yaml_keeps_unicode_line_breaks_and_controls(code: int, place: str) -> None:
+def test_yaml_encoder_escapes_unicode_line_breaks(code: int, place: str) -> None:
     text = place.format(chr(code))
     body = {text: text}
 
@@ -56,7 +56,9 @@ def test_yaml_keeps_unicode_line_breaks_and_controls(code: int, place: str) -> N
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
-def test_a_list_looks_as_if_written_at_once(choice: Choice, count: int) -> None:
+def test_encoders_return_same_bytes_for_list_and_document(
+    choice: Choice, count: int
+) -> None:
     items = [{"name": f"n{number}", "lines": "a\nb"} for number in range(count)]
 
     whole = encoder_of(choice).document(plain({**LIST, "items": items}))
@@ -65,7 +67,7 @@ def test_a_list_looks_as_if_written_at_once(choice: Choice, count: int) -> None:
 
 
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
-def test_a_list_is_made_piece_by_piece(choice: Choice) -> None:
+def test_encoders_consume_items_lazily(choice: Choice) -> None:
     made = 0
 
     def items() -> Any:
@@ -81,15 +83,15 @@ def test_a_list_is_made_piece_by_piece(choice: Choice) -> None:
 
 
 @pytest.mark.parametrize("choice", [COMPACT, PRETTY, YAML], ids=str)
-def test_a_list_without_items_is_one_piece(choice: Choice) -> None:
+def test_encoders_return_empty_list_in_one_piece(choice: Choice) -> None:
     assert len(list(encoder_of(choice).listing(plain(LIST), "items", []))) == 1
 
 
-def test_compact_json_ends_with_a_line() -> None:
+def test_compact_encoder_appends_newline() -> None:
     assert encoder_of(COMPACT).document(b'{"a":1}') == b'{"a":1}\n'
 
 
-def test_indented_json_is_escaped_as_go_does() -> None:
+def test_pretty_encoder_escapes_as_go() -> None:
     text = encoder_of(PRETTY).document(plain({"a": "<&>", "b": [], "c": {}, "d": "é"}))
 
     assert text.decode() == (
@@ -115,7 +117,7 @@ def test_indented_json_is_escaped_as_go_does() -> None:
         ([1], "\n- 1"),
     ],
 )
-def test_yaml_is_quoted_where_it_would_be_misread(value: object, text: str) -> None:
+def test_yaml_encoder_quotes_ambiguous_values(value: object, text: str) -> None:
     written = encoder_of(YAML).document(plain({"a": value})).decode()
 
     assert written == f"a:{text if text.startswith(chr(10)) else ' ' + text}\n"

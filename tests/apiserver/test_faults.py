@@ -102,7 +102,7 @@ def taken(faults: Faults, verb: str, resource: str) -> Fault | None:
         (Stall(), "list", "pods", False),
     ],
 )
-def test_a_fault_strikes_what_it_names(
+def test_fault_strikes_matching_requests(
     fault: Fault, verb: str, resource: str, struck: bool
 ) -> None:
     faults = Faults()
@@ -112,7 +112,7 @@ def test_a_fault_strikes_what_it_names(
     assert len(faults) == (0 if struck else 1)
 
 
-def test_a_fault_strikes_as_often_as_it_says() -> None:
+def test_fault_strikes_given_number_of_times() -> None:
     faults = Faults()
     faults.add(Refuse(status=500, times=2, skip=1))
 
@@ -121,7 +121,7 @@ def test_a_fault_strikes_as_often_as_it_says() -> None:
     assert struck == [False, True, True, False, False]
 
 
-def test_a_fault_without_a_number_strikes_until_it_is_cleared() -> None:
+def test_fault_without_limit_strikes_until_cleared() -> None:
     faults = Faults()
     faults.add(Refuse(status=500, times=None))
 
@@ -130,7 +130,7 @@ def test_a_fault_without_a_number_strikes_until_it_is_cleared() -> None:
     assert faults.take("list", "pods") is None
 
 
-def test_the_first_fault_that_matches_strikes() -> None:
+def test_first_matching_fault_strikes() -> None:
     first, second = Refuse(status=500), Refuse(status=503)
     faults = Faults()
     faults.add(Refuse(status=404, verb="watch"), first, second)
@@ -152,7 +152,7 @@ def test_the_first_fault_that_matches_strikes() -> None:
         pytest.param(lambda: Stall(seconds=float("nan")), id="nan"),
     ],
 )
-def test_impossible_faults_are_refused(make: Any) -> None:
+def test_invalid_faults_are_rejected(make: Any) -> None:
     with pytest.raises(OptionsError):
         make()
 
@@ -160,7 +160,7 @@ def test_impossible_faults_are_refused(make: Any) -> None:
 # -------------------------------------------------------------------- cut
 
 
-async def test_a_cut_list_delivers_exactly_its_bytes(
+async def test_cut_list_delivers_exact_bytes(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     whole = await whole_body(http, PODS_PATH)
@@ -173,7 +173,7 @@ async def test_a_cut_list_delivers_exactly_its_bytes(
         assert (body, complete) == (whole[:size], False)
 
 
-async def test_a_cut_watch_delivers_exactly_its_bytes(server: APIServer) -> None:
+async def test_cut_watch_delivers_exact_bytes(server: APIServer) -> None:
     path = f"{WATCH_PATH}&timeoutSeconds=1"
     _, whole, complete = await raw_answer(server, path)
     assert complete
@@ -187,7 +187,7 @@ async def test_a_cut_watch_delivers_exactly_its_bytes(server: APIServer) -> None
         assert (body, complete) == (whole[:size], False)
 
 
-async def test_a_cut_counts_the_bytes_of_later_events(
+async def test_cut_counts_bytes_of_later_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = server.resource_version
@@ -205,7 +205,7 @@ async def test_a_cut_counts_the_bytes_of_later_events(
     assert len(first + rest) == 800
 
 
-async def test_an_answer_shorter_than_the_cut_arrives_whole(
+async def test_cut_keeps_shorter_response(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     whole = await whole_body(http, PODS_PATH)
@@ -215,7 +215,7 @@ async def test_an_answer_shorter_than_the_cut_arrives_whole(
     assert len(server.faults) == 0
 
 
-async def test_a_cut_may_come_before_the_head(
+async def test_cut_before_head_closes_connection(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     # Each time, because aiohttp tries a GET once more by itself.
@@ -226,14 +226,14 @@ async def test_a_cut_may_come_before_the_head(
         await http.get(PODS_PATH)
 
 
-async def test_a_cut_may_be_a_reset(server: APIServer) -> None:
+async def test_cut_can_reset_connection(server: APIServer) -> None:
     server.faults.add(Cut(after_bytes=100, reset=True))
 
     with pytest.raises(ConnectionResetError):
         await raw_answer(server, WATCH_PATH)
 
 
-async def test_a_cut_strikes_a_single_object_too(
+async def test_cut_strikes_single_object(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Cut(after_bytes=10, verb="get"))
@@ -245,7 +245,7 @@ async def test_a_cut_strikes_a_single_object_too(
 # -------------------------------------------------------------------- stall
 
 
-async def test_a_stall_lasts_its_time(
+async def test_stall_lasts_given_time(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     whole = await whole_body(http, PODS_PATH)
@@ -262,7 +262,7 @@ async def test_a_stall_lasts_its_time(
     assert (first, first + rest) == (whole[:10], whole)
 
 
-async def test_a_stall_may_hold_back_the_head(
+async def test_stall_before_head_delays_head(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Stall(head=False, seconds=30, verb="list"))
@@ -274,7 +274,7 @@ async def test_a_stall_may_hold_back_the_head(
         assert len((await answer.json())["items"]) == 4
 
 
-async def test_a_stalled_watch_stays_silent_and_open(
+async def test_stalled_watch_keeps_connection_open(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Stall(after_bytes=5))
@@ -286,7 +286,7 @@ async def test_a_stalled_watch_stays_silent_and_open(
                 await watch.content.readany()
 
 
-async def test_a_stall_does_not_hold_up_the_stop(
+async def test_stall_does_not_block_stop(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Stall())
@@ -303,7 +303,7 @@ async def test_a_stall_does_not_hold_up_the_stop(
 # -------------------------------------------------------------------- gone, refuse
 
 
-async def test_gone_ends_a_watch_with_an_error_event(
+async def test_gone_ends_watch_with_error_event(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Gone(after_events=3))
@@ -331,7 +331,7 @@ async def test_gone_counts_later_events(
     assert [json.loads(line)["type"] for line in lines] == ["ADDED", "ERROR"]
 
 
-async def test_gone_at_once_is_an_http_status(
+async def test_gone_without_events_returns_http_status(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Gone(), Gone(verb="list", after_events=2))
@@ -355,7 +355,7 @@ async def test_gone_at_once_is_an_http_status(
         (504, "Timeout"),
     ],
 )
-async def test_a_refusal_is_a_status(
+async def test_refuse_returns_status(
     server: APIServer, http: aiohttp.ClientSession, code: int, reason: str
 ) -> None:
     server.faults.add(Refuse(status=code, times=2))
@@ -367,7 +367,7 @@ async def test_a_refusal_is_a_status(
     assert (await status_of(http, PODS_PATH))[0] == 200
 
 
-async def test_a_refusal_may_say_when_to_come_back(
+async def test_refuse_sends_retry_after(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Refuse(status=429, retry_after=7, message="later", reason="Busy"))
@@ -380,7 +380,7 @@ async def test_a_refusal_may_say_when_to_come_back(
     assert (status["message"], status["reason"]) == ("later", "Busy")
 
 
-async def test_a_review_may_be_refused(
+async def test_refuse_strikes_review(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Refuse(status=503, resource="selfsubjectaccessreviews"))
@@ -389,7 +389,7 @@ async def test_a_review_may_be_refused(
     assert (await status_of(http, path, "POST"))[0] == 503
 
 
-async def test_a_refused_write_does_nothing(
+async def test_refused_write_changes_nothing(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = server.resource_version

@@ -18,7 +18,7 @@ def drawn(chaos: Chaos, verbs: list[str]) -> list[Fault | None]:
     return [chaos.take(Occasion(verb=verb, resource="pods")) for verb in verbs]
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_chaos_draws_same_faults_for_same_seed() -> None:
     verbs = ["list", "watch", "watch"] * 100
 
     first, second = (drawn(Chaos(seed=7, rate=0.3), verbs) for _ in range(2))
@@ -28,7 +28,7 @@ def test_the_same_seed_draws_the_same() -> None:
     assert len([it for it in first if it]) == pytest.approx(90, abs=30)
 
 
-def test_every_python_draws_the_same() -> None:
+def test_chaos_draws_same_faults_in_every_python() -> None:
     chaos = Chaos(seed=7, rate=0.5, lies=True)
 
     drawn(chaos, ["list", "watch", "get"] * 3)
@@ -40,7 +40,7 @@ def test_every_python_draws_the_same() -> None:
     ]
 
 
-def test_a_request_draws_the_same_whatever_came_before() -> None:
+def test_chaos_draw_depends_only_on_request_number_and_verb() -> None:
     watches = drawn(Chaos(seed=3, rate=0.5), ["watch"] * 60)
     mixed = drawn(Chaos(seed=3, rate=0.5), ["list"] * 30 + ["watch"] * 30)
 
@@ -49,7 +49,7 @@ def test_a_request_draws_the_same_whatever_came_before() -> None:
 
 
 @pytest.mark.parametrize("lies", [False, True])
-def test_draws_from_every_kind_there_is(*, lies: bool) -> None:
+def test_chaos_draws_every_kind_of_fault(*, lies: bool) -> None:
     every = {
         name
         for name in faults.__all__
@@ -64,14 +64,14 @@ def test_draws_from_every_kind_there_is(*, lies: bool) -> None:
     assert {type(it).__name__ for it in chaos.drawn} == expected
 
 
-def test_what_is_drawn_is_for_the_request() -> None:
+def test_chaos_draws_faults_for_verb_of_request() -> None:
     for verb in VERBS:
         chaos = Chaos(seed=5, rate=1, verbs=[verb], lies=True)
         assert all(it and it.verb == verb for it in drawn(chaos, [verb] * 200))
         assert all(it.acts_on == () or verb in it.acts_on for it in chaos.drawn)
 
 
-def test_leaves_other_verbs_alone_and_does_not_count_them() -> None:
+def test_chaos_ignores_other_verbs() -> None:
     chaos = Chaos(seed=2, rate=1, verbs={"get"})
 
     assert drawn(chaos, ["list", "watch"]) == [None, None]
@@ -79,7 +79,7 @@ def test_leaves_other_verbs_alone_and_does_not_count_them() -> None:
     assert drawn(chaos, ["get"]) == alone != [None]
 
 
-def test_one_verb_need_not_be_in_a_list() -> None:
+def test_chaos_accepts_single_verb() -> None:
     chaos = Chaos(seed=5, rate=1, verbs="list")
 
     struck = [it is not None for it in drawn(chaos, ["list", "watch", "l"])]
@@ -87,7 +87,7 @@ def test_one_verb_need_not_be_in_a_list() -> None:
     assert struck == [True, False, False]
 
 
-def test_ends_at_its_limit() -> None:
+def test_chaos_stops_at_limit() -> None:
     chaos = Chaos(seed=2, rate=1, limit=3)
 
     struck = drawn(chaos, ["list"] * 10)
@@ -95,7 +95,7 @@ def test_ends_at_its_limit() -> None:
     assert [it is not None for it in struck] == [True] * 3 + [False] * 7
 
 
-def test_says_what_it_drew() -> None:
+def test_chaos_repr_shows_drawn_faults() -> None:
     chaos = Chaos(seed=11, rate=1, limit=1)
     assert repr(chaos) == "<Chaos seed=11 requests=0 drew nothing>"
 
@@ -105,7 +105,7 @@ def test_says_what_it_drew() -> None:
     assert repr(fault).startswith(f"{type(fault).__name__}(verb='list'")
 
 
-def test_stands_in_line_with_other_faults() -> None:
+def test_chaos_takes_turn_among_other_faults() -> None:
     script, refusal = Faults(), Refuse(status=500, verb="list")
     chaos = Chaos(seed=1, rate=1, limit=1)
     script.add(refusal, chaos)
@@ -133,6 +133,6 @@ def test_stands_in_line_with_other_faults() -> None:
     ],
     ids=repr,
 )
-def test_chaos_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+def test_chaos_rejects_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(OptionsError):
         Chaos(seed=1, **options)

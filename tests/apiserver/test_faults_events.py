@@ -109,7 +109,7 @@ def names_in(body: bytes) -> list[str]:
     ],
     ids=repr,
 )
-async def test_a_watch_tells(
+async def test_event_fault_changes_watch(
     server: APIServer, http: aiohttp.ClientSession, fault: Fault, expected: list[str]
 ) -> None:
     server.faults.add(fault)
@@ -120,7 +120,7 @@ async def test_a_watch_tells(
     assert [it.fault for it in server.faults.struck] == [fault]
 
 
-async def test_an_error_event_says_what_it_is_told_to(
+async def test_error_event_has_given_status(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(ErrorEvent(status=429, reason="Busy", message="not now"))
@@ -135,7 +135,7 @@ async def test_an_error_event_says_what_it_is_told_to(
     )
 
 
-async def test_a_garbled_event_is_no_json(
+async def test_garbled_event_is_invalid_json(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Garble(after_events=1))
@@ -147,7 +147,7 @@ async def test_a_garbled_event_is_no_json(
         json.loads(lines[1])
 
 
-async def test_an_event_steps_back(
+async def test_step_back_gives_event_older_version(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(StepBack(after_events=2, versions=2))
@@ -161,7 +161,7 @@ async def test_an_event_steps_back(
     assert versions == [first, first + 1, first, first + 3]
 
 
-async def test_an_unreadable_event_is_json_and_no_object(
+async def test_unreadable_event_is_valid_json(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Unreadable())
@@ -175,7 +175,7 @@ async def test_an_unreadable_event_is_json_and_no_object(
 @pytest.mark.parametrize(
     "fault", [StepBack(), Foreign(), Unreadable(), UnknownType(), Garble(), Drop()]
 )
-async def test_an_error_event_is_no_victim(
+async def test_event_fault_skips_error_event(
     server: APIServer, http: aiohttp.ClientSession, fault: Fault
 ) -> None:
     server.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
@@ -190,7 +190,7 @@ async def test_an_error_event_is_no_victim(
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
-async def test_a_foreign_object_may_stand_before_a_row(
+async def test_foreign_precedes_table_row(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
@@ -205,7 +205,7 @@ async def test_a_foreign_object_may_stand_before_a_row(
     assert kinds == ["Foreigner", "Table"]
 
 
-async def test_bookmarks_may_be_blank(
+async def test_blank_bookmarks_have_no_version(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(BlankBookmarks())
@@ -218,7 +218,7 @@ async def test_bookmarks_may_be_blank(
     assert len(lines) > len(NAMES)
 
 
-async def test_bookmarks_may_be_missing(
+async def test_no_bookmarks_omits_bookmarks(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(NoBookmarks())
@@ -228,7 +228,7 @@ async def test_bookmarks_may_be_missing(
     assert told(lines) == [f"ADDED {name}" for name in NAMES]
 
 
-async def test_the_end_of_the_initial_events_alone_may_be_missing(
+async def test_no_bookmarks_can_omit_initial_events_end_only(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(NoBookmarks(initial_events_end=True))
@@ -245,7 +245,7 @@ async def test_the_end_of_the_initial_events_alone_may_be_missing(
     assert not any(b"initial-events-end" in line for line in lines)
 
 
-async def test_faults_of_events_leave_bookmarks_alone(
+async def test_event_faults_keep_bookmarks(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Drop(events=1000))
@@ -255,7 +255,7 @@ async def test_faults_of_events_leave_bookmarks_alone(
     assert {json.loads(it)["type"] for it in lines} == {"BOOKMARK"}
 
 
-async def test_bookmarks_are_not_counted(
+async def test_event_faults_do_not_count_bookmarks(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(BlankBookmarks(after_events=5))
@@ -277,7 +277,7 @@ async def test_bookmarks_are_not_counted(
     ],
     ids=repr,
 )
-async def test_a_list_holds(
+async def test_event_fault_changes_list(
     server: APIServer, http: aiohttp.ClientSession, fault: Fault, expected: list[int]
 ) -> None:
     server.faults.add(fault)
@@ -286,7 +286,7 @@ async def test_a_list_holds(
     assert len(server.faults.struck) == (expected != [0, 1, 2, 3])
 
 
-async def test_a_garbled_list_is_no_json(
+async def test_garbled_list_is_invalid_json(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Garble(verb="list", after_events=2))
@@ -301,7 +301,7 @@ async def test_a_garbled_list_is_no_json(
     assert b"map-2" not in body[: caught.value.pos]
 
 
-async def test_a_list_steps_back(
+async def test_step_back_gives_list_older_version(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(StepBack(verb="list", versions=2))
@@ -313,7 +313,7 @@ async def test_a_list_steps_back(
     assert len(body["items"]) == 4
 
 
-async def test_an_item_is_unreadable(
+async def test_unreadable_changes_item_of_list(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Unreadable(verb="list", after_events=3))
@@ -323,7 +323,7 @@ async def test_an_item_is_unreadable(
     assert [it["metadata"].get("labels") for it in items] == [None, None, None, 0]
 
 
-async def test_an_item_is_of_another_kind(
+async def test_foreign_inserts_item_into_list(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Foreign(verb="list", after_events=1))
@@ -334,7 +334,7 @@ async def test_an_item_is_of_another_kind(
     assert items[1]["metadata"]["namespace"] == "default"
 
 
-async def test_what_is_no_list_is_left_alone(
+async def test_event_fault_keeps_response_that_is_not_a_list(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     await listed(server, http)
@@ -355,7 +355,7 @@ async def test_what_is_no_list_is_left_alone(
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
-def test_it_does_not_matter_how_lines_come_together(cut: int) -> None:
+def test_mutator_ignores_chunks_of_lines(cut: int) -> None:
     lines = [
         b'{"type":"ADDED","object":{"metadata":{"name":"%d"}}}\n' % number
         for number in range(4)
@@ -367,7 +367,7 @@ def test_it_does_not_matter_how_lines_come_together(cut: int) -> None:
     assert sent == [lines[0], lines[3]]
 
 
-def test_nothing_follows_the_end() -> None:
+def test_mutator_sends_nothing_after_end() -> None:
     line = b'{"type":"ADDED","object":{}}\n'
     mutator = ResponseMutator(End(after_events=1))
 
@@ -377,7 +377,7 @@ def test_nothing_follows_the_end() -> None:
     assert mutator.lines([line]) == []
 
 
-def test_a_body_that_is_no_json_is_left_alone() -> None:
+def test_mutator_keeps_body_that_is_not_json() -> None:
     assert ResponseMutator(Drop()).whole(b"ok") == b"ok"
     assert (
         ResponseMutator(End(after_events=1)).whole(b'{"items":[1]}') == b'{"items":[1]}'
@@ -396,6 +396,6 @@ def test_a_body_that_is_no_json_is_left_alone() -> None:
         pytest.param(lambda: End(after_bytes=1, after_events=1), id="end-of-both"),
     ],
 )
-def test_impossible_faults_are_refused(make: Any) -> None:
+def test_invalid_event_faults_are_rejected(make: Any) -> None:
     with pytest.raises(OptionsError):
         make()

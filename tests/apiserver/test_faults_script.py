@@ -91,7 +91,7 @@ WITHOUT_EFFECT: list[Fault] = [
 
 
 @pytest.mark.parametrize("fault", WITHOUT_EFFECT, ids=repr)
-async def test_a_fault_that_changes_nothing_has_not_struck(
+async def test_fault_without_effect_has_not_struck(
     server: APIServer, fault: Fault
 ) -> None:
     query = "?watch=1&timeoutSeconds=2" if fault.verb == "watch" else ""
@@ -131,7 +131,7 @@ async def test_a_fault_that_changes_nothing_has_not_struck(
     ],
     ids=repr,
 )
-async def test_a_fault_that_changes_a_list_has_struck(
+async def test_fault_that_changes_list_has_struck(
     server: APIServer, fault: Fault
 ) -> None:
     server.faults.add(fault)
@@ -162,7 +162,7 @@ async def test_a_fault_that_changes_a_list_has_struck(
     ],
     ids=repr,
 )
-async def test_a_fault_that_changes_a_watch_has_struck(
+async def test_fault_that_changes_watch_has_struck(
     server: APIServer, fault: Fault
 ) -> None:
     server.faults.add(fault)
@@ -174,7 +174,7 @@ async def test_a_fault_that_changes_a_watch_has_struck(
     server.faults.check()
 
 
-async def test_an_end_where_the_end_is_changes_nothing(server: APIServer) -> None:
+async def test_end_after_last_byte_has_not_struck(server: APIServer) -> None:
     body, _ = await met(server, MAPS_PATH)
     server.faults.add(End(verb="list", after_bytes=len(body)))
 
@@ -187,7 +187,7 @@ async def test_an_end_where_the_end_is_changes_nothing(server: APIServer) -> Non
 
 
 @pytest.mark.parametrize("query", ["?watch=1&resourceVersion=", "?resourceVersion="])
-async def test_a_history_that_is_missed_has_been_forgotten(
+async def test_compact_has_struck_if_version_expired(
     server: APIServer, query: str
 ) -> None:
     exact = "" if "watch" in query else "&resourceVersionMatch=Exact&limit=9"
@@ -201,7 +201,7 @@ async def test_a_history_that_is_missed_has_been_forgotten(
     assert len(server.faults.struck) == 1
 
 
-async def test_a_fault_strikes_a_request_once(server: APIServer) -> None:
+async def test_fault_strikes_request_once(server: APIServer) -> None:
     server.faults.add(Drop(events=3))
 
     await met(server, f"{MAPS_PATH}?watch=1&timeoutSeconds=1")
@@ -225,11 +225,11 @@ def missing(script: Faults) -> str:
     return str(caught.value).removeprefix("faults without effect: ")
 
 
-def test_nothing_is_missing_where_nothing_was_wanted() -> None:
+def test_check_passes_without_faults() -> None:
     Faults().check()
 
 
-def test_all_that_is_left_over_is_named() -> None:
+def test_check_names_all_faults_left_over() -> None:
     script = Faults()
     script.add(Gone(), Refuse(status=500, verb="list", times=3), Stall(times=None))
     lands(script)
@@ -241,7 +241,7 @@ def test_all_that_is_left_over_is_named() -> None:
     )
 
 
-def test_a_fault_that_strikes_twice_must_change_something_twice() -> None:
+def test_check_requires_effect_of_each_strike() -> None:
     script = Faults()
     script.add(Refuse(status=500, times=2))
     lands(script)
@@ -251,7 +251,7 @@ def test_a_fault_that_strikes_twice_must_change_something_twice() -> None:
     assert missing(script) == text
 
 
-def test_of_an_endless_fault_one_strike_is_enough() -> None:
+def test_check_requires_one_strike_of_unlimited_fault() -> None:
     script = Faults()
     script.add(Refuse(status=500, times=None))
     script.take("get", "nodes")
@@ -263,7 +263,7 @@ def test_of_an_endless_fault_one_strike_is_enough() -> None:
     script.check()
 
 
-def test_of_chaos_one_strike_is_enough() -> None:
+def test_check_requires_one_strike_of_chaos() -> None:
     script = Faults()
     chaos = Chaos(seed=1, rate=1)
     script.add(chaos)
@@ -275,7 +275,7 @@ def test_of_chaos_one_strike_is_enough() -> None:
     script.check()
 
 
-def test_what_was_dropped_need_not_strike() -> None:
+def test_check_ignores_cleared_faults() -> None:
     script = Faults()
     script.add(Gone(), Gone(times=None), Chaos(seed=1), Refuse(status=500, times=2))
     lands(script)
@@ -284,7 +284,7 @@ def test_what_was_dropped_need_not_strike() -> None:
     script.check()
 
 
-def test_what_was_dropped_must_not_have_missed() -> None:
+def test_check_requires_effect_of_strikes_before_clear() -> None:
     script = Faults()
     script.add(Refuse(status=500, times=2))
     script.take("list", "pods")

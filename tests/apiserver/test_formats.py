@@ -59,18 +59,18 @@ def row_of(format_: Format, it: Stored) -> Any:
 # -------------------------------------------------------------------- whole
 
 
-def test_a_whole_object_is_what_is_stored() -> None:
+def test_whole_format_returns_stored_bytes() -> None:
     assert asked("").object(stored()) == stored().raw + b"\n"
 
 
-def test_items_of_typed_kinds_do_not_say_their_kind() -> None:
+def test_list_items_of_typed_kinds_omit_kind() -> None:
     found = shown_list(asked(""), stored())
 
     assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
     assert list(found["items"][0]) == ["metadata", "spec", "status"]
 
 
-def test_a_whole_object_can_be_read_as_yaml() -> None:
+def test_whole_format_supports_yaml() -> None:
     shown = asked("application/yaml")
 
     assert shown.content_type == "application/yaml"
@@ -80,7 +80,7 @@ def test_a_whole_object_can_be_read_as_yaml() -> None:
 # -------------------------------------------------------------------- metadata
 
 
-def test_metadata_of_a_typed_object_is_passed_on_as_it_is() -> None:
+def test_metadata_format_keeps_order_of_typed_object() -> None:
     text = asked(PARTIAL).object(stored()).decode()
 
     metadata = json.dumps(stored().body()["metadata"], separators=(",", ":"))
@@ -88,14 +88,14 @@ def test_metadata_of_a_typed_object_is_passed_on_as_it_is() -> None:
     assert text == f'{head},"metadata":{metadata}}}\n'
 
 
-def test_metadata_of_a_custom_object_is_in_the_order_of_typed_ones() -> None:
+def test_metadata_format_uses_typed_order_for_custom_object() -> None:
     found = json.loads(asked(PARTIAL, WIDGETS).object(widget()))
 
     assert list(found["metadata"]) == ["name", "uid", "resourceVersion", "labels"]
     assert list(found["metadata"]["labels"]) == ["a", "b"]
 
 
-def test_items_of_a_list_of_metadata_say_what_they_are() -> None:
+def test_metadata_list_items_have_kind() -> None:
     found = shown_list(asked(PARTIALS, verb="list"), stored("a"), stored("b"))
 
     assert found["kind"] == "PartialObjectMetadataList"
@@ -105,11 +105,11 @@ def test_items_of_a_list_of_metadata_say_what_they_are() -> None:
     ] * 2
 
 
-def test_an_empty_list_of_metadata_is_null() -> None:
+def test_empty_metadata_list_has_null_items() -> None:
     assert shown_list(asked(PARTIALS, verb="list"))["items"] is None
 
 
-def test_a_list_is_not_one_object() -> None:
+def test_metadata_format_rejects_object_for_list() -> None:
     with pytest.raises(ApiError) as caught:
         asked(PARTIAL, verb="list").list({}, [])
 
@@ -120,7 +120,7 @@ def test_a_list_is_not_one_object() -> None:
     )
 
 
-def test_one_object_is_not_a_list() -> None:
+def test_metadata_format_rejects_list_for_object() -> None:
     with pytest.raises(ApiError) as caught:
         asked(PARTIALS, WIDGETS).object(widget())
 
@@ -130,7 +130,7 @@ def test_one_object_is_not_a_list() -> None:
     )
 
 
-def test_a_watch_for_lists_of_metadata_is_refused_at_once() -> None:
+def test_watch_with_metadata_list_is_rejected() -> None:
     with pytest.raises(ApiError) as caught:
         asked(PARTIALS, verb="watch")
 
@@ -140,7 +140,7 @@ def test_a_watch_for_lists_of_metadata_is_refused_at_once() -> None:
 # -------------------------------------------------------------------- tables
 
 
-def test_a_table_of_one_object_bears_its_version() -> None:
+def test_table_of_object_has_its_version() -> None:
     found = json.loads(asked(TABLE).object(stored()))
 
     assert (found["kind"], found["apiVersion"]) == ("Table", "meta.k8s.io/v1")
@@ -149,18 +149,18 @@ def test_a_table_of_one_object_bears_its_version() -> None:
     assert found["rows"][0]["cells"][:3] == ["web", "0/1", "Running"]
 
 
-def test_a_table_of_what_is_not_stored_bears_no_version() -> None:
+def test_table_of_unstored_object_has_no_version() -> None:
     assert json.loads(asked(TABLE).object(stored(version=0)))["metadata"] == {}
 
 
-def test_a_list_is_one_table() -> None:
+def test_list_is_one_table() -> None:
     found = shown_list(asked(TABLE, verb="list"), stored("a"), stored("b"))
 
     assert found["metadata"] == {"resourceVersion": "8"}
     assert [row["cells"][0] for row in found["rows"]] == ["a", "b"]
 
 
-def test_an_empty_table_tells_its_columns() -> None:
+def test_empty_table_has_columns() -> None:
     found = shown_list(asked(TABLE, verb="list"))
 
     assert found["rows"] == []
@@ -168,23 +168,23 @@ def test_an_empty_table_tells_its_columns() -> None:
 
 
 @pytest.mark.parametrize("include", ["", "Metadata"])
-def test_a_row_includes_the_metadata(include: str) -> None:
+def test_table_row_includes_metadata(include: str) -> None:
     row = row_of(asked(TABLE, includeObject=include), stored())
 
     assert row["object"] == json.loads(asked(PARTIAL).object(stored()))
 
 
-def test_a_row_includes_the_object_if_asked_to() -> None:
+def test_table_row_can_include_object() -> None:
     shown = asked(TABLE, includeObject="Object")
 
     assert row_of(shown, stored())["object"] == stored().body()
 
 
-def test_a_row_includes_nothing_if_asked_to() -> None:
+def test_table_row_can_include_nothing() -> None:
     assert row_of(asked(TABLE, includeObject="None"), stored())["object"] is None
 
 
-def test_a_pod_that_is_over_is_marked_in_its_row() -> None:
+def test_table_row_marks_completed_pod() -> None:
     over = Stored.of(TYPED, pod("web", status={"phase": "Succeeded"}), 7)
 
     row = row_of(asked(TABLE), over)
@@ -193,7 +193,7 @@ def test_a_pod_that_is_over_is_marked_in_its_row() -> None:
     assert row["conditions"][0]["reason"] == "Succeeded"
 
 
-def test_nothing_else_can_be_included() -> None:
+def test_table_rejects_invalid_include() -> None:
     shown = asked(TABLE, includeObject="other")
 
     with pytest.raises(ApiError) as caught:
@@ -206,7 +206,7 @@ def test_nothing_else_can_be_included() -> None:
     )
 
 
-def test_a_watch_that_includes_something_else_is_refused_at_once() -> None:
+def test_watch_with_invalid_include_is_rejected() -> None:
     with pytest.raises(ApiError):
         asked(TABLE, verb="watch", includeObject="other")
 
@@ -220,14 +220,14 @@ def told(line: bytes) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize("accept", ["", PARTIAL])
-def test_a_watch_begins_with_what_a_get_shows(accept: str) -> None:
+def test_initial_event_has_object_of_get(accept: str) -> None:
     event, shown = told(asked(accept, verb="watch").initial(stored()))
 
     assert event == "ADDED"
     assert shown == json.loads(asked(accept).object(stored()))
 
 
-def test_a_bookmark_of_whole_objects_holds_the_version() -> None:
+def test_bookmark_of_whole_objects_has_version() -> None:
     line = asked("", WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
 
     assert told(line) == (
@@ -240,7 +240,7 @@ def test_a_bookmark_of_whole_objects_holds_the_version() -> None:
     )
 
 
-def test_a_watch_tells_the_columns_once() -> None:
+def test_table_watch_sends_columns_once() -> None:
     shown = asked(TABLE, verb="watch")
     change = Change(TYPED, 8, stored(), stored(version=8))
 
@@ -255,7 +255,7 @@ def test_a_watch_tells_the_columns_once() -> None:
 
 
 @pytest.mark.parametrize("first", ["change", "bookmark"])
-def test_whatever_comes_first_tells_the_columns(first: str) -> None:
+def test_table_watch_sends_columns_with_first_event(first: str) -> None:
     shown = asked(TABLE, verb="watch")
     change = Change(TYPED, 8, None, stored(version=8))
 
@@ -268,7 +268,7 @@ def test_whatever_comes_first_tells_the_columns(first: str) -> None:
     assert told(shown.change("ADDED", change))[1]["columnDefinitions"] is None
 
 
-def test_a_change_is_encoded_once_for_all_watches_of_a_format() -> None:
+def test_change_is_encoded_once_for_all_watches_of_format() -> None:
     change = Change(TYPED, 8, stored(), stored(version=8))
 
     for accept in ("", PARTIAL):
@@ -276,7 +276,7 @@ def test_a_change_is_encoded_once_for_all_watches_of_a_format() -> None:
         assert one.change("MODIFIED", change) is two.change("MODIFIED", change)
 
 
-def test_a_row_tells_the_age_at_the_time_at_which_it_is_told(
+def test_table_row_shows_current_age(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     body = pod("web")
@@ -292,7 +292,7 @@ def test_a_row_tells_the_age_at_the_time_at_which_it_is_told(
     assert ages == ["60m", "120m"]
 
 
-def test_formats_that_differ_do_not_share_what_they_encode() -> None:
+def test_formats_do_not_share_encoded_changes() -> None:
     change = Change(TYPED, 8, stored(), stored(version=8))
     found = [
         asked("", verb="watch"),
@@ -309,7 +309,7 @@ def test_formats_that_differ_do_not_share_what_they_encode() -> None:
 
 
 @pytest.mark.parametrize("accept", [PARTIAL, TABLE])
-def test_a_deletion_shows_the_last_state_at_its_own_version(accept: str) -> None:
+def test_deletion_event_has_last_state_at_own_version(accept: str) -> None:
     change = Change(TYPED, 12, stored(version=7), None)
 
     event, shown = told(asked(accept, verb="watch").change("DELETED", change))
@@ -323,7 +323,7 @@ def test_a_deletion_shows_the_last_state_at_its_own_version(accept: str) -> None
     assert shown["metadata"]["resourceVersion"] == "12"
 
 
-def test_a_bookmark_of_metadata_holds_the_version() -> None:
+def test_bookmark_of_metadata_has_version() -> None:
     line = asked(PARTIAL, verb="watch").bookmark(9, initial_events_end=True)
 
     event, shown = told(line)
@@ -333,7 +333,7 @@ def test_a_bookmark_of_metadata_holds_the_version() -> None:
     assert shown["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_a_bookmark_in_a_table_is_a_row_about_nothing() -> None:
+def test_table_bookmark_is_row_of_empty_object() -> None:
     line = asked(TABLE, WIDGETS, verb="watch").bookmark(9, initial_events_end=False)
 
     _, shown = told(line)
@@ -345,12 +345,12 @@ def test_a_bookmark_in_a_table_is_a_row_about_nothing() -> None:
 # -------------------------------------------------------------------- choosing
 
 
-def test_the_router_of_typed_kinds_knows_no_wildcards() -> None:
+def test_router_of_typed_kinds_rejects_wildcards() -> None:
     with pytest.raises(ApiError, match="406: Not Acceptable"):
         asked("application/*", verb="list")
 
 
-def test_custom_kinds_have_no_such_router() -> None:
+def test_custom_kinds_accept_wildcards() -> None:
     assert asked("application/*", WIDGETS).object(widget()) == widget().raw + b"\n"
 
 
@@ -363,9 +363,7 @@ def test_custom_kinds_have_no_such_router() -> None:
         ("application/yaml", "application/yaml", "kind: Status\n"),
     ],
 )
-def test_a_status_is_shown_as_accepted_or_else_indented(
-    accept: str, media: str, text: str
-) -> None:
+def test_status_falls_back_to_indented_json(accept: str, media: str, text: str) -> None:
     shown = shown_plainly({"kind": "Status"}, {"Accept": accept}, {})
 
     assert shown == (media, text.encode())

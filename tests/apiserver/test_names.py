@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         (EVENTS, "A_b", []),
     ],
 )
-def test_each_kind_has_rules_for_its_names(
+def test_name_problems_apply_rules_of_kind(
     resource: Resource, name: str, words: list[str]
 ) -> None:
     found = name_problems(resource, name)
@@ -52,7 +52,7 @@ def test_each_kind_has_rules_for_its_names(
     assert all(word in text for word, text in zip(words, found, strict=True))
 
 
-def test_the_start_of_a_name_may_end_with_a_dash() -> None:
+def test_name_prefix_may_end_with_dash() -> None:
     assert name_problems(CONFIG_MAPS, "web-", prefix=True) == []
     assert name_problems(CONFIG_MAPS, "web-") != []
     assert name_problems(CONFIG_MAPS, "-", prefix=True) == []
@@ -73,7 +73,7 @@ def test_the_start_of_a_name_may_end_with_a_dash() -> None:
         ("x y", ["name part must consist"]),
     ],
 )
-def test_keys_may_have_a_domain(key: str, words: list[str]) -> None:
+def test_qualified_name_may_have_domain(key: str, words: list[str]) -> None:
     found = qualified_name_problems(key)
 
     assert len(found) == len(words)
@@ -83,11 +83,11 @@ def test_keys_may_have_a_domain(key: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("value", "count"), [("", 0), ("A.b", 0), ("-", 1), ("-" + "x" * 63, 2)]
 )
-def test_values_of_labels_are_short(value: str, count: int) -> None:
+def test_label_value_has_maximum_length(value: str, count: int) -> None:
     assert len(label_value_problems(value)) == count
 
 
-def test_a_generated_name_has_letters_that_are_told_apart() -> None:
+def test_generated_name_uses_unambiguous_letters() -> None:
     found = "".join(generated_name("")[:5] for _ in range(500))
 
     assert not set(found) & set("aeiou013")

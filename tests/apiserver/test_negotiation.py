@@ -59,7 +59,7 @@ YAML = Choice(media="application/yaml")
         ("application/json;pretty=true", WHOLE),
     ],
 )
-def test_the_first_format_that_can_be_written_is_chosen(
+def test_negotiation_chooses_first_supported_format(
     accept: str, choice: Choice
 ) -> None:
     assert chosen({"Accept": accept} if accept else {}, {}) == choice
@@ -86,7 +86,7 @@ def test_the_first_format_that_can_be_written_is_chosen(
         "application/json;as=Table;v=v1;g=",
     ],
 )
-def test_what_nobody_can_write_is_refused(accept: str) -> None:
+def test_negotiation_rejects_unsupported_formats(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
         chosen({"Accept": accept}, {})
 
@@ -98,7 +98,7 @@ def test_what_nobody_can_write_is_refused(accept: str) -> None:
     )
 
 
-def test_a_watch_is_not_written_in_yaml() -> None:
+def test_negotiation_rejects_yaml_for_watch() -> None:
     with pytest.raises(ApiError) as caught:
         chosen({"Accept": "application/yaml,application/json"}, {}, watch=True)
 
@@ -125,7 +125,7 @@ def test_a_watch_is_not_written_in_yaml() -> None:
         ("", "false", False),
     ],
 )
-def test_json_is_indented_for_people(
+def test_negotiation_indents_json_for_browsers_and_curl(
     agent: str, query: str | None, *, pretty: bool
 ) -> None:
     asked = {} if query is None else {"pretty": query}
@@ -145,19 +145,21 @@ def test_json_is_indented_for_people(
         ("text/html", None),
     ],
 )
-def test_a_status_cannot_be_transformed(accept: str, choice: Choice | None) -> None:
+def test_negotiation_ignores_conversion_for_status(
+    accept: str, choice: Choice | None
+) -> None:
     assert chosen_plainly({"Accept": accept}, {}) == choice
 
 
 @pytest.mark.parametrize(
     "accept", ["", "*/*", "application/json;q=0", "text/html, application/yaml", TABLE]
 )
-def test_the_router_looks_for_a_type_of_the_route(accept: str) -> None:
+def test_router_requires_media_type_of_route(accept: str) -> None:
     check_route(accept, streams=False)
 
 
 @pytest.mark.parametrize("accept", ["application/*", "*", "text/html", "garbage"])
-def test_the_router_knows_no_wildcards(accept: str) -> None:
+def test_router_rejects_wildcards(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
         check_route(accept, streams=False)
 
@@ -168,7 +170,7 @@ def test_the_router_knows_no_wildcards(accept: str) -> None:
     )
 
 
-def test_the_router_offers_streams_where_there_may_be_some() -> None:
+def test_router_accepts_stream_types_for_watchable_paths() -> None:
     with pytest.raises(ApiError) as caught:
         check_route("text/html", streams=True)
 

@@ -37,13 +37,13 @@ def index(*kinds: Kind) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", built_in_kinds(), ids=lambda it: str(it.resource))
-def test_every_kind_has_a_definition_and_a_list(kind: Kind) -> None:
+def test_openapi_defines_every_kind_and_its_list(kind: Kind) -> None:
     schemas = openapi.schemas_of((kind,))
 
     assert {definition_name(kind), definition_name(kind, listed=True)} <= set(schemas)
 
 
-def test_a_document_changes_its_address_with_its_kinds() -> None:
+def test_openapi_url_changes_with_kinds() -> None:
     other = custom_kind(Resource("x.org", "v1", "others", "Other"))
 
     before, after = index(THINGS), index(THINGS, other)
@@ -52,17 +52,17 @@ def test_a_document_changes_its_address_with_its_kinds() -> None:
     assert before != after
 
 
-def test_a_document_is_written_once() -> None:
+def test_openapi_document_is_cached() -> None:
     first = ask(THINGS, path="/apis/x.org/v1")
 
     assert content_of(ask(THINGS, path="/apis/x.org/v1")) == content_of(first)
 
 
-def test_documents_of_built_in_kinds_are_the_same_for_all_servers() -> None:
+def test_openapi_document_of_built_in_kinds_is_shared() -> None:
     assert built_in_kinds() is built_in_kinds()
 
 
-def test_a_kind_is_described_with_the_verbs_that_it_has() -> None:
+def test_openapi_paths_have_verbs_of_kind() -> None:
     namespaces = paths_of(BUILT_IN[resources.NAMESPACES])
 
     assert list(namespaces) == [
@@ -74,7 +74,7 @@ def test_a_kind_is_described_with_the_verbs_that_it_has() -> None:
     assert set(namespaces["/api/v1/namespaces"]) == {"get", "post", "parameters"}
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_openapi_operation_ids_are_unique() -> None:
     names = [
         operation["operationId"]
         for kind in built_in_kinds()
@@ -88,7 +88,7 @@ def test_operations_have_names_of_their_own() -> None:
     assert "listRbacAuthorizationV1ClusterRole" in names
 
 
-def test_the_head_of_the_binary_document_can_be_read() -> None:
+def test_openapi_v2_protobuf_has_info() -> None:
     headers = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
     request = Request(method="GET", path="/openapi/v2", headers=headers)
 
@@ -100,7 +100,7 @@ def test_the_head_of_the_binary_document_can_be_read() -> None:
     assert dict(fields(info)) == {1: b"Kubernetes", 2: b"1.36"}
 
 
-def test_a_custom_resource_without_a_schema_has_what_every_object_has() -> None:
+def test_openapi_defines_custom_resource_without_schema() -> None:
     schemas = openapi.schemas_of((THINGS,))
 
     assert list(schemas["org.x.v1.Thing"]["properties"]) == [

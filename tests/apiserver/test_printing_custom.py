@@ -88,7 +88,9 @@ BODY = {
         (".spec.list[?(@..x=='y')].n", [1]),
     ],
 )
-def test_a_path_finds(path: str, found: list[Any] | type[JSONPathError]) -> None:
+def test_json_path_finds_values(
+    path: str, found: list[Any] | type[JSONPathError]
+) -> None:
     find = json_path(path)
 
     if isinstance(found, list):
@@ -112,7 +114,7 @@ def test_a_path_finds(path: str, found: list[Any] | type[JSONPathError]) -> None
         "]",
     ],
 )
-def test_a_malformed_path_is_refused(path: str) -> None:
+def test_json_path_rejects_malformed_path(path: str) -> None:
     with pytest.raises(JSONPathError):
         json_path(path)
 
@@ -162,7 +164,7 @@ def cell(kind: str, value: object, path: str = ".spec.it") -> Any:
         ("unheard-of", "a", None),
     ],
 )
-def test_a_value_is_shown_as_its_column_says(
+def test_printer_column_formats_value_by_type(
     kind: str, value: object, told: object
 ) -> None:
     shown = cell(kind, value)
@@ -172,11 +174,11 @@ def test_a_value_is_shown_as_its_column_says(
 
 
 @pytest.mark.parametrize("path", [".spec.other", ".spec.it[0]", ".spec.it[", ""])
-def test_what_cannot_be_found_is_left_empty(path: str) -> None:
+def test_printer_column_is_empty_for_missing_value(path: str) -> None:
     assert cell("integer", "a", path) is None
 
 
-def test_columns_stand_behind_the_name() -> None:
+def test_printer_columns_follow_name() -> None:
     stated = {
         "name": "Size",
         "type": "integer",
@@ -198,7 +200,7 @@ def test_columns_stand_behind_the_name() -> None:
     }
 
 
-def test_the_age_is_shown_where_no_columns_are_stated() -> None:
+def test_custom_layout_defaults_to_age() -> None:
     layout = custom_layout([])
     body = {"metadata": {"name": "w", "creationTimestamp": ago(hours=9)}}
 

@@ -61,7 +61,7 @@ def read(api_version: str, kind: str, *parts: tuple[int, int | str | bytes]) -> 
     return body
 
 
-def test_reads_what_kubectl_sends() -> None:
+def test_protobuf_decodes_objects_of_kubectl() -> None:
     assert decoded(NAMESPACE) == {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -71,7 +71,7 @@ def test_reads_what_kubectl_sends() -> None:
     }
 
 
-def test_reads_maps() -> None:
+def test_protobuf_decodes_maps() -> None:
     entries = [
         (2, message((1, key), (2, value))) for key, value in (("a", "1"), ("b", ""))
     ]
@@ -79,30 +79,30 @@ def test_reads_maps() -> None:
     assert read("v1", "ConfigMap", *entries) == {"data": {"a": "1", "b": ""}}
 
 
-def test_reads_an_entry_without_a_value() -> None:
+def test_protobuf_decodes_map_entry_without_value() -> None:
     assert read("v1", "ConfigMap", (2, message((1, "a")))) == {"data": {"a": ""}}
 
 
-def test_reads_bytes_as_base64() -> None:
+def test_protobuf_decodes_bytes_to_base64() -> None:
     entry = message((1, "a"), (2, b"\x00\xff"))
 
     assert read("v1", "Secret", (2, entry)) == {"data": {"a": "AP8="}}
 
 
-def test_reads_numbers_below_zero() -> None:
+def test_protobuf_decodes_negative_numbers() -> None:
     spec = read("apps/v1", "Deployment", (2, message((1, -2))))["spec"]
 
     assert spec == {"replicas": -2}
 
 
-def test_keeps_an_empty_value_that_was_meant() -> None:
+def test_protobuf_keeps_explicit_empty_value() -> None:
     # In Go, replicas is a pointer, and minReadySeconds is not.
     spec = read("apps/v1", "Deployment", (2, message((1, 0), (5, 0))))["spec"]
 
     assert spec == {"replicas": 0}
 
 
-def test_puts_inlined_fields_in_their_place() -> None:
+def test_protobuf_inlines_fields() -> None:
     directory = message((2, message((1, "Memory"))))
     volume = message((1, "cache"), (2, directory))
     spec = read("v1", "Pod", (2, message((1, volume))))["spec"]
@@ -110,7 +110,7 @@ def test_puts_inlined_fields_in_their_place() -> None:
     assert spec["volumes"] == [{"name": "cache", "emptyDir": {"medium": "Memory"}}]
 
 
-def test_says_null_where_go_has_no_list() -> None:
+def test_protobuf_writes_null_for_nil_list() -> None:
     assert read("v1", "Pod", (2, b""))["spec"] == {"containers": None}
 
 
@@ -122,14 +122,14 @@ def test_says_null_where_go_has_no_list() -> None:
         pytest.param(b"", 0, id="nothing"),
     ],
 )
-def test_reads_numbers_that_may_be_texts(raw: bytes, value: int | str) -> None:
+def test_protobuf_decodes_int_or_string(raw: bytes, value: int | str) -> None:
     port = message((3, 80), (4, raw))
     spec = read("v1", "Service", (2, message((1, port))))["spec"]
 
     assert spec["ports"] == [{"port": 80, "targetPort": value}]
 
 
-def test_reads_quantities() -> None:
+def test_protobuf_decodes_quantities() -> None:
     limits = message((1, message((1, "cpu"), (2, message((1, "500m"))))))
     container = message((1, "main"), (8, limits))
     spec = read("v1", "Pod", (2, message((2, container))))["spec"]
@@ -146,27 +146,27 @@ def test_reads_quantities() -> None:
         pytest.param(message((1, -1)), "1969-12-31T23:59:59Z", id="before-1970"),
     ],
 )
-def test_reads_times(raw: bytes, text: str) -> None:
+def test_protobuf_decodes_times(raw: bytes, text: str) -> None:
     metadata = read("v1", "Pod", (1, message((1, "a"), (8, raw))))["metadata"]
 
     assert metadata == {"name": "a", "creationTimestamp": text}
 
 
-def test_reads_times_to_the_microsecond() -> None:
+def test_protobuf_decodes_micro_times() -> None:
     time = message((1, 1735689600), (2, 1_234_567))
     spec = read("coordination.k8s.io/v1", "Lease", (2, message((4, time))))["spec"]
 
     assert spec == {"renewTime": "2025-01-01T00:00:00.001234Z"}
 
 
-def test_a_time_beyond_all_calendars_is_refused() -> None:
+def test_protobuf_rejects_time_out_of_range() -> None:
     metadata = message((8, message((1, 2**62))))
 
     with pytest.raises(ValueError, match="there is no time"):
         read("v1", "Pod", (1, metadata))
 
 
-def test_reads_json_within() -> None:
+def test_protobuf_decodes_embedded_json() -> None:
     entry = message((6, "FieldsV1"), (7, message((1, '{"f:data":{}}'))))
     metadata = read("v1", "Pod", (1, message((17, entry))))["metadata"]
 
@@ -175,7 +175,7 @@ def test_reads_json_within() -> None:
     ]
 
 
-def test_reads_lists_that_are_messages() -> None:
+def test_protobuf_decodes_lists_that_are_messages() -> None:
     extra = message((1, "scopes"), (2, message((1, "a"), (1, "b"))))
     spec = message((3, "alice"), (5, extra))
     review = read("authorization.k8s.io/v1", "SubjectAccessReview", (2, spec))
@@ -190,19 +190,21 @@ def test_reads_lists_that_are_messages() -> None:
         pytest.param([(4, b"\x01\x02")], id="packed"),
     ],
 )
-def test_reads_lists_of_numbers(groups: list[tuple[int, int | bytes]]) -> None:
+def test_protobuf_decodes_lists_of_numbers(
+    groups: list[tuple[int, int | bytes]],
+) -> None:
     spec = read("v1", "Pod", (2, message((14, message(*groups)))))["spec"]
 
     assert spec["securityContext"] == {"supplementalGroups": [1, 2]}
 
 
-def test_reads_options_of_any_group() -> None:
+def test_protobuf_decodes_options_of_any_group() -> None:
     options = read("apps/v1", "DeleteOptions", (1, 0), (4, "Orphan"))
 
     assert options == {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"}
 
 
-def test_skips_what_a_newer_client_sends() -> None:
+def test_protobuf_skips_unknown_fields() -> None:
     assert read("v1", "ConfigMap", (99, "new"), (98, 7)) == {}
 
 
@@ -222,7 +224,7 @@ def test_skips_what_a_newer_client_sends() -> None:
         pytest.param(b"k8s\0\x08" + b"\xff" * 11, "integer overflow", id="overflow"),
     ],
 )
-def test_refuses_what_is_malformed(raw: bytes, words: str) -> None:
+def test_protobuf_rejects_malformed_message(raw: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         decoded(raw)
 
@@ -235,12 +237,12 @@ def test_refuses_what_is_malformed(raw: bytes, words: str) -> None:
         pytest.param([(2, message((4, "x")))], id="text-for-a-number"),
     ],
 )
-def test_refuses_what_is_of_another_type(parts: list[tuple[int, int | bytes]]) -> None:
+def test_protobuf_rejects_wrong_wire_type(parts: list[tuple[int, int | bytes]]) -> None:
     with pytest.raises(ValueError, match="wrong wireType"):
         read("v1", "Pod", *parts)
 
 
-def test_refuses_a_text_for_a_number_that_may_be_a_text() -> None:
+def test_protobuf_rejects_invalid_int_or_string() -> None:
     port = message((4, message((2, "x"))))
 
     with pytest.raises(ValueError, match="wrong wireType"):
@@ -248,25 +250,25 @@ def test_refuses_a_text_for_a_number_that_may_be_a_text() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Gadget", "PodList"])
-def test_knows_only_what_is_sent(kind: str) -> None:
+def test_protobuf_rejects_unknown_kind(kind: str) -> None:
     with pytest.raises(UnknownKindError):
         read("v1", kind)
 
 
-def test_passes_over_numbers_of_fixed_length() -> None:
+def test_protobuf_skips_fixed_length_numbers() -> None:
     raw = b"\x09" + bytes(8) + b"\x15" + bytes(4) + message((3, "x"))
 
     assert list(fields(raw)) == [(1, bytes(8)), (2, bytes(4)), (3, b"x")]
 
 
-def test_reads_packed_numbers() -> None:
+def test_protobuf_decodes_packed_numbers() -> None:
     assert [signed(it) for it in varints(varint(300) + varint(-1))] == [300, -1]
 
 
 # ---------------------------------------------------------------- the table
 
 
-def test_every_type_of_the_table_can_be_read() -> None:
+def test_protobuf_decodes_every_type_of_fields_json() -> None:
     text = files("aioinformer_apiserver.protobuf").joinpath("fields.json").read_text()
     messages = json.loads(text)["messages"]
     for fields_of_one in filter(None, messages.values()):

@@ -18,9 +18,7 @@ def role(verb: str) -> dict[str, Any]:
     return {"metadata": {"name": "some"}, "rules": [rule]}
 
 
-def test_a_restored_state_has_its_rules_though_the_versions_are_those_of_others() -> (
-    None
-):
+def test_rbac_rereads_rules_after_restore() -> None:
     server = APIServer()
     reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "some"}
     subject = {"apiGroup": GROUP, "kind": "User", "name": "alice"}

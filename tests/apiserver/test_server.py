@@ -54,7 +54,7 @@ async def http(server: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
 # -------------------------------------------------------------------- life
 
 
-async def test_stops_at_once_while_it_is_watched() -> None:
+async def test_server_stops_during_watch() -> None:
     loop = asyncio.get_running_loop()
     async with APIServer() as server, aiohttp.ClientSession(server.url) as http:
         watches = [await http.get(PODS_PATH, params={"watch": "1"}) for _ in range(5)]
@@ -66,7 +66,7 @@ async def test_stops_at_once_while_it_is_watched() -> None:
         assert [await all_events(watch) for watch in watches] == [[]] * 5
 
 
-async def test_stops_although_a_client_does_not_read() -> None:
+async def test_server_stops_if_client_does_not_read() -> None:
     async with APIServer() as server:
         reader, writer = await asyncio.open_connection(*_address(server), limit=1024)
         writer.write(b"GET /api/v1/secrets?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -83,7 +83,7 @@ async def test_stops_although_a_client_does_not_read() -> None:
         writer.transport.abort()
 
 
-async def test_may_be_stopped_by_another_task() -> None:
+async def test_server_can_be_stopped_by_another_task() -> None:
     server = APIServer()
     async with asyncio.TaskGroup() as group:
         group.create_task(server.start())
@@ -98,7 +98,7 @@ async def test_may_be_stopped_by_another_task() -> None:
     assert code == 200
 
 
-async def test_keeps_address_and_objects_over_a_restart(server: APIServer) -> None:
+async def test_restart_keeps_url_and_objects(server: APIServer) -> None:
     server.create(PODS, named("web"))
     url, version = server.url, server.resource_version
 
@@ -111,26 +111,26 @@ async def test_keeps_address_and_objects_over_a_restart(server: APIServer) -> No
         assert code == 200
 
 
-async def test_refuses_to_run_twice(server: APIServer) -> None:
+async def test_start_rejects_running_server(server: APIServer) -> None:
     with pytest.raises(OptionsError, match="running already"):
         await server.start()
 
 
-async def test_has_no_address_before_it_is_started() -> None:
+async def test_url_is_unavailable_before_start() -> None:
     server = APIServer()
 
     with pytest.raises(OptionsError, match="no URL"):
         _ = server.url
 
 
-async def test_a_taken_port_is_an_error(server: APIServer) -> None:
+async def test_start_fails_if_port_is_in_use(server: APIServer) -> None:
     port = int(server.url.rpartition(":")[2])
 
     with pytest.raises(OSError, match="address already in use"):
         await APIServer(port=port).start()
 
 
-async def test_offers_a_client_that_knows_the_token() -> None:
+async def test_client_uses_token_of_server() -> None:
     async with APIServer(token="secret") as server:
         made = server.create(PODS, named("web"))
 
@@ -140,7 +140,7 @@ async def test_offers_a_client_that_knows_the_token() -> None:
     assert found.to_dict() == made
 
 
-async def test_survives_a_client_that_leaves_during_a_list(
+async def test_server_survives_disconnect_during_list(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     for number in range(20):
@@ -153,7 +153,7 @@ async def test_survives_a_client_that_leaves_during_a_list(
     assert (code, len(found["items"])) == (200, 1)
 
 
-async def test_writes_a_kubeconfig(tmp_path: Path) -> None:
+async def test_kubeconfig_works_for_clients(tmp_path: Path) -> None:
     async with APIServer(token="secret") as server:
         path = server.kubeconfig(tmp_path / "config", namespace="shop")
 
@@ -164,7 +164,7 @@ async def test_writes_a_kubeconfig(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_asks_for_the_token() -> None:
+async def test_server_requires_token() -> None:
     async with (
         APIServer(token="right") as server,
         aiohttp.ClientSession(server.url) as http,
@@ -178,7 +178,7 @@ async def test_asks_for_the_token() -> None:
     assert codes == {"right": 200, "wrong": 401}
 
 
-async def test_a_changed_token_counts_from_the_next_request() -> None:
+async def test_changed_token_applies_to_next_request() -> None:
     headers = {"Authorization": "Bearer old"}
     async with (
         APIServer(token="old") as server,
@@ -191,7 +191,7 @@ async def test_a_changed_token_counts_from_the_next_request() -> None:
     assert (before, after) == (200, 401)
 
 
-async def test_refuses_a_body_that_is_too_large(http: aiohttp.ClientSession) -> None:
+async def test_server_rejects_large_body(http: aiohttp.ClientSession) -> None:
     raw = io.BytesIO(b'{"data":"' + b"x" * (3 * 1024 * 1024) + b'"}')
     headers = {"Content-Type": "application/json"}
 
@@ -201,7 +201,7 @@ async def test_refuses_a_body_that_is_too_large(http: aiohttp.ClientSession) -> 
     assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_remembers_what_it_was_asked(
+async def test_server_records_requests(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     await ask(http, "GET", PODS_PATH, limit="7")
@@ -214,7 +214,7 @@ async def test_remembers_what_it_was_asked(
     assert (second.verb, second.path) == ("list", "/api/v1/nowhere")
 
 
-async def test_arranged_objects_are_seen_by_clients(
+async def test_clients_see_arranged_objects(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     made = server.create(PODS, named("web", status={"phase": "Running"}))
@@ -226,7 +226,7 @@ async def test_arranged_objects_are_seen_by_clients(
     assert server.objects(PODS) == [made]
 
 
-async def test_arranging_fails_as_a_client_would(server: APIServer) -> None:
+async def test_arranging_raises_errors_of_client(server: APIServer) -> None:
     stale = server.create(PODS, named("web"))
     server.patch(PODS, "web", {"status": {"phase": "Running"}})
 
@@ -240,7 +240,7 @@ async def test_arranging_fails_as_a_client_would(server: APIServer) -> None:
         server.create(Resource("x.io", "v1", "things", "Thing"), named("a"))
 
 
-async def test_arranging_changes_no_body_of_the_caller(server: APIServer) -> None:
+async def test_arranging_does_not_modify_body(server: APIServer) -> None:
     body = named("web", spec={"nodeName": "a"})
 
     server.create(PODS, body)
@@ -250,7 +250,7 @@ async def test_arranging_changes_no_body_of_the_caller(server: APIServer) -> Non
     assert body == named("web", spec={"nodeName": "b"})
 
 
-async def test_an_unregistered_resource_is_deleted_and_gone(
+async def test_unregister_deletes_objects_and_returns_404(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.create(WIDGETS, named("one"))
@@ -270,7 +270,9 @@ async def test_an_unregistered_resource_is_deleted_and_gone(
     assert (code, found["items"]) == (200, [])
 
 
-async def test_an_old_kubeconfig_is_closed_to_others(tmp_path: Path) -> None:
+async def test_kubeconfig_restricts_permissions_of_existing_file(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "config"
     path.write_text("old")
     path.chmod(0o644)
@@ -280,7 +282,7 @@ async def test_an_old_kubeconfig_is_closed_to_others(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_may_run_in_one_loop_after_the_other() -> None:
+async def test_server_can_run_in_several_loops_in_turn() -> None:
     server = APIServer()
 
     async def life() -> int:
@@ -335,7 +337,7 @@ async def test_running_server_refuses_calls_from_another_thread(
         assert server.resource_version == before
 
 
-def test_plain_calls_need_no_running_loop() -> None:
+def test_arranging_needs_no_running_loop() -> None:
     server = APIServer()
     with asyncio.Runner() as runner:
         runner.run(server.start())

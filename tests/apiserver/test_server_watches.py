@@ -56,7 +56,7 @@ def now() -> float:
 
 
 @pytest.mark.parametrize("how", ["compaction", "writes"])
-async def test_a_forgotten_version_is_an_error_event(
+async def test_watch_of_expired_version_gets_error_event(
     server: APIServer, http: aiohttp.ClientSession, how: str
 ) -> None:
     version = server.resource_version
@@ -84,7 +84,7 @@ async def test_a_forgotten_version_is_an_error_event(
     }
 
 
-async def test_a_slow_watcher_loses_nothing(
+async def test_slow_watch_gets_all_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     """The history holds 20 changes, the watcher is owed 500."""
@@ -100,7 +100,7 @@ async def test_a_slow_watcher_loses_nothing(
     assert versions(events) == sorted(set(versions(events)))
 
 
-async def test_no_watch_outlives_a_restart_however_slow_its_reader(
+async def test_restart_ends_slow_watch(
     server: APIServer,
 ) -> None:
     source = server.list_watch(CONFIG_MAPS)
@@ -120,7 +120,7 @@ async def test_no_watch_outlives_a_restart_however_slow_its_reader(
     assert found == [f"big-{number}" for number in range(len(found))]
 
 
-async def test_a_watch_ends_although_events_keep_coming(
+async def test_watch_ends_in_time_during_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.create(PODS, named("web"))
@@ -135,7 +135,7 @@ async def test_a_watch_ends_although_events_keep_coming(
     assert now() - start == pytest.approx(5, abs=0.2)
 
 
-async def test_a_watch_of_no_length_lasts_as_long_as_the_server_says() -> None:
+async def test_watch_without_timeout_uses_server_default() -> None:
     async with a_server(watch_seconds=40) as server, a_session(server) as http:
         start = now()
         async with watching(http, PODS_PATH, timeoutSeconds="0") as watch:
@@ -144,7 +144,7 @@ async def test_a_watch_of_no_length_lasts_as_long_as_the_server_says() -> None:
     assert now() - start == pytest.approx(40, abs=0.1)
 
 
-async def test_a_client_that_leaves_is_forgotten(
+async def test_disconnect_ends_watch(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     async with watching(http, PODS_PATH) as watch:
@@ -157,7 +157,7 @@ async def test_a_client_that_leaves_is_forgotten(
     assert code == 200
 
 
-async def test_a_watch_from_the_future_is_silent(
+async def test_watch_from_future_version_gets_no_earlier_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = str(int(server.resource_version) + 2)
@@ -169,7 +169,7 @@ async def test_a_watch_from_the_future_is_silent(
         assert told(await next_events(watch, 1)) == [("ADDED", "c")]
 
 
-async def test_bookmarks_come_every_minute_and_before_the_end(
+async def test_bookmarks_come_periodically_and_before_end(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     params = {"allowWatchBookmarks": "true", "timeoutSeconds": "150"}
@@ -187,7 +187,7 @@ async def test_bookmarks_come_every_minute_and_before_the_end(
     assert now() - start == pytest.approx(150, abs=0.2)
 
 
-async def test_a_bookmark_tells_of_changes_elsewhere(
+async def test_bookmark_has_version_of_other_collections(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = server.resource_version
@@ -202,7 +202,7 @@ async def test_a_bookmark_tells_of_changes_elsewhere(
     assert event["object"]["metadata"] == {"resourceVersion": server.resource_version}
 
 
-async def test_bookmarks_come_only_where_they_are_allowed(
+async def test_bookmarks_require_request_parameter(
     http: aiohttp.ClientSession,
 ) -> None:
     for allowed in ({}, {"allowWatchBookmarks": "false"}):
@@ -210,7 +210,7 @@ async def test_bookmarks_come_only_where_they_are_allowed(
             assert await all_events(watch) == []
 
 
-async def test_events_have_no_bookmarks(
+async def test_watch_of_events_has_no_bookmarks(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.create(EVENTS, named("a"))
@@ -222,7 +222,7 @@ async def test_events_have_no_bookmarks(
         assert await all_events(watch) == []
 
 
-async def test_the_time_between_bookmarks_can_be_set() -> None:
+async def test_bookmark_interval_is_configurable() -> None:
     params = {"allowWatchBookmarks": "true", "timeoutSeconds": "10"}
     params["resourceVersion"] = "2"
     async with (
@@ -233,7 +233,7 @@ async def test_the_time_between_bookmarks_can_be_set() -> None:
         assert len(await all_events(watch)) == 4
 
 
-async def test_a_watch_from_the_future_has_no_bookmarks(
+async def test_watch_from_future_version_has_no_bookmarks(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     params = {"allowWatchBookmarks": "true", "timeoutSeconds": "300"}
@@ -243,7 +243,7 @@ async def test_a_watch_from_the_future_has_no_bookmarks(
 
 
 @pytest.mark.parametrize("how", ["compaction", "writes"])
-async def test_an_expired_token_is_410(
+async def test_expired_continue_token_returns_410(
     server: APIServer, http: aiohttp.ClientSession, how: str
 ) -> None:
     fill(server, 3)
@@ -262,7 +262,7 @@ async def test_an_expired_token_is_410(
     assert "continue parameter is too old" in status["message"]
 
 
-async def test_a_forgotten_version_is_410(
+async def test_expired_version_returns_410(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     fill(server, 2)
@@ -276,7 +276,7 @@ async def test_a_forgotten_version_is_410(
 
 
 @pytest.mark.parametrize("match", [{}, {"resourceVersionMatch": "NotOlderThan"}])
-async def test_a_version_in_the_future_is_504(
+async def test_future_version_returns_504(
     server: APIServer, http: aiohttp.ClientSession, match: dict[str, str]
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -305,7 +305,7 @@ async def test_a_version_in_the_future_is_504(
     }
 
 
-async def test_a_version_that_arrives_in_time_is_answered(
+async def test_list_waits_for_future_version(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     wanted = str(int(server.resource_version) + 1)

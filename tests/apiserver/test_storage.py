@@ -44,7 +44,7 @@ def state(objects: list[Stored]) -> dict[str, bytes]:
     return {stored.key: stored.raw for stored in objects}
 
 
-def test_one_counter_numbers_the_writes_of_all_collections() -> None:
+def test_storage_has_one_version_counter() -> None:
     storage, pods = make()
     maps = storage.serve(KINDS[CONFIG_MAPS])
     start = storage.version
@@ -57,7 +57,7 @@ def test_one_counter_numbers_the_writes_of_all_collections() -> None:
     assert storage.version == start + 3
 
 
-def test_a_stored_object_carries_its_version() -> None:
+def test_stored_object_has_its_version() -> None:
     storage, pods = make()
 
     stored = put(storage, pods, "a", 7)
@@ -75,7 +75,7 @@ def test_a_stored_object_carries_its_version() -> None:
     assert pods.get("default/a") is stored
 
 
-def test_what_is_stored_is_a_copy() -> None:
+def test_storage_copies_body() -> None:
     storage, pods = make()
     body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"list": [1]}}
     stored = storage.put(pods, body)
@@ -87,7 +87,7 @@ def test_what_is_stored_is_a_copy() -> None:
     assert body["metadata"] == {"name": "a"}
 
 
-def test_a_snapshot_shows_the_past() -> None:
+def test_snapshot_shows_earlier_version() -> None:
     storage, pods = make()
     put(storage, pods, "a", 1)
     put(storage, pods, "b", 1)
@@ -101,7 +101,7 @@ def test_a_snapshot_shows_the_past() -> None:
     assert list(state(pods.snapshot())) == ["default/a", "default/c"]
 
 
-def test_the_history_is_bounded() -> None:
+def test_history_is_bounded() -> None:
     storage, pods = make(history=3)
     versions = [put(storage, pods, f"p{number}").version for number in range(6)]
 
@@ -113,7 +113,7 @@ def test_the_history_is_bounded() -> None:
     assert [it.name for it in pods.snapshot(versions[2])] == ["p0", "p1", "p2"]
 
 
-def test_without_history_only_the_present_is_known() -> None:
+def test_storage_without_history_knows_current_version_only() -> None:
     storage, pods = make(history=0)
     put(storage, pods, "a")
 
@@ -122,7 +122,7 @@ def test_without_history_only_the_present_is_known() -> None:
     assert pods.cursor_at(storage.version).next is None
 
 
-def test_a_history_of_one_collection_is_not_shortened_by_another() -> None:
+def test_history_is_bounded_for_each_collection() -> None:
     storage, pods = make(history=3)
     maps = storage.serve(KINDS[CONFIG_MAPS])
     version = put(storage, pods, "a").version
@@ -132,7 +132,7 @@ def test_a_history_of_one_collection_is_not_shortened_by_another() -> None:
     assert pods.has_history_since(version)
 
 
-def test_compaction_forgets_all_history() -> None:
+def test_compaction_discards_all_history() -> None:
     storage, pods = make()
     put(storage, pods, "a")
     maps = storage.serve(KINDS[CONFIG_MAPS])
@@ -145,7 +145,7 @@ def test_compaction_forgets_all_history() -> None:
     assert [it.name for it in pods.snapshot()] == ["a"]
 
 
-def test_a_watch_cache_that_forgot_does_not_know_how_long_nothing_happened() -> None:
+def test_watch_cache_raises_floor_to_first_kept_change() -> None:
     storage, pods = make(history=2)
     maps = storage.serve(KINDS[CONFIG_MAPS])
     for name in ("a", "b"):
@@ -164,7 +164,7 @@ def test_a_watch_cache_that_forgot_does_not_know_how_long_nothing_happened() -> 
     assert pods.has_changes_since(between)
 
 
-def test_after_a_compaction_events_can_be_watched_from_the_version_before() -> None:
+def test_events_can_be_watched_from_version_before_compaction() -> None:
     """etcd keeps the compacted version itself, and its change."""
     storage = Storage()
     events, pods = storage.serve(KINDS[EVENTS]), storage.serve(KINDS[PODS])
@@ -183,7 +183,7 @@ def test_after_a_compaction_events_can_be_watched_from_the_version_before() -> N
     assert following.version == version
 
 
-def test_a_snapshot_is_in_the_order_of_keys_whatever_came_when() -> None:
+def test_snapshot_is_sorted_by_key() -> None:
     storage, pods = make()
     for name in ("m", "z", "a", "q"):
         put(storage, pods, name)
@@ -195,7 +195,7 @@ def test_a_snapshot_is_in_the_order_of_keys_whatever_came_when() -> None:
     assert [it.name for it in pods.snapshot()] == ["a", "b", "m", "z"]
 
 
-def test_a_cursor_survives_the_history() -> None:
+def test_cursor_outlives_history() -> None:
     storage, pods = make(history=2)
     watcher = Watcher(pods, Scope(), Whole(pods.kind), pods.tail)
     for number in range(100):
@@ -207,7 +207,7 @@ def test_a_cursor_survives_the_history() -> None:
     assert watcher.take() == []
 
 
-def test_a_long_chain_of_changes_is_freed_without_recursion() -> None:
+def test_long_chain_of_changes_is_freed_without_recursion() -> None:
     first = last = Change(KINDS[PODS], 0)
     for number in range(100_000):
         last.next = Change(KINDS[PODS], number)
@@ -218,7 +218,7 @@ def test_a_long_chain_of_changes_is_freed_without_recursion() -> None:
     assert last.next is None
 
 
-def test_lines_are_encoded_once_for_all_watchers() -> None:
+def test_change_line_is_encoded_once() -> None:
     storage, pods = make()
     feeds = [Watcher(pods, Scope(), Whole(pods.kind), pods.tail) for _ in range(3)]
     put(storage, pods, "a")
@@ -230,7 +230,7 @@ def test_lines_are_encoded_once_for_all_watchers() -> None:
     assert lines[0] is lines[1] is lines[2]
 
 
-def test_a_feed_is_taken_in_portions() -> None:
+def test_watcher_returns_lines_in_portions() -> None:
     storage, pods = make()
     watcher = Watcher(pods, Scope(), Whole(pods.kind), pods.tail)
     for number in range(10):
@@ -244,7 +244,7 @@ def test_a_feed_is_taken_in_portions() -> None:
     assert portions == [3, 3, 3, 1]
 
 
-def test_writes_ring_until_unsubscribed() -> None:
+def test_writes_wake_subscribers_until_unsubscribed() -> None:
     storage, pods = make()
     rung: list[str] = []
     one = pods.subscribe(lambda: rung.append("pods"))
@@ -258,7 +258,7 @@ def test_writes_ring_until_unsubscribed() -> None:
     assert rung == ["all", "pods", "all", "all"]
 
 
-def test_a_retired_collection_ends_its_feeds() -> None:
+def test_retire_ends_watchers() -> None:
     storage = Storage()
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     collection = storage.serve(custom_kind(widgets))
@@ -276,7 +276,7 @@ def test_a_retired_collection_ends_its_feeds() -> None:
         storage.collection(widgets)
 
 
-def test_old_objects_are_let_go_with_the_history() -> None:
+def test_old_objects_are_freed_with_history() -> None:
     storage, pods = make(history=2)
     put(storage, pods, "a")
     paged = storage.version
@@ -294,13 +294,13 @@ def test_old_objects_are_let_go_with_the_history() -> None:
     assert not pods._snapshots
 
 
-def test_what_is_stored_costs_the_garbage_collector_nothing() -> None:
+def test_stored_objects_are_not_tracked_by_gc() -> None:
     storage, pods = make()
 
     assert not gc.is_tracked(put(storage, pods, "a"))
 
 
-def test_a_new_kind_cannot_be_watched_from_before() -> None:
+def test_redefined_collection_cannot_be_watched_from_earlier_version() -> None:
     storage = Storage(history=2)
     widgets = Resource("example.com", "v1", "widgets", "Widget")
     collection = storage.serve(custom_kind(widgets))
@@ -317,7 +317,7 @@ def test_a_new_kind_cannot_be_watched_from_before() -> None:
     assert collection.has_changes_since(storage.version - 1)
 
 
-def test_serving_twice_keeps_the_objects() -> None:
+def test_serve_twice_keeps_objects() -> None:
     storage, pods = make()
     put(storage, pods, "a")
 
@@ -331,12 +331,12 @@ def test_serving_twice_keeps_the_objects() -> None:
         pytest.param(Resource("", "v1", "widgets", "Widget"), id="no-group"),
     ],
 )
-def test_a_custom_resource_needs_a_kind_and_a_group(resource: Resource) -> None:
+def test_custom_kind_requires_kind_and_group(resource: Resource) -> None:
     with pytest.raises(OptionsError, match="needs a kind and a group"):
         custom_kind(resource)
 
 
-def test_a_negative_history_is_refused() -> None:
+def test_storage_rejects_negative_history() -> None:
     with pytest.raises(OptionsError, match="history"):
         Storage(history=-1)
 
@@ -348,7 +348,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 10))
-def test_every_remembered_state_can_be_seen_again(
+def test_snapshot_reproduces_every_kept_version(
     steps: list[tuple[str, str]], history: int
 ) -> None:
     """Snapshots and cursors agree with a log that forgets nothing."""

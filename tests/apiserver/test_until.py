@@ -26,7 +26,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_returns_what_the_condition_found_already() -> None:
+async def test_until_returns_result_at_once() -> None:
     server, start = APIServer(), now()
     server.create(PODS, named("web"))
 
@@ -36,7 +36,7 @@ async def test_returns_what_the_condition_found_already() -> None:
     assert now() == start
 
 
-async def test_wakes_at_the_write_that_is_waited_for() -> None:
+async def test_until_wakes_after_write() -> None:
     server, start = APIServer(), now()
     later(2.02, lambda: server.create(PODS, named("web")))
     later(1.01, lambda: server.create(CONFIG_MAPS, named("settings")))
@@ -47,7 +47,7 @@ async def test_wakes_at_the_write_that_is_waited_for() -> None:
     assert now() - start == pytest.approx(2.02, abs=0.002)
 
 
-async def test_what_is_not_there_is_waited_for() -> None:
+async def test_until_waits_for_missing_object() -> None:
     server = APIServer()
     later(1, lambda: server.create(CONFIG_MAPS, named("settings")))
     later(2, lambda: server.patch(CONFIG_MAPS, "settings", {"data": {"a": "1"}}))
@@ -58,7 +58,7 @@ async def test_what_is_not_there_is_waited_for() -> None:
     assert found == {"a": "1"}
 
 
-async def test_a_request_is_noticed_though_it_writes_nothing() -> None:
+async def test_until_notices_request_without_write() -> None:
     async with APIServer() as server, aiohttp.ClientSession(server.url) as http:
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(server.until(lambda: len(server.requests)))
@@ -70,7 +70,7 @@ async def test_a_request_is_noticed_though_it_writes_nothing() -> None:
         assert waiting.result() == 1
 
 
-async def test_what_the_test_itself_notes_down_is_noticed() -> None:
+async def test_until_notices_state_of_test() -> None:
     server, record = APIServer(), list[str]()
     later(3, lambda: record.append("done"))
 
@@ -84,9 +84,7 @@ async def test_what_the_test_itself_notes_down_is_noticed() -> None:
         pytest.param("nothing", "last result: KeyError: 'nothing'", id="missing"),
     ],
 )
-async def test_gives_up_in_time_and_says_what_there_was(
-    path: str, message: str
-) -> None:
+async def test_until_timeout_has_last_result(path: str, message: str) -> None:
     server, start = APIServer(), now()
     server.create(CONFIG_MAPS, named("settings", immutable=False))
 
@@ -97,14 +95,14 @@ async def test_gives_up_in_time_and_says_what_there_was(
     assert now() - start == pytest.approx(7, abs=0.002)
 
 
-async def test_names_what_does_not_exist() -> None:
+async def test_until_timeout_names_missing_object() -> None:
     server = APIServer()
 
     with pytest.raises(TimeoutError, match=r'NotFound: .*pods "web" not found'):
         await server.until(lambda: server.get(PODS, "web"), timeout=0)
 
 
-async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
+async def test_until_raises_other_errors_at_once() -> None:
     server, start = APIServer(), now()
 
     with pytest.raises(ZeroDivisionError):
@@ -114,18 +112,18 @@ async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, "5", -1, float("nan")])
-async def test_until_refuses_a_timeout_that_is_no_duration(timeout: Any) -> None:
+async def test_until_rejects_invalid_timeout(timeout: Any) -> None:
     with pytest.raises(OptionsError, match="timeout must be a number of seconds"):
         await APIServer().until(bool, timeout=timeout)
 
 
-async def test_until_refuses_a_condition_that_is_no_function() -> None:
+async def test_until_rejects_condition_that_is_not_a_function() -> None:
     condition: Any = True
     with pytest.raises(OptionsError, match="condition must be a function, not True"):
         await APIServer().until(condition)
 
 
-async def test_a_coroutine_function_is_no_condition() -> None:
+async def test_until_rejects_coroutine_function() -> None:
     server = APIServer()
 
     async def condition() -> bool:
@@ -136,7 +134,7 @@ async def test_a_coroutine_function_is_no_condition() -> None:
 
 
 @pytest.mark.parametrize("end", ["found", "cancelled"])
-async def test_leaves_nothing_behind(end: str) -> None:
+async def test_until_unsubscribes_at_end(end: str) -> None:
     server = APIServer()
     looks = list[float]()
 

@@ -78,7 +78,7 @@ def told(events: list[WatchEvent]) -> list[str]:
 # -------------------------------------------------------------------- answers
 
 
-async def test_answers_as_over_http() -> None:
+async def test_direct_list_equals_list_over_http() -> None:
     async with (
         a_server("a", "b", "c") as server,
         server.client() as client,
@@ -96,7 +96,7 @@ async def test_answers_as_over_http() -> None:
         assert asked[::2] == asked[1::2]
 
 
-async def test_a_server_that_was_never_started_answers() -> None:
+async def test_direct_watch_works_before_start() -> None:
     server = a_server("a")
     source = server.list_watch(CONFIG_MAPS)
 
@@ -110,7 +110,7 @@ async def test_a_server_that_was_never_started_answers() -> None:
     assert told(second) == ["ADDED b", "DELETED a"]
 
 
-async def test_selects_by_namespace_labels_and_fields() -> None:
+async def test_direct_list_selects_by_namespace_labels_and_fields() -> None:
     server = a_server("a", "b")
     server.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"app": "web"}}})
 
@@ -128,7 +128,7 @@ async def test_selects_by_namespace_labels_and_fields() -> None:
         server.list_watch(NODES, namespace="x")
 
 
-async def test_a_watch_ends_after_its_time() -> None:
+async def test_direct_watch_ends_after_timeout() -> None:
     source = a_server().list_watch(CONFIG_MAPS)
     start = asyncio.get_running_loop().time()
 
@@ -139,7 +139,7 @@ async def test_a_watch_ends_after_its_time() -> None:
     assert asyncio.get_running_loop().time() - start == pytest.approx(20, abs=0.1)
 
 
-async def test_a_stopped_watch_ends_for_who_waits() -> None:
+async def test_direct_watch_stop_wakes_reader() -> None:
     source = a_server().list_watch(CONFIG_MAPS)
 
     async with source.watch(WatchOptions(bookmarks=False)) as watch:
@@ -147,7 +147,7 @@ async def test_a_stopped_watch_ends_for_who_waits() -> None:
         assert await watch.next_batch() == []
 
 
-async def test_a_stopped_watch_ends_for_the_server_too() -> None:
+async def test_direct_watch_stop_ends_server_task() -> None:
     server = a_server()
     before = asyncio.all_tasks()
 
@@ -159,7 +159,7 @@ async def test_a_stopped_watch_ends_for_the_server_too() -> None:
         assert asyncio.all_tasks() == before
 
 
-async def test_the_server_hears_that_a_reader_has_left() -> None:
+async def test_direct_reader_exit_ends_server_task() -> None:
     server = a_server()
     source = server.list_watch(CONFIG_MAPS)
 
@@ -180,7 +180,7 @@ async def test_the_server_hears_that_a_reader_has_left() -> None:
 # -------------------------------------------------------------------- refusals
 
 
-async def test_bears_the_token_of_the_time() -> None:
+async def test_direct_request_uses_current_token() -> None:
     server = a_server("a", token="one")
     old = server.list_watch(CONFIG_MAPS)
     server.token = "two"
@@ -192,7 +192,7 @@ async def test_bears_the_token_of_the_time() -> None:
     assert len((await listed(server.list_watch(CONFIG_MAPS)))[0]) == 1
 
 
-async def test_what_is_not_served_is_not_found() -> None:
+async def test_direct_list_of_unserved_resource_raises_not_found() -> None:
     source = a_server().list_watch(Resource("example.com", "v1", "things", "Thing"))
 
     with pytest.raises(NotFound):
@@ -200,7 +200,7 @@ async def test_what_is_not_served_is_not_found() -> None:
             pass
 
 
-async def test_a_refusal_that_is_cut_off_is_one() -> None:
+async def test_direct_error_with_truncated_body_is_raised() -> None:
     server = a_server()
     server.faults.add(Cut(after_bytes=5))
     source = server.list_watch(Resource("example.com", "v1", "things", "Thing"))
@@ -210,7 +210,7 @@ async def test_a_refusal_that_is_cut_off_is_one() -> None:
             pass
 
 
-async def test_an_old_version_has_expired() -> None:
+async def test_direct_watch_of_old_version_expires() -> None:
     server = a_server("a", "b")
     _, version, _ = await listed(server.list_watch(CONFIG_MAPS))
     make(server, "c")
@@ -245,7 +245,9 @@ async def test_an_old_version_has_expired() -> None:
     ],
     ids=repr,
 )
-async def test_a_list_fails_as_over_http(fault: Fault, error: type[Exception]) -> None:
+async def test_direct_list_fails_as_over_http(
+    fault: Fault, error: type[Exception]
+) -> None:
     async with a_server("a", "b") as server, server.client() as client:
         # More than one for HTTP: a connection that dies is tried again.
         for source in (server.list_watch(CONFIG_MAPS), ListWatch(client, CONFIG_MAPS)):
@@ -261,7 +263,7 @@ async def test_a_list_fails_as_over_http(fault: Fault, error: type[Exception]) -
             assert getattr(caught.value, "retry_after", None) in {None, 7}
 
 
-async def test_a_watch_that_is_cut_has_delivered_what_came_before() -> None:
+async def test_direct_cut_watch_delivers_earlier_events() -> None:
     server = a_server("a")
     source = server.list_watch(CONFIG_MAPS)
     async with source.watch(WatchOptions(bookmarks=False)) as watch:
@@ -276,7 +278,7 @@ async def test_a_watch_that_is_cut_has_delivered_what_came_before() -> None:
             await watch.next_batch()
 
 
-async def test_slow_bytes_take_their_time() -> None:
+async def test_direct_slow_response_takes_time() -> None:
     server = a_server("a")
     source = server.list_watch(CONFIG_MAPS)
     loop = asyncio.get_running_loop()
@@ -291,7 +293,7 @@ async def test_slow_bytes_take_their_time() -> None:
 # -------------------------------------------------------------------- start and stop
 
 
-async def test_a_stop_ends_watches_and_refuses_requests() -> None:
+async def test_stop_ends_direct_watches_and_requests() -> None:
     server = a_server()
     source = server.list_watch(CONFIG_MAPS)
     await server.start()
@@ -313,7 +315,7 @@ async def test_a_stop_ends_watches_and_refuses_requests() -> None:
 @pytest.mark.parametrize(
     "fault", [Stall(), Slow(bytes_per_second=0.01), Stall(head=False)], ids=repr
 )
-async def test_a_stop_ends_what_a_fault_holds_up(fault: Fault) -> None:
+async def test_stop_ends_stalled_direct_request(fault: Fault) -> None:
     server = a_server("a")
     await server.start()
     server.faults.add(fault)
@@ -347,7 +349,7 @@ async def _error_of(work: Any) -> Exception | None:
 # -------------------------------------------------------------------- slow readers
 
 
-async def test_a_slow_reader_holds_up_nobody_and_loses_nothing() -> None:
+async def test_slow_direct_reader_loses_nothing() -> None:
     server = a_server()
     source = server.list_watch(CONFIG_MAPS)
 
@@ -367,7 +369,7 @@ async def test_a_slow_reader_holds_up_nobody_and_loses_nothing() -> None:
     assert names == [f"big-{number:03}" for number in range(200)]
 
 
-async def test_a_large_list_waits_for_its_reader() -> None:
+async def test_direct_large_list_is_buffered_up_to_limit() -> None:
     server = a_server()
     for number in range(100):
         make(server, f"big-{number:03}", data=BIG)
@@ -384,7 +386,7 @@ async def test_a_large_list_waits_for_its_reader() -> None:
     assert count == 100
 
 
-async def test_whoever_leaves_a_large_list_ends_it() -> None:
+async def test_leaving_large_direct_list_ends_task() -> None:
     server = a_server()
     for number in range(100):
         make(server, f"big-{number:03}", data=BIG)
@@ -399,7 +401,7 @@ async def test_whoever_leaves_a_large_list_ends_it() -> None:
 # -------------------------------------------------------------------- informers, bugs
 
 
-async def test_an_informer_needs_no_network() -> None:
+async def test_informer_works_with_direct_list_watch() -> None:
     server = a_server("a", "b")
     informer = SharedInformer(server.list_watch(CONFIG_MAPS), name="direct")
     seen: list[str] = []

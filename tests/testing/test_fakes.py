@@ -81,7 +81,7 @@ async def informed(
 # -------------------------------------------------------------------- objects
 
 
-def test_versions_and_uids_follow_the_calls() -> None:
+def test_fake_lister_watcher_assigns_versions_and_uids_in_order() -> None:
     source = FakeListerWatcher(named("a"), named("b"))
 
     changed = source.modify(named("a", spec={"nodeName": "n"}))
@@ -104,7 +104,7 @@ def test_versions_and_uids_follow_the_calls() -> None:
     assert repr(source) == "<FakeListerWatcher pods objects=2 version=6>"
 
 
-def test_what_is_given_is_left_alone() -> None:
+def test_fake_lister_watcher_does_not_modify_arguments() -> None:
     given = named("a", metadata={"uid": "mine", "namespace": "x"})
 
     stored = FakeListerWatcher().add(given)
@@ -113,7 +113,7 @@ def test_what_is_given_is_left_alone() -> None:
     assert given == named("a", metadata={"uid": "mine", "namespace": "x"})
 
 
-def test_takes_objects_of_an_informer_as_well() -> None:
+def test_fake_lister_watcher_accepts_kube_objects() -> None:
     source = FakeListerWatcher(KubeObject.of(named("a", kind="Pod", apiVersion="v1")))
 
     source.delete(KubeObject.of(named("a", metadata={"namespace": "default"})))
@@ -121,7 +121,7 @@ def test_takes_objects_of_an_informer_as_well() -> None:
     assert source.resource_version == "3"
 
 
-async def test_serves_any_resource() -> None:
+async def test_fake_lister_watcher_serves_any_resource() -> None:
     widgets = FakeListerWatcher(named("w", spec={"size": 3}), resource=WIDGETS)
     nodes = FakeListerWatcher(named("n"), resource=NODES)
 
@@ -146,7 +146,7 @@ async def test_serves_any_resource() -> None:
         pytest.param(lambda it: it.delete(named("b")), id="delete-unknown"),
     ],
 )
-def test_mistakes_are_told_at_once(wrong: Any) -> None:
+def test_fake_lister_watcher_rejects_invalid_objects(wrong: Any) -> None:
     source = FakeListerWatcher(named("a"))
 
     with pytest.raises(OptionsError):
@@ -158,7 +158,7 @@ def test_mistakes_are_told_at_once(wrong: Any) -> None:
 # -------------------------------------------------------------------- lists
 
 
-async def test_lists_in_pages() -> None:
+async def test_fake_lister_watcher_lists_in_pages() -> None:
     source = FakeListerWatcher(*map(named, "cab"))
 
     first, version, token = await listed(source, limit=2)
@@ -170,11 +170,11 @@ async def test_lists_in_pages() -> None:
     assert (version, same, end) == ("4", "4", "")
 
 
-async def test_an_empty_list_has_a_version() -> None:
+async def test_fake_lister_watcher_empty_list_has_version() -> None:
     assert await listed(FakeListerWatcher()) == ([], "1", "")
 
 
-async def test_a_list_from_the_future_is_refused() -> None:
+async def test_fake_lister_watcher_rejects_future_version() -> None:
     source = FakeListerWatcher()
 
     with pytest.raises(Exception, match="Too large resource version: 9"):
@@ -186,7 +186,7 @@ async def test_a_list_from_the_future_is_refused() -> None:
 # -------------------------------------------------------------------- watches
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there() -> None:
+async def test_fake_watch_without_version_sends_existing_objects() -> None:
     source = FakeListerWatcher(named("a"))
 
     async with source.watch(WatchOptions()) as watch:
@@ -199,7 +199,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there() -> None:
     assert told(second) == ["MODIFIED a@3", "ADDED b@4"]
 
 
-async def test_a_watch_from_a_version_tells_what_followed() -> None:
+async def test_fake_watch_from_version_sends_later_changes() -> None:
     source = FakeListerWatcher(named("a"))
     source.delete(named("a"))
 
@@ -209,7 +209,7 @@ async def test_a_watch_from_a_version_tells_what_followed() -> None:
     assert told([event]) == ["DELETED a@3"]
 
 
-async def test_initial_events_end_with_a_bookmark() -> None:
+async def test_fake_watch_marks_end_of_initial_events() -> None:
     source = FakeListerWatcher(named("a"))
 
     async with source.watch(WatchOptions(send_initial_events=True)) as watch:
@@ -219,7 +219,7 @@ async def test_initial_events_end_with_a_bookmark() -> None:
     assert events[1].object.annotations == INITIAL_EVENTS_END
 
 
-async def test_a_bookmark_stands_between_what_came_before_it_and_after() -> None:
+async def test_fake_watch_keeps_order_of_bookmark() -> None:
     source = FakeListerWatcher()
 
     async with (
@@ -238,7 +238,7 @@ async def test_a_bookmark_stands_between_what_came_before_it_and_after() -> None
         assert told(await plain.next_batch()) == ["ADDED a@2", "ADDED b@3"]
 
 
-async def test_a_watch_ends_after_its_time() -> None:
+async def test_fake_watch_ends_after_timeout() -> None:
     source = FakeListerWatcher()
     start = asyncio.get_running_loop().time()
 
@@ -249,7 +249,7 @@ async def test_a_watch_ends_after_its_time() -> None:
     assert asyncio.get_running_loop().time() - start == pytest.approx(7, abs=0.01)
 
 
-async def test_a_stopped_watch_ends_for_who_waits() -> None:
+async def test_fake_watch_stop_wakes_reader() -> None:
     source = FakeListerWatcher()
 
     async with source.watch(WatchOptions(resource_version="1")) as watch:
@@ -259,7 +259,7 @@ async def test_a_stopped_watch_ends_for_who_waits() -> None:
         assert await watch.next_batch() == []
 
 
-async def test_a_cancelled_wait_loses_nothing() -> None:
+async def test_fake_watch_cancellation_loses_no_events() -> None:
     source = FakeListerWatcher()
 
     async with source.watch(WatchOptions(resource_version="1")) as watch:
@@ -274,7 +274,7 @@ async def test_a_cancelled_wait_loses_nothing() -> None:
 # -------------------------------------------------------------------- what goes wrong
 
 
-async def test_an_error_is_the_last_event() -> None:
+async def test_fake_watch_error_is_last_event() -> None:
     source = FakeListerWatcher()
 
     async with source.watch(WatchOptions()) as watch:
@@ -288,7 +288,7 @@ async def test_an_error_is_the_last_event() -> None:
         assert await watch.next_batch() == []
 
 
-async def test_a_cut_comes_behind_what_happened_before() -> None:
+async def test_fake_watch_cut_follows_earlier_events() -> None:
     source = FakeListerWatcher()
 
     async with source.watch(WatchOptions()) as watch:
@@ -300,7 +300,7 @@ async def test_a_cut_comes_behind_what_happened_before() -> None:
             await watch.next_batch()
 
 
-async def test_what_is_gone_cannot_be_watched_nor_listed() -> None:
+async def test_fake_lister_watcher_gone_expires_versions() -> None:
     source = FakeListerWatcher(named("a"))
     source.modify(named("a"))
     source.gone()
@@ -314,7 +314,7 @@ async def test_what_is_gone_cannot_be_watched_nor_listed() -> None:
         await listed(source, resource_version="2", resource_version_match="Exact")
 
 
-async def test_refuses_as_often_as_it_is_told() -> None:
+async def test_fake_lister_watcher_refuses_given_number_of_times() -> None:
     source = FakeListerWatcher()
     source.refuse(of_code(403), times=2)
 
@@ -332,7 +332,7 @@ async def test_refuses_as_often_as_it_is_told() -> None:
 # -------------------------------------------------------------------- informers
 
 
-async def test_an_informer_follows_it() -> None:
+async def test_informer_follows_fake_lister_watcher() -> None:
     source = FakeListerWatcher(named("a"), resource=DEPLOYMENTS)
 
     async with informed(source) as (informer, record):
@@ -360,7 +360,7 @@ async def test_an_informer_follows_it() -> None:
         pytest.param(lambda it: it.bookmark(), id="bookmark"),
     ],
 )
-async def test_an_informer_gets_over_trouble(trouble: Any) -> None:
+async def test_informer_recovers_from_faults_of_fake(trouble: Any) -> None:
     source = FakeListerWatcher(named("a"))
 
     async with informed(source) as (informer, record):

@@ -107,7 +107,7 @@ STRICT = (*LOOP_SCOPE, "-o", "asyncio_mode=strict")
         pytest.param("@pytest.mark.asyncio", STRICT, ANYIO + ASYNCIO, id="both"),
     ],
 )
-def test_a_server_runs_for_the_test(
+def test_plugin_runs_server_for_test(
     run: Run, mark: str, options: tuple[str, ...], plugins: tuple[str, ...]
 ) -> None:
     outcome = run(
@@ -139,7 +139,7 @@ def test_a_server_runs_for_the_test(
     assert outcome.last == "3 passed", outcome.out
 
 
-def test_options_come_from_the_fixture_and_from_markers(run: Run) -> None:
+def test_plugin_merges_options_of_fixture_and_markers(run: Run) -> None:
     outcome = run(
         """
         @pytest.fixture
@@ -167,7 +167,7 @@ def test_options_come_from_the_fixture_and_from_markers(run: Run) -> None:
     assert outcome.last == "3 passed", outcome.out
 
 
-def test_other_fixtures_may_build_on_it(run: Run) -> None:
+def test_plugin_fixture_can_be_used_by_other_fixtures(run: Run) -> None:
     outcome = run(
         """
         @pytest.fixture
@@ -189,7 +189,7 @@ def test_other_fixtures_may_build_on_it(run: Run) -> None:
 SCOPES = ["class", "module", "package", "session"]
 
 
-def test_it_lives_in_the_loop_that_a_marker_asks_for(run: Run) -> None:
+def test_plugin_uses_loop_scope_of_marker(run: Run) -> None:
     tests = [
         f"""
         class Test{scope.title()}:
@@ -205,9 +205,7 @@ def test_it_lives_in_the_loop_that_a_marker_asks_for(run: Run) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_it_lives_in_the_loop_of_the_test_whatever_its_scope(
-    run: Run, scope: str
-) -> None:
+def test_plugin_uses_loop_of_test_in_every_scope(run: Run, scope: str) -> None:
     outcome = run(
         """
         class TestIt:
@@ -224,7 +222,7 @@ def test_it_lives_in_the_loop_of_the_test_whatever_its_scope(
     assert outcome.last == "1 passed", outcome.out
 
 
-def test_options_that_are_none_are_one_clear_error(run: Run) -> None:
+def test_plugin_reports_invalid_options(run: Run) -> None:
     outcome = run(
         """
         @pytest.mark.apiserver(tokn='x')
@@ -259,7 +257,7 @@ def test_options_that_are_none_are_one_clear_error(run: Run) -> None:
     assert outcome.last == "5 errors"
 
 
-def test_a_fixture_that_returns_no_options_is_one_clear_error(run: Run) -> None:
+def test_plugin_reports_invalid_options_fixture(run: Run) -> None:
     outcome = run(
         """
         @pytest.fixture(params=[None, [WIDGETS]], ids=["none", "a-list"])
@@ -316,7 +314,7 @@ def test_a_fixture_that_returns_no_options_is_one_clear_error(run: Run) -> None:
         ),
     ],
 )
-def test_what_cannot_run_it_is_told(
+def test_plugin_reports_unsupported_tests(
     run: Run, text: str, plugins: tuple[str, ...], message: str
 ) -> None:
     options = AUTO if plugins == ASYNCIO else ()
@@ -326,7 +324,7 @@ def test_what_cannot_run_it_is_told(
     assert "1 error" in outcome.last
 
 
-def test_the_marker_and_the_fixtures_are_documented(run: Run) -> None:
+def test_plugin_documents_marker_and_fixtures(run: Run) -> None:
     markers = run("", "--markers", plugins=()).out
     fixtures = run("", "--fixtures", "-v", *AUTO, plugins=ASYNCIO).out
 
@@ -334,14 +332,14 @@ def test_the_marker_and_the_fixtures_are_documented(run: Run) -> None:
     assert "Start an `APIServer` for one test, and stop it afterwards." in fixtures
 
 
-def test_pytest_loads_it_by_its_entry_point() -> None:
+def test_plugin_is_loaded_by_entry_point() -> None:
     from importlib.metadata import entry_points
 
     (found,) = entry_points(group="pytest11", name="aioinformer")
     assert found.value == PLUGIN
 
 
-def test_loading_it_loads_nothing_of_what_it_starts() -> None:
+def test_plugin_import_loads_no_server() -> None:
     code = f"import sys, {PLUGIN}; print(*sorted(sys.modules))"
 
     done = subprocess.run(

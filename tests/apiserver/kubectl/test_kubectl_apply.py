@@ -25,14 +25,14 @@ def apply(kubectl: Pair, text: str, *options: str) -> str:
 # ---------------------------------------------------------------- by the client
 
 
-def test_creates_what_is_missing(kubectl: Pair) -> None:
+def test_kubectl_creates_what_is_missing(kubectl: Pair) -> None:
     said = apply(kubectl, ALL)
 
     assert said.count(" created\n") == 4
     assert LAST_APPLIED in kubectl.body("cm", "settings")["metadata"]["annotations"]
 
 
-def test_leaves_what_is_as_it_should_be(kubectl: Pair) -> None:
+def test_kubectl_leaves_what_is_as_it_should_be(kubectl: Pair) -> None:
     apply(kubectl, ALL)
     before = kubectl.each("get", "cm,deploy,pod,svc", "-o", "json")
 
@@ -40,7 +40,7 @@ def test_leaves_what_is_as_it_should_be(kubectl: Pair) -> None:
     assert kubectl.each("get", "cm,deploy,pod,svc", "-o", "json") == before
 
 
-def test_changes_what_differs(kubectl: Pair) -> None:
+def test_kubectl_changes_what_differs(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
 
     said = apply(
@@ -50,7 +50,7 @@ def test_changes_what_differs(kubectl: Pair) -> None:
     assert "example.com/side:2" in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
+def test_kubectl_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
     without, _, _ = DEPLOYMENT.partition("      - name: side")
 
@@ -59,7 +59,7 @@ def test_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
     assert [it["name"] for it in spec["containers"]] == ["main"]
 
 
-def test_keeps_what_others_have_added(kubectl: Pair) -> None:
+def test_kubectl_keeps_what_others_have_added(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
     kubectl("patch", "cm", "settings", "-p", '{"data":{"added":"1"}}')
 
@@ -68,7 +68,7 @@ def test_keeps_what_others_have_added(kubectl: Pair) -> None:
     assert data == {"colour": "green", "added": "1"}
 
 
-def test_takes_back_what_others_have_changed(kubectl: Pair) -> None:
+def test_kubectl_takes_back_what_others_have_changed(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
     kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"red"}}')
 
@@ -76,7 +76,7 @@ def test_takes_back_what_others_have_changed(kubectl: Pair) -> None:
     assert kubectl.body("cm", "settings")["data"]["colour"] == "green"
 
 
-def test_warns_of_what_was_not_applied_before(kubectl: Pair) -> None:
+def test_kubectl_warns_of_what_was_not_applied_before(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     ours, real = kubectl.each("apply", "-f", "-", stdin=CONFIG_MAP)
@@ -84,7 +84,7 @@ def test_warns_of_what_was_not_applied_before(kubectl: Pair) -> None:
     assert ours.all == real.all
 
 
-def test_what_cannot_be_changed_is_refused(kubectl: Pair) -> None:
+def test_kubectl_apply_rejects_immutable_field(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
 
     text = DEPLOYMENT.replace("app: web", "app: other")
@@ -92,7 +92,7 @@ def test_what_cannot_be_changed_is_refused(kubectl: Pair) -> None:
     assert "field is immutable" in said
 
 
-def test_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
+def test_kubectl_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
 
     text = CONFIG_MAP.replace("green", "blue")
@@ -100,7 +100,7 @@ def test_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
     assert kubectl.body("cm", "settings")["data"]["colour"] == "green"
 
 
-def test_prunes(kubectl: Pair) -> None:
+def test_kubectl_prunes(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
     another = CONFIG_MAP.replace("name: settings", "name: another")
     kinds = "--prune-allowlist=core/v1/ConfigMap"
@@ -109,7 +109,7 @@ def test_prunes(kubectl: Pair) -> None:
     assert "configmap/settings pruned" in said
 
 
-def test_views_and_sets_what_was_applied(kubectl: Pair) -> None:
+def test_kubectl_views_and_sets_what_was_applied(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
 
     kubectl("apply", "view-last-applied", "cm", "settings")
@@ -133,7 +133,7 @@ OTHER = ("--server-side", "--field-manager=other")
         pytest.param(SERVICE, id="service"),
     ],
 )
-def test_server_side_twice_is_once(kubectl: Pair, text: str) -> None:
+def test_kubectl_server_side_twice_is_once(kubectl: Pair, text: str) -> None:
     name = apply(kubectl, text, SERVER_SIDE).split()[0]
     before = kubectl.each("get", name, "-o", "json", "--show-managed-fields")
 
@@ -142,7 +142,7 @@ def test_server_side_twice_is_once(kubectl: Pair, text: str) -> None:
     kubectl.body(name)
 
 
-def test_server_side_conflicts_with_another_manager(kubectl: Pair) -> None:
+def test_kubectl_server_side_conflicts_with_another_manager(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT, SERVER_SIDE)
 
     text = DEPLOYMENT.replace("replicas: 2", "replicas: 3").replace("green", "blue")
@@ -151,7 +151,7 @@ def test_server_side_conflicts_with_another_manager(kubectl: Pair) -> None:
     assert ".spec.replicas" in said
 
 
-def test_server_side_takes_fields_by_force(kubectl: Pair) -> None:
+def test_kubectl_server_side_takes_fields_by_force(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT, SERVER_SIDE)
 
     text = DEPLOYMENT.replace("replicas: 2", "replicas: 3")
@@ -159,7 +159,7 @@ def test_server_side_takes_fields_by_force(kubectl: Pair) -> None:
     assert kubectl.body("deploy", "web")["spec"]["replicas"] == 3
 
 
-def test_server_side_conflicts_with_an_update(kubectl: Pair) -> None:
+def test_kubectl_server_side_conflicts_with_an_update(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"red"}}')
 
@@ -167,7 +167,7 @@ def test_server_side_conflicts_with_an_update(kubectl: Pair) -> None:
     assert 'conflict with "kubectl-patch" using v1: .data.colour' in said
 
 
-def test_server_side_shares_equal_fields(kubectl: Pair) -> None:
+def test_kubectl_server_side_shares_equal_fields(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     apply(kubectl, CONFIG_MAP, *OTHER)
 
@@ -175,7 +175,7 @@ def test_server_side_shares_equal_fields(kubectl: Pair) -> None:
     assert [it["manager"] for it in managers] == ["kubectl", "other"]
 
 
-def test_server_side_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
+def test_kubectl_server_side_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT, SERVER_SIDE)
     without, _, _ = DEPLOYMENT.partition("      - name: side")
 
@@ -184,7 +184,7 @@ def test_server_side_removes_what_is_no_longer_applied(kubectl: Pair) -> None:
     assert [it["name"] for it in spec["containers"]] == ["main"]
 
 
-def test_server_side_keeps_what_another_applies_too(kubectl: Pair) -> None:
+def test_kubectl_server_side_keeps_what_another_applies_too(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     apply(kubectl, CONFIG_MAP, *OTHER)
 
@@ -192,14 +192,14 @@ def test_server_side_keeps_what_another_applies_too(kubectl: Pair) -> None:
     assert kubectl.body("cm", "settings")["data"]["size"] == "3"
 
 
-def test_server_side_takes_over_from_the_client(kubectl: Pair) -> None:
+def test_kubectl_server_side_takes_over_from_the_client(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP)
 
     apply(kubectl, CONFIG_MAP.replace("green", "blue"), SERVER_SIDE)
     kubectl.body("cm", "settings")
 
 
-def test_server_side_merges_lists_by_their_keys(kubectl: Pair) -> None:
+def test_kubectl_server_side_merges_lists_by_their_keys(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT, SERVER_SIDE)
     side = """
 apiVersion: apps/v1
@@ -217,7 +217,7 @@ spec:
     assert '"NEW"' in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_server_side_refuses_what_is_invalid(kubectl: Pair) -> None:
+def test_kubectl_server_side_refuses_what_is_invalid(kubectl: Pair) -> None:
     for old, new in (
         ("web:1", "web:1\n        imagex: 1"),
         ("- name: side", "- name: S"),
@@ -226,7 +226,7 @@ def test_server_side_refuses_what_is_invalid(kubectl: Pair) -> None:
         kubectl.fails("apply", SERVER_SIDE, "-f", "-", stdin=text)
 
 
-def test_server_side_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
+def test_kubectl_server_side_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE, "--dry-run=server")
 
     kubectl.fails("get", "cm", "settings")
@@ -235,7 +235,7 @@ def test_server_side_applies_nothing_in_a_dry_run(kubectl: Pair) -> None:
 # ---------------------------------------------------------------- diff
 
 
-def test_diff_shows_what_apply_would_change(kubectl: Pair) -> None:
+def test_kubectl_diff_shows_what_apply_would_change(kubectl: Pair) -> None:
     apply(kubectl, DEPLOYMENT)
     text = DEPLOYMENT.replace("replicas: 2", "replicas: 3")
 
@@ -245,7 +245,7 @@ def test_diff_shows_what_apply_would_change(kubectl: Pair) -> None:
     assert "+  replicas: 3" in _changes(ours.out)
 
 
-def test_diff_of_the_server_shows_what_it_would_change(kubectl: Pair) -> None:
+def test_kubectl_diff_of_the_server_shows_what_it_would_change(kubectl: Pair) -> None:
     apply(kubectl, CONFIG_MAP, SERVER_SIDE)
     text = CONFIG_MAP.replace("green", "blue")
 
@@ -255,7 +255,7 @@ def test_diff_of_the_server_shows_what_it_would_change(kubectl: Pair) -> None:
     assert "+  colour: blue" in _changes(ours.out)
 
 
-def test_diff_of_nothing_is_silent(kubectl: Pair) -> None:
+def test_kubectl_diff_of_nothing_is_silent(kubectl: Pair) -> None:
     apply(kubectl, ALL)
 
     assert kubectl("diff", "-f", "-", stdin=ALL) == ""

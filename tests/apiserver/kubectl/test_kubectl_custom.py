@@ -76,7 +76,7 @@ def custom(defined: Custom, kubectl: Pair) -> Custom:
     return Custom(kubectl, defined.word)
 
 
-def test_is_established(custom: Custom) -> None:
+def test_custom_kind_is_established(custom: Custom) -> None:
     name = f"{custom.plural}.kubectl.example.com"
 
     body = custom.kubectl.body("crd", name)
@@ -84,7 +84,7 @@ def test_is_established(custom: Custom) -> None:
     custom.kubectl("get", "crd", name)
 
 
-def test_is_found_by_all_its_names(custom: Custom) -> None:
+def test_custom_kind_is_found_by_all_its_names(custom: Custom) -> None:
     kubectl = custom.kubectl
     kubectl("create", "-f", "-", stdin=custom.text())
     word = custom.word
@@ -98,13 +98,13 @@ def test_is_found_by_all_its_names(custom: Custom) -> None:
         assert kubectl("get", name, "-o", "name").endswith(".example.com/a\n")
 
 
-def test_is_found_by_its_category(custom: Custom) -> None:
+def test_custom_kind_is_found_by_its_category(custom: Custom) -> None:
     custom.kubectl("create", "-f", "-", stdin=custom.text())
 
     assert "/a" in custom.kubectl("get", "everything", "-o", "name")
 
 
-def test_is_shown_in_its_own_columns(custom: Custom) -> None:
+def test_custom_kind_is_shown_in_its_own_columns(custom: Custom) -> None:
     kubectl = custom.kubectl
     more = "secret: hidden"
     kubectl("create", "-f", "-", stdin=custom.text(more=more))
@@ -118,7 +118,7 @@ def test_is_shown_in_its_own_columns(custom: Custom) -> None:
     assert "hidden" in kubectl("get", custom.plural, "-o", "wide")
 
 
-def test_is_listed_as_a_resource(custom: Custom) -> None:
+def test_custom_kind_is_listed_as_a_resource(custom: Custom) -> None:
     arguments = ("api-resources", "--api-group=kubectl.example.com", "-o", "wide")
     ours, real = custom.kubectl.each(*arguments)
 
@@ -130,7 +130,7 @@ def test_is_listed_as_a_resource(custom: Custom) -> None:
     assert rows[0] == rows[1]
 
 
-def test_is_explained(custom: Custom) -> None:
+def test_custom_kind_is_explained(custom: Custom) -> None:
     assert "How large it is." in custom.kubectl("explain", f"{custom.word}.spec.size")
     # Of the fields that every object has, we do not carry the real server's sentences.
     ours, real = custom.kubectl.each("explain", custom.word, "--recursive")
@@ -138,7 +138,7 @@ def test_is_explained(custom: Custom) -> None:
     assert "parts\t<[]string>" in ours.out
 
 
-def test_gets_defaults(custom: Custom) -> None:
+def test_custom_kind_gets_defaults(custom: Custom) -> None:
     custom.kubectl("create", "-f", "-", stdin=custom.text())
 
     assert custom.kubectl.body(custom.word, "a")["spec"]["replicas"] == 1
@@ -155,7 +155,7 @@ def test_gets_defaults(custom: Custom) -> None:
         pytest.param("null", "", id="required"),
     ],
 )
-def test_is_checked(custom: Custom, size: str, more: str) -> None:
+def test_custom_kind_is_checked(custom: Custom, size: str, more: str) -> None:
     text = custom.text(size=size, more=more)
 
     said = custom.kubectl.fails("create", "-f", "-", stdin=text)
@@ -166,7 +166,7 @@ def test_is_checked(custom: Custom, size: str, more: str) -> None:
     assert ours.all == real.all
 
 
-def test_is_scaled(custom: Custom) -> None:
+def test_custom_kind_is_scaled(custom: Custom) -> None:
     kubectl = custom.kubectl
     kubectl("create", "-f", "-", stdin=custom.text())
 
@@ -174,7 +174,7 @@ def test_is_scaled(custom: Custom) -> None:
     assert kubectl.body(custom.word, "a")["spec"]["replicas"] == 4
 
 
-def test_is_patched(custom: Custom) -> None:
+def test_custom_kind_is_patched(custom: Custom) -> None:
     kubectl = custom.kubectl
     kubectl("create", "-f", "-", stdin=custom.text())
     name = f"{custom.word}/a"
@@ -191,7 +191,7 @@ def test_is_patched(custom: Custom) -> None:
     assert body["status"] == {"phase": "Up"}
 
 
-def test_is_applied(custom: Custom) -> None:
+def test_custom_kind_is_applied(custom: Custom) -> None:
     kubectl = custom.kubectl
     for expected, size in (
         ("created", "small"),
@@ -204,7 +204,7 @@ def test_is_applied(custom: Custom) -> None:
     kubectl.body(custom.word, "a")
 
 
-def test_is_applied_by_the_server(custom: Custom) -> None:
+def test_custom_kind_is_applied_by_the_server(custom: Custom) -> None:
     kubectl = custom.kubectl
     apply = ("apply", "--server-side", "-f", "-")
     kubectl(*apply, stdin=custom.text(more="parts: [a, b]"))
@@ -217,7 +217,7 @@ def test_is_applied_by_the_server(custom: Custom) -> None:
     kubectl.body(custom.word, "a")
 
 
-def test_is_watched(custom: Custom) -> None:
+def test_custom_kind_is_watched(custom: Custom) -> None:
     kubectl = custom.kubectl
     kubectl("create", "-f", "-", stdin=custom.text())
     arguments = ("get", custom.plural, "-w", "--output-watch-events")
@@ -228,13 +228,13 @@ def test_is_watched(custom: Custom) -> None:
         assert watches.lines(1)[0].startswith("DELETED  a")
 
 
-def test_is_described(custom: Custom) -> None:
+def test_custom_kind_is_described(custom: Custom) -> None:
     custom.kubectl("create", "-f", "-", stdin=custom.text())
 
     custom.kubectl("describe", custom.word, "a")
 
 
-def test_ends_with_its_definition(kubectl: Pair) -> None:
+def test_custom_kind_ends_with_its_definition(kubectl: Pair) -> None:
     custom = Custom(kubectl, a_word())
     custom.establish()
     kubectl("create", "-f", "-", stdin=custom.text())
@@ -256,7 +256,9 @@ def test_ends_with_its_definition(kubectl: Pair) -> None:
         pytest.param("kind: KIND", "kind: null", id="no-kind"),
     ],
 )
-def test_a_wrong_definition_is_refused(kubectl: Pair, old: str, new: str) -> None:
+def test_kubectl_create_rejects_invalid_definition(
+    kubectl: Pair, old: str, new: str
+) -> None:
     assert old in CRD
     custom = Custom(kubectl, a_word(), CRD.replace(old, new))
 

@@ -27,43 +27,43 @@ def left(kubectl: Pair) -> list[str]:
     return kubectl("get", "cm", "-o", "name").split()
 
 
-def test_deletes_by_name(maps: Pair) -> None:
+def test_kubectl_deletes_by_name(maps: Pair) -> None:
     maps("delete", "cm", "a", "b")
 
     assert left(maps) == ["configmap/c"]
 
 
-def test_deletes_by_labels(maps: Pair) -> None:
+def test_kubectl_deletes_by_labels(maps: Pair) -> None:
     maps("delete", "cm", "-l", "x=1")
 
     assert left(maps) == ["configmap/b", "configmap/c"]
 
 
-def test_deletes_all(maps: Pair) -> None:
+def test_kubectl_deletes_all(maps: Pair) -> None:
     maps("delete", "cm", "--all")
 
     assert left(maps) == []
 
 
-def test_deletes_what_a_file_names(maps: Pair) -> None:
+def test_kubectl_deletes_what_a_file_names(maps: Pair) -> None:
     maps("delete", "-f", "-", stdin=CONFIG_MAP.replace("settings", "a"))
 
     assert left(maps) == ["configmap/b", "configmap/c"]
 
 
-def test_deletes_nothing_in_a_dry_run(maps: Pair) -> None:
+def test_kubectl_deletes_nothing_in_a_dry_run(maps: Pair) -> None:
     maps("delete", "cm", "a", "--dry-run=server")
 
     assert len(left(maps)) == 3
 
 
-def test_what_is_missing_cannot_be_deleted(kubectl: Pair) -> None:
+def test_kubectl_delete_of_missing_object_fails(kubectl: Pair) -> None:
     kubectl.fails("delete", "cm", "a")
     kubectl("delete", "cm", "a", "--ignore-not-found")
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
-def test_deletes_with_every_cascade(kubectl: Pair, cascade: str) -> None:
+def test_kubectl_deletes_with_every_cascade(kubectl: Pair, cascade: str) -> None:
     # There is no garbage collector on either: what it is to remove stays, marked.
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
@@ -78,21 +78,21 @@ def test_deletes_with_every_cascade(kubectl: Pair, cascade: str) -> None:
     assert metadata["deletionTimestamp"]
 
 
-def test_deletes_a_pod_at_once(kubectl: Pair) -> None:
+def test_kubectl_deletes_a_pod_at_once(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     kubectl("delete", "pod", "web-1", "--force", "--grace-period=0")
     kubectl.fails("get", "pod", "web-1")
 
 
-def test_deletes_a_pod_that_runs_nowhere_at_once(kubectl: Pair) -> None:
+def test_kubectl_deletes_a_pod_that_runs_nowhere_at_once(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     kubectl("delete", "pod", "web-1", "--grace-period=30")
     kubectl.fails("get", "pod", "web-1")
 
 
-def test_waits_for_a_finalizer_to_be_removed(kubectl: Pair) -> None:
+def test_kubectl_waits_for_a_finalizer_to_be_removed(kubectl: Pair) -> None:
     text = CONFIG_MAP.replace("  labels:", "  finalizers: [example.com/x]\n  labels:")
     kubectl("create", "-f", "-", stdin=text)
 
@@ -107,7 +107,7 @@ def test_waits_for_a_finalizer_to_be_removed(kubectl: Pair) -> None:
     kubectl.fails("get", "cm", "settings")
 
 
-def test_deletes_a_namespace(kubectl: Pair) -> None:
+def test_kubectl_deletes_a_namespace(kubectl: Pair) -> None:
     # A real one stays without the controller that empties it; ours plays that, too.
     ours, real = kubectl.each("delete", "namespace", kubectl.namespace, "--wait=false")
 
@@ -127,7 +127,7 @@ def status(kubectl: Pair, text: str) -> None:
     )
 
 
-def test_waits_for_a_condition(kubectl: Pair) -> None:
+def test_kubectl_waits_for_a_condition(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
     with kubectl.watching("wait", "pod/web-1", "--for=condition=Ready") as waits:
         status(kubectl, '{"conditions":[{"type":"Ready","status":"True"}]}')
@@ -135,7 +135,7 @@ def test_waits_for_a_condition(kubectl: Pair) -> None:
         waits.end()
 
 
-def test_waits_for_a_json_path(kubectl: Pair) -> None:
+def test_kubectl_waits_for_a_json_path(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
     condition = "--for=jsonpath={.status.phase}=Running"
     with kubectl.watching("wait", "pod/web-1", condition) as waits:
@@ -144,7 +144,7 @@ def test_waits_for_a_json_path(kubectl: Pair) -> None:
         waits.end()
 
 
-def test_waits_for_a_deletion(kubectl: Pair) -> None:
+def test_kubectl_waits_for_a_deletion(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
     with kubectl.watching("wait", "pod", "--all", "--for=delete", "-v=6") as waits:
         waits.begun()
@@ -153,20 +153,20 @@ def test_waits_for_a_deletion(kubectl: Pair) -> None:
         waits.end()
 
 
-def test_does_not_wait_for_what_is_true(kubectl: Pair) -> None:
+def test_kubectl_does_not_wait_for_what_is_true(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     kubectl("wait", "pod/web-1", "--for=jsonpath={.status.phase}=Pending")
 
 
-def test_waits_no_longer_than_asked(kubectl: Pair) -> None:
+def test_kubectl_waits_no_longer_than_asked(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
 
     arguments = ("--for=condition=Ready", "--timeout=100ms")
     assert "timed out" in kubectl.fails("wait", "pod/web-1", *arguments)
 
 
-def test_waits_for_a_rollout(kubectl: Pair) -> None:
+def test_kubectl_waits_for_a_rollout(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
     with kubectl.watching("rollout", "status", "deploy/web") as rollouts:
         rollouts.lines(1)

@@ -62,11 +62,11 @@ def filled(kubectl_servers: Pair) -> Pair:
         ("job/once", "Parallelism:"),
     ],
 )
-def test_describes(filled: Pair, what: str, word: str) -> None:
+def test_kubectl_describes(filled: Pair, what: str, word: str) -> None:
     assert word in filled("describe", what)
 
 
-def test_describes_a_config_map(filled: Pair) -> None:
+def test_kubectl_describes_a_config_map(filled: Pair) -> None:
     ours, real = filled.each("describe", "cm/settings")
 
     # kubectl tells data in an order of chance.
@@ -74,30 +74,30 @@ def test_describes_a_config_map(filled: Pair) -> None:
     assert "green" in ours.out
 
 
-def test_describes_a_namespace(filled: Pair) -> None:
+def test_kubectl_describes_a_namespace(filled: Pair) -> None:
     assert "Active" in filled("describe", "namespace", filled.namespace)
 
 
-def test_describes_by_labels(filled: Pair) -> None:
+def test_kubectl_describes_by_labels(filled: Pair) -> None:
     assert "web-1" in filled("describe", "pods", "-l", "app=web")
 
 
-def test_what_is_missing_cannot_be_described(filled: Pair) -> None:
+def test_kubectl_describe_of_missing_object_fails(filled: Pair) -> None:
     filled.fails("describe", "pod", "nothing")
 
 
-def test_lists_events(filled: Pair) -> None:
+def test_kubectl_lists_events(filled: Pair) -> None:
     assert "The image is here." in filled("events")
     assert "pod/web-1" in filled("get", "events")
     filled("get", "events", "-o", "wide")
 
 
-def test_lists_the_events_of_one(filled: Pair) -> None:
+def test_kubectl_lists_the_events_of_one(filled: Pair) -> None:
     assert "Pulled" in filled("events", "--for", "pod/web-1")
     assert "No events found" in filled.each("events", "--for", "pod/other")[0].err
 
 
-def test_selects_events_by_what_they_are_about(filled: Pair) -> None:
+def test_kubectl_selects_events_by_what_they_are_about(filled: Pair) -> None:
     selector = "involvedObject.name=web-1,reason=Pulled,type!=Warning"
 
     said = filled("get", "events", "--field-selector", selector, "-o", "name")

@@ -18,7 +18,7 @@ def rows(table: str) -> set[tuple[str, ...]]:
     return {tuple(line.split()) for line in table.splitlines()[1:]}
 
 
-def test_lists_kinds_as_the_real_server_does(kubectl: Pair) -> None:
+def test_kubectl_lists_kinds_as_the_real_server_does(kubectl: Pair) -> None:
     ours, real = kubectl.each("api-resources", "-o", "wide")
 
     # Ours has fewer of them, but none of its own.
@@ -35,14 +35,14 @@ def test_lists_kinds_as_the_real_server_does(kubectl: Pair) -> None:
         pytest.param(("--categories=all",), id="category"),
     ],
 )
-def test_lists_some_kinds(kubectl: Pair, options: tuple[str, ...]) -> None:
+def test_kubectl_lists_some_kinds(kubectl: Pair, options: tuple[str, ...]) -> None:
     ours, real = kubectl.each("api-resources", "-o", "wide", *options)
 
     assert rows(ours.out)
     assert rows(ours.out) <= rows(real.out)
 
 
-def test_lists_versions_of_the_api(kubectl: Pair) -> None:
+def test_kubectl_lists_versions_of_the_api(kubectl: Pair) -> None:
     ours, real = kubectl.each("api-versions")
 
     assert {"v1", "apps/v1", "batch/v1"} <= set(ours.out.split())
@@ -52,13 +52,13 @@ def test_lists_versions_of_the_api(kubectl: Pair) -> None:
 @pytest.mark.parametrize(
     "alias", ["po", "deploy.apps", "deployments.v1.apps", "ns", "cm", "crd", "ev"]
 )
-def test_finds_kinds_by_their_short_names(kubectl: Pair, alias: str) -> None:
+def test_kubectl_finds_kinds_by_their_short_names(kubectl: Pair, alias: str) -> None:
     ours, real = kubectl.each("get", alias, "-o", "name", "-l", "app=x")
 
     assert (ours.status, real.status) == (0, 0)
 
 
-def test_tells_its_version(kubectl: Pair) -> None:
+def test_kubectl_tells_its_version(kubectl: Pair) -> None:
     ours, real = (json.loads(it.out) for it in kubectl.each("version", "-o", "json"))
 
     assert ours["clientVersion"] == real["clientVersion"]
@@ -68,17 +68,17 @@ def test_tells_its_version(kubectl: Pair) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-def test_tells_its_health(kubectl: Pair, path: str) -> None:
+def test_kubectl_tells_its_health(kubectl: Pair, path: str) -> None:
     assert kubectl("get", "--raw", path) == "ok"
 
 
-def test_gets_a_raw_path(kubectl: Pair) -> None:
+def test_kubectl_gets_a_raw_path(kubectl: Pair) -> None:
     said = kubectl("get", "--raw", f"/api/v1/namespaces/{kubectl.namespace}/pods")
 
     assert json.loads(said)["items"] == []
 
 
-def test_a_raw_path_may_be_missing(kubectl: Pair) -> None:
+def test_kubectl_get_raw_of_missing_path_fails(kubectl: Pair) -> None:
     said = kubectl.fails("get", "--raw", "/nothing/here")
 
     assert "the server could not find the requested resource" in said
@@ -97,7 +97,7 @@ def test_a_raw_path_may_be_missing(kubectl: Pair) -> None:
         "deployment.spec.strategy",
     ],
 )
-def test_explains_the_type_of_a_field(kubectl: Pair, field: str) -> None:
+def test_kubectl_explains_the_type_of_a_field(kubectl: Pair, field: str) -> None:
     # We carry the facts of the schemas, and not their sentences.
     ours, real = kubectl.each("explain", field)
 
@@ -105,14 +105,14 @@ def test_explains_the_type_of_a_field(kubectl: Pair, field: str) -> None:
     assert _heads(ours.out) == _heads(real.out)
 
 
-def test_explains_all_fields(kubectl: Pair) -> None:
+def test_kubectl_explains_all_fields(kubectl: Pair) -> None:
     ours, real = kubectl.each("explain", "deployment", "--recursive")
 
     assert _tree(ours.out) == _tree(real.out)
     assert len(_tree(ours.out)) > 500
 
 
-def test_a_field_may_be_missing(kubectl: Pair) -> None:
+def test_kubectl_explain_of_missing_field_fails(kubectl: Pair) -> None:
     said = kubectl.fails("explain", "pod.spec.nothing")
 
     assert 'field "nothing" does not exist' in said
@@ -139,13 +139,13 @@ def _tree(text: str) -> list[str]:
         pytest.param(("get", "/metrics"), id="path"),
     ],
 )
-def test_its_only_user_may_do_everything(
+def test_kubectl_user_may_do_everything(
     kubectl: Pair, question: tuple[str, ...]
 ) -> None:
     assert kubectl("auth", "can-i", *question) == "yes\n"
 
 
-def test_lists_the_rights_of_its_only_user(kubectl: Pair) -> None:
+def test_kubectl_lists_the_rights_of_its_only_user(kubectl: Pair) -> None:
     ours, _ = kubectl.each("auth", "can-i", "--list")
 
     assert ours.status == 0
@@ -154,5 +154,5 @@ def test_lists_the_rights_of_its_only_user(kubectl: Pair) -> None:
     ]
 
 
-def test_answers_with_a_warning_for_an_unknown_resource(kubectl: Pair) -> None:
+def test_kubectl_auth_can_i_warns_of_unknown_resource(kubectl: Pair) -> None:
     kubectl("auth", "can-i", "get", "gadgets")

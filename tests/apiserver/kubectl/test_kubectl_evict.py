@@ -34,7 +34,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 """
 
 
-def test_drains_a_node(kubectl: Pair) -> None:
+def test_kubectl_drains_a_node(kubectl: Pair) -> None:
     node = f"node-{kubectl.namespace}"
     kubectl(
         "create",
@@ -52,7 +52,7 @@ def test_drains_a_node(kubectl: Pair) -> None:
         kubectl("delete", "node", node)
 
 
-def test_a_budget_stops_a_drain(kubectl: Pair) -> None:
+def test_disruption_budget_stops_kubectl_drain(kubectl: Pair) -> None:
     node = f"node-{kubectl.namespace}"
     kubectl(
         "create",
@@ -79,7 +79,7 @@ def test_a_budget_stops_a_drain(kubectl: Pair) -> None:
         kubectl("delete", "node", node)
 
 
-def test_autoscales(kubectl: Pair) -> None:
+def test_kubectl_autoscales(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     kubectl("autoscale", "deploy/web", "--min=1", "--max=3", "--cpu-percent=50")
@@ -89,7 +89,7 @@ def test_autoscales(kubectl: Pair) -> None:
     kubectl("describe", "hpa", "web")
 
 
-def test_tells_events(kubectl: Pair) -> None:
+def test_kubectl_tells_events(kubectl: Pair) -> None:
     event = f"""
 apiVersion: events.k8s.io/v1
 kind: Event
@@ -110,7 +110,7 @@ regarding: {{kind: Pod, namespace: {kubectl.namespace}, name: web}}
     kubectl("get", "events.v1.events.k8s.io", "web", "-o", "yaml")
 
 
-def test_makes_a_token(kubectl: Pair) -> None:
+def test_kubectl_makes_a_token(kubectl: Pair) -> None:
     kubectl("create", "serviceaccount", "robot")
 
     ours, real = kubectl.each("create", "token", "robot")

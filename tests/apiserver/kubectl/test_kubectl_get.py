@@ -34,75 +34,75 @@ def filled(kubectl_servers: Pair) -> Pair:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_prints_a_table(filled: Pair, kind: str) -> None:
+def test_kubectl_prints_a_table(filled: Pair, kind: str) -> None:
     assert filled("get", kind).startswith("NAME ")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_prints_a_wide_table(filled: Pair, kind: str) -> None:
+def test_kubectl_prints_a_wide_table(filled: Pair, kind: str) -> None:
     filled("get", kind, "-o", "wide")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_prints_yaml(filled: Pair, kind: str) -> None:
+def test_kubectl_prints_yaml(filled: Pair, kind: str) -> None:
     document = yaml.safe_load(filled("get", kind, "-o", "yaml"))
 
     assert document["kind"] == "List"
     assert document["items"]
 
 
-def test_prints_json_of_one(filled: Pair) -> None:
+def test_kubectl_prints_json_of_one(filled: Pair) -> None:
     document = json.loads(filled("get", "pod", "web-1", "-o", "json"))
 
     assert document["status"]["phase"] == "Pending"
 
 
-def test_prints_who_manages_what(filled: Pair) -> None:
+def test_kubectl_prints_who_manages_what(filled: Pair) -> None:
     said = filled("get", "deploy", "web", "-o", "yaml", "--show-managed-fields")
 
     assert "manager: kubectl-create" in said
 
 
-def test_prints_names(filled: Pair) -> None:
+def test_kubectl_prints_names(filled: Pair) -> None:
     said = filled("get", "pods,deploy,svc", "-o", "name")
 
     assert said.split() == ["pod/web-1", "deployment.apps/web", "service/web"]
 
 
-def test_prints_a_json_path(filled: Pair) -> None:
+def test_kubectl_prints_a_json_path(filled: Pair) -> None:
     path = "jsonpath={range .items[*]}{.metadata.name}={.data.colour} {end}"
 
     said = filled("get", "cm", "-o", path)
     assert said == "settings-0=green settings-1=green settings-2=green "
 
 
-def test_prints_a_go_template(filled: Pair) -> None:
+def test_kubectl_prints_a_go_template(filled: Pair) -> None:
     template = "go-template={{range .items}}{{.metadata.name}} {{end}}"
 
     assert filled("get", "pods", "-o", template) == "web-1 "
 
 
-def test_prints_custom_columns(filled: Pair) -> None:
+def test_kubectl_prints_custom_columns(filled: Pair) -> None:
     columns = "custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image"
 
     assert "example.com/web:1" in filled("get", "pods", "-o", columns)
 
 
-def test_prints_labels_as_columns(filled: Pair) -> None:
+def test_kubectl_prints_labels_as_columns(filled: Pair) -> None:
     filled("get", "pods", "-L", "app,tier", "--show-labels")
 
 
-def test_prints_no_headers(filled: Pair) -> None:
+def test_kubectl_prints_no_headers(filled: Pair) -> None:
     assert not filled("get", "pods", "--no-headers").startswith("NAME")
 
 
-def test_prints_the_kinds_of_several(filled: Pair) -> None:
+def test_kubectl_prints_the_kinds_of_several(filled: Pair) -> None:
     said = filled("get", "pods,svc,cm", "--show-kind")
 
     assert "configmap/settings-0" in said
 
 
-def test_prints_all(filled: Pair) -> None:
+def test_kubectl_prints_all(filled: Pair) -> None:
     said = filled("get", "all")
 
     assert "pod/web-1" in said
@@ -124,7 +124,7 @@ def test_prints_all(filled: Pair) -> None:
         pytest.param("!app", "", id="does-not-exist"),
     ],
 )
-def test_selects_by_labels(filled: Pair, selector: str, names: str) -> None:
+def test_kubectl_selects_by_labels(filled: Pair, selector: str, names: str) -> None:
     said = filled("get", "cm", "-l", selector, "-o", "name")
 
     assert said.split() == [f"configmap/{name}" for name in names.split()]
@@ -140,68 +140,68 @@ def test_selects_by_labels(filled: Pair, selector: str, names: str) -> None:
         pytest.param("spec.restartPolicy=Always,metadata.name!=x", 1, id="two"),
     ],
 )
-def test_selects_by_fields(filled: Pair, selector: str, count: int) -> None:
+def test_kubectl_selects_by_fields(filled: Pair, selector: str, count: int) -> None:
     said = filled("get", "pods", "--field-selector", selector, "-o", "name")
 
     assert len(said.split()) == count
 
 
-def test_a_field_that_cannot_be_selected_by_is_refused(filled: Pair) -> None:
+def test_kubectl_get_rejects_unselectable_field(filled: Pair) -> None:
     said = filled.fails("get", "pods", "--field-selector", "spec.foo=1")
 
     assert "field label not supported" in said
 
 
-def test_reads_in_chunks(filled: Pair) -> None:
+def test_kubectl_reads_in_chunks(filled: Pair) -> None:
     said = filled("get", "cm", "--chunk-size=1", "-o", "name")
 
     assert len(said.split()) == 3
 
 
-def test_sorts(filled: Pair) -> None:
+def test_kubectl_sorts(filled: Pair) -> None:
     said = filled("get", "cm", "--sort-by=.metadata.labels.app", "-o", "name")
 
     assert said.split()[0] == "configmap/settings-0"
 
 
-def test_sorts_a_table(filled: Pair) -> None:
+def test_kubectl_sorts_a_table(filled: Pair) -> None:
     filled("get", "cm", "--sort-by=.metadata.name")
 
 
-def test_gets_several_by_name(filled: Pair) -> None:
+def test_kubectl_gets_several_by_name(filled: Pair) -> None:
     filled("get", "cm", "settings-2", "settings-0")
 
 
-def test_gets_what_a_file_names(filled: Pair) -> None:
+def test_kubectl_gets_what_a_file_names(filled: Pair) -> None:
     said = filled("get", "-f", "-", stdin=f"{POD}\n---\n{SERVICE}")
 
     assert "pod/web-1" in said
 
 
-def test_what_is_missing_is_told(filled: Pair) -> None:
+def test_kubectl_get_of_missing_object_fails(filled: Pair) -> None:
     said = filled.fails("get", "pod", "nothing")
 
     assert said == 'Error from server (NotFound): pods "nothing" not found\n'
 
 
-def test_what_is_missing_can_be_ignored(filled: Pair) -> None:
+def test_kubectl_get_can_ignore_missing_object(filled: Pair) -> None:
     assert filled("get", "pod", "nothing", "--ignore-not-found") == ""
 
 
-def test_an_empty_namespace_is_told(kubectl: Pair) -> None:
+def test_kubectl_get_reports_empty_namespace(kubectl: Pair) -> None:
     ours, real = kubectl.each("get", "pods")
 
     assert ours.err.startswith("No resources found in ")
     assert ours == real
 
 
-def test_an_unknown_resource_is_told(kubectl: Pair) -> None:
+def test_kubectl_get_of_unknown_resource_fails(kubectl: Pair) -> None:
     said = kubectl.fails("get", "gadgets")
 
     assert 'the server doesn\'t have a resource type "gadgets"' in said
 
 
-def test_gets_from_all_namespaces(filled: Pair) -> None:
+def test_kubectl_gets_from_all_namespaces(filled: Pair) -> None:
     selector = f"metadata.namespace={filled.namespace}"
 
     said = filled("get", "cm", "-A", "--field-selector", selector)
@@ -209,7 +209,7 @@ def test_gets_from_all_namespaces(filled: Pair) -> None:
     assert said.count(filled.namespace) == 3
 
 
-def test_gets_a_namespace(kubectl: Pair) -> None:
+def test_kubectl_gets_a_namespace(kubectl: Pair) -> None:
     kubectl("get", "namespace", kubectl.namespace)
     kubectl("get", "namespace", kubectl.namespace, "-o", "yaml")
 
@@ -217,7 +217,7 @@ def test_gets_a_namespace(kubectl: Pair) -> None:
 # ---------------------------------------------------------------- watching
 
 
-def test_watches_names(kubectl: Pair) -> None:
+def test_kubectl_watches_names(kubectl: Pair) -> None:
     kubectl("create", "configmap", "a")
     with kubectl.watching("get", "cm", "-w", "-o", "name") as watches:
         assert watches.lines(1) == ["configmap/a"]
@@ -227,7 +227,7 @@ def test_watches_names(kubectl: Pair) -> None:
         assert watches.lines(2) == ["configmap/b", "configmap/a"]
 
 
-def test_watches_as_a_table(kubectl: Pair) -> None:
+def test_kubectl_watches_as_a_table(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
     arguments = ("get", "deploy", "-w", "--output-watch-events")
     with kubectl.watching(*arguments) as watches:
@@ -240,7 +240,7 @@ def test_watches_as_a_table(kubectl: Pair) -> None:
         assert watches.lines(1)[0].startswith("DELETED  web  0/3")
 
 
-def test_watches_by_labels(kubectl: Pair) -> None:
+def test_kubectl_watches_by_labels(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
     arguments = ("get", "cm", "-w", "-l", "app=web", "--output-watch-events")
     with kubectl.watching(*arguments) as watches:

@@ -84,7 +84,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("word", WORDS)
-async def test_a_word_means_what_it_means_to_kubectl(
+async def test_resource_argument_matches_kubectl(
     server: APIServer, tmp_path: Path, word: str
 ) -> None:
     out, err = await kubectl(server, tmp_path, "get", word, "-A")
@@ -99,7 +99,9 @@ async def test_a_word_means_what_it_means_to_kubectl(
     assert f"{server.url}{path}?" in err, out
 
 
-async def test_kubectl_uses_our_files(server: APIServer, tmp_path: Path) -> None:
+async def test_kubectl_uses_our_discovery_cache(
+    server: APIServer, tmp_path: Path
+) -> None:
     async with server.client() as client:
         await Discovery(client, tmp_path / "discovery").resource("wd")
 
@@ -115,7 +117,9 @@ async def test_kubectl_uses_our_files(server: APIServer, tmp_path: Path) -> None
     assert out == other
 
 
-async def test_we_use_the_files_of_kubectl(server: APIServer, tmp_path: Path) -> None:
+async def test_aioinformer_uses_discovery_cache_of_kubectl(
+    server: APIServer, tmp_path: Path
+) -> None:
     await kubectl(server, tmp_path, "get", "wd", "-A")
     async with server.client() as client:
         expected = await client.discovery.resources()
@@ -128,7 +132,9 @@ async def test_we_use_the_files_of_kubectl(server: APIServer, tmp_path: Path) ->
     assert found == expected
 
 
-async def test_the_files_are_the_same(server: APIServer, tmp_path: Path) -> None:
+async def test_discovery_caches_are_identical(
+    server: APIServer, tmp_path: Path
+) -> None:
     await kubectl(server, tmp_path / "kubectl", "get", "wd", "-A")
     async with server.client() as client:
         await Discovery(client, tmp_path / "ours" / "discovery").resource("wd")

@@ -27,7 +27,7 @@ pytest_plugins = ["kubectl_pair"]
         pytest.param("http://127.0.0.1:80/x", "https://127.0.0.1:443/x", id="server"),
     ],
 )
-def test_what_varies_is_the_same(ours: str, real: str) -> None:
+def test_pair_normalizes_varying_output(ours: str, real: str) -> None:
     from kubectl_pair import plain
 
     assert plain(ours) == plain(real)
@@ -45,7 +45,7 @@ def test_what_varies_is_the_same(ours: str, real: str) -> None:
         pytest.param("image: web:1", "image: web:2", id="image"),
     ],
 )
-def test_what_matters_is_not(ours: str, real: str) -> None:
+def test_pair_keeps_significant_differences(ours: str, real: str) -> None:
     from kubectl_pair import plain
 
     assert plain(ours) != plain(real)

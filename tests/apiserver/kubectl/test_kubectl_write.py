@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
         pytest.param(SERVICE, id="service"),
     ],
 )
-def test_creates_from_a_file(kubectl: Pair, text: str) -> None:
+def test_kubectl_creates_from_a_file(kubectl: Pair, text: str) -> None:
     kubectl("create", "-f", "-", "-o", "yaml", stdin=text)
 
 
@@ -52,28 +52,28 @@ def test_creates_from_a_file(kubectl: Pair, text: str) -> None:
         pytest.param(("pdb", "x", "--selector=a=b", "--min-available=1"), id="pdb"),
     ],
 )
-def test_creates_a_kind(kubectl: Pair, arguments: tuple[str, ...]) -> None:
+def test_kubectl_creates_a_kind(kubectl: Pair, arguments: tuple[str, ...]) -> None:
     assert kubectl("create", *arguments).endswith("/x created\n")
     kind = arguments[0]
     kubectl("get", kind, "-o", "wide")
     kubectl.body(kind, "x")
 
 
-def test_creates_twice_only_once(kubectl: Pair) -> None:
+def test_kubectl_creates_twice_only_once(kubectl: Pair) -> None:
     kubectl("create", "configmap", "x")
 
     said = kubectl.fails("create", "configmap", "x")
     assert 'configmaps "x" already exists' in said
 
 
-def test_creates_nothing_in_a_dry_run(kubectl: Pair) -> None:
+def test_kubectl_creates_nothing_in_a_dry_run(kubectl: Pair) -> None:
     said = kubectl("create", "configmap", "x", "--dry-run=server")
 
     assert said == "configmap/x created (server dry run)\n"
     kubectl.fails("get", "configmap", "x")
 
 
-def test_creates_a_generated_name(kubectl: Pair) -> None:
+def test_kubectl_creates_a_generated_name(kubectl: Pair) -> None:
     text = CONFIG_MAP.replace("name: settings", "generateName: settings-")
     ours, real = kubectl.each("create", "-f", "-", "-o", "name", stdin=text)
 
@@ -81,13 +81,13 @@ def test_creates_a_generated_name(kubectl: Pair) -> None:
     assert len(ours.out) == len(real.out)
 
 
-def test_an_unknown_field_is_refused(kubectl: Pair) -> None:
+def test_kubectl_create_rejects_unknown_field(kubectl: Pair) -> None:
     said = kubectl.fails("create", "-f", "-", stdin=POD.replace("ports:", "portz:"))
 
     assert 'unknown field "spec.containers[0].portz"' in said
 
 
-def test_an_unknown_field_may_be_a_warning(kubectl: Pair) -> None:
+def test_kubectl_create_warns_of_unknown_field(kubectl: Pair) -> None:
     arguments = ("create", "--validate=warn", "-f", "-")
     kubectl(*arguments, stdin=POD.replace("ports:", "portz:"))
 
@@ -105,30 +105,32 @@ def test_an_unknown_field_may_be_a_warning(kubectl: Pair) -> None:
         pytest.param("containerPort: 8080", "containerPort: many", id="type"),
     ],
 )
-def test_what_is_invalid_is_refused(kubectl: Pair, old: str, new: str) -> None:
+def test_kubectl_create_rejects_invalid_object(
+    kubectl: Pair, old: str, new: str
+) -> None:
     assert old in POD
 
     kubectl.fails("create", "-f", "-", stdin=POD.replace(old, new))
 
 
-def test_what_is_of_an_unknown_kind_is_refused(kubectl: Pair) -> None:
+def test_kubectl_create_rejects_unknown_kind(kubectl: Pair) -> None:
     said = kubectl.fails("create", "-f", "-", stdin=POD.replace("Pod", "Gadget"))
 
     assert 'no matches for kind "Gadget"' in said
 
 
-def test_a_missing_namespace_is_told(kubectl: Pair) -> None:
+def test_kubectl_create_reports_missing_namespace(kubectl: Pair) -> None:
     said = kubectl.fails("create", "configmap", "x", "-n", "nowhere")
 
     assert 'namespaces "nowhere" not found' in said
 
 
-def test_runs_a_pod(kubectl: Pair) -> None:
+def test_kubectl_runs_a_pod(kubectl: Pair) -> None:
     kubectl("run", "x", "--image=example.com/x", "--port=80", "--labels=a=b")
     kubectl.body("pod", "x")
 
 
-def test_exposes_a_deployment(kubectl: Pair) -> None:
+def test_kubectl_exposes_a_deployment(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
     kubectl("expose", "deployment", "web", "--port=80")
     kubectl.body("service", "web")
@@ -137,7 +139,7 @@ def test_exposes_a_deployment(kubectl: Pair) -> None:
 # ---------------------------------------------------------------- replace, edit
 
 
-def test_replaces(kubectl: Pair) -> None:
+def test_kubectl_replaces(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     said = kubectl("replace", "-f", "-", stdin=CONFIG_MAP.replace("green", "blue"))
@@ -145,14 +147,14 @@ def test_replaces(kubectl: Pair) -> None:
     assert kubectl.body("cm", "settings")["data"]["colour"] == "blue"
 
 
-def test_replaces_by_force(kubectl: Pair) -> None:
+def test_kubectl_replaces_by_force(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     kubectl("replace", "--force", "-f", "-", stdin=CONFIG_MAP)
     kubectl.body("cm", "settings")
 
 
-def test_replaces_no_other_version(kubectl: Pair) -> None:
+def test_kubectl_replaces_no_other_version(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
     old = CONFIG_MAP.replace(
         "  name: settings", '  name: settings\n  resourceVersion: "1"'
@@ -162,14 +164,14 @@ def test_replaces_no_other_version(kubectl: Pair) -> None:
     assert "the object has been modified" in said
 
 
-def test_replaces_only_what_there_is(kubectl: Pair) -> None:
+def test_kubectl_replaces_only_what_there_is(kubectl: Pair) -> None:
     assert "not found" in kubectl.fails("replace", "-f", "-", stdin=CONFIG_MAP)
 
 
 EDITOR = {"KUBE_EDITOR": "sed -i s/green/blue/"}
 
 
-def test_edits(kubectl: Pair) -> None:
+def test_kubectl_edits(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     said = kubectl("edit", "deployment", "web", environment=EDITOR)
@@ -177,7 +179,7 @@ def test_edits(kubectl: Pair) -> None:
     assert '"value": "blue"' in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_edits_nothing(kubectl: Pair) -> None:
+def test_kubectl_edits_nothing(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     environment = {"KUBE_EDITOR": "true"}
@@ -215,7 +217,7 @@ def test_edits_nothing(kubectl: Pair) -> None:
         pytest.param("merge", '{"metadata":{"labels":null}}', id="merge-null"),
     ],
 )
-def test_patches(kubectl: Pair, kind: str, patch: str) -> None:
+def test_kubectl_patches(kubectl: Pair, kind: str, patch: str) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     said = kubectl("patch", "deploy", "web", "--type", kind, "-p", patch)
@@ -223,7 +225,7 @@ def test_patches(kubectl: Pair, kind: str, patch: str) -> None:
     kubectl.body("deploy", "web")
 
 
-def test_patches_nothing(kubectl: Pair) -> None:
+def test_kubectl_patches_nothing(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     said = kubectl("patch", "cm", "settings", "-p", '{"data":{"colour":"green"}}')
@@ -243,13 +245,13 @@ def test_patches_nothing(kubectl: Pair) -> None:
         pytest.param("strategic", '{"data":[1]}', id="strategic-type"),
     ],
 )
-def test_refuses_a_patch(kubectl: Pair, kind: str, patch: str) -> None:
+def test_kubectl_refuses_a_patch(kubectl: Pair, kind: str, patch: str) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     kubectl.fails("patch", "cm", "settings", "--type", kind, "-p", patch)
 
 
-def test_patches_a_status(kubectl: Pair) -> None:
+def test_kubectl_patches_a_status(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=POD)
     patch = '{"metadata":{"labels":{"new":"1"}},"status":{"phase":"Running"}}'
 
@@ -260,7 +262,7 @@ def test_patches_a_status(kubectl: Pair) -> None:
 # ---------------------------------------------------------------- small changes
 
 
-def test_labels(kubectl: Pair) -> None:
+def test_kubectl_labels(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     assert kubectl("label", "cm", "settings", "a=b").endswith(" labeled\n")
@@ -271,20 +273,20 @@ def test_labels(kubectl: Pair) -> None:
     kubectl.body("cm", "settings")
 
 
-def test_labels_all(kubectl: Pair) -> None:
+def test_kubectl_labels_all(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=f"{CONFIG_MAP}\n---\n{POD}")
 
     kubectl("label", "cm,pods", "--all", "a=b")
     assert len(kubectl("get", "cm,pods", "-l", "a=b", "-o", "name").split()) == 2
 
 
-def test_refuses_a_label(kubectl: Pair) -> None:
+def test_kubectl_refuses_a_label(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     kubectl.fails("label", "cm", "settings", "a=-")
 
 
-def test_annotates(kubectl: Pair) -> None:
+def test_kubectl_annotates(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=CONFIG_MAP)
 
     kubectl("annotate", "cm", "settings", "example.com/note=hello world")
@@ -293,7 +295,7 @@ def test_annotates(kubectl: Pair) -> None:
     assert notes == {"example.com/note": "new"}
 
 
-def test_scales(kubectl: Pair) -> None:
+def test_kubectl_scales(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     kubectl("scale", "deploy", "web", "--replicas=5")
@@ -303,7 +305,7 @@ def test_scales(kubectl: Pair) -> None:
     assert kubectl.body("deploy", "web")["spec"]["replicas"] == 5
 
 
-def test_sets_an_image(kubectl: Pair) -> None:
+def test_kubectl_sets_an_image(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     kubectl("set", "image", "deploy/web", "side=example.com/side:2")
@@ -312,7 +314,7 @@ def test_sets_an_image(kubectl: Pair) -> None:
     assert "example.com/side:2" in json.dumps(kubectl.body("deploy", "web"))
 
 
-def test_pauses_a_rollout(kubectl: Pair) -> None:
+def test_kubectl_pauses_a_rollout(kubectl: Pair) -> None:
     kubectl("create", "-f", "-", stdin=DEPLOYMENT)
 
     kubectl("rollout", "pause", "deploy/web")

@@ -49,9 +49,7 @@ async def names(api: Any, kind: Any = ConfigMap, **options: Any) -> list[str]:
 # ------------------------------------------------------------------------ reading
 
 
-async def test_what_was_created_is_got_as_it_is(
-    api: Any, target: ServerUnderTest
-) -> None:
+async def test_kr8s_gets_created_object(api: Any, target: ServerUnderTest) -> None:
     new = await made(api, config_map("a", colour="red"))
 
     got = await ConfigMap.get("a", api=api)
@@ -62,7 +60,7 @@ async def test_what_was_created_is_got_as_it_is(
     assert await got.exists()
 
 
-async def test_lists_are_narrowed_by_labels_fields_or_names(api: Any) -> None:
+async def test_kr8s_lists_by_labels_fields_or_names(api: Any) -> None:
     for name in "abc":
         await made(api, config_map(name))
 
@@ -76,7 +74,7 @@ async def test_lists_are_narrowed_by_labels_fields_or_names(api: Any) -> None:
 @pytest.mark.parametrize(
     "kind", ["deploy", "deployment", "deployments", "Deployment", "deployment.apps/v1"]
 )
-async def test_a_kind_is_found_by_each_of_its_names(api: Any, kind: str) -> None:
+async def test_kr8s_finds_kind_by_all_names(api: Any, kind: str) -> None:
     await made(api, deployment("a"))
 
     found = [it async for it in api.get(kind)]
@@ -85,7 +83,7 @@ async def test_a_kind_is_found_by_each_of_its_names(api: Any, kind: str) -> None
     assert (found[0].name, found[0].replicas) == ("a", 2)
 
 
-async def test_a_table_is_what_kubectl_would_print(api: Any) -> None:
+async def test_kr8s_gets_table_of_kubectl(api: Any) -> None:
     await made(api, config_map("a", colour="red"))
 
     tables = [it async for it in api.get("configmaps", as_object=Table)]
@@ -95,7 +93,7 @@ async def test_a_table_is_what_kubectl_would_print(api: Any) -> None:
     assert [row["cells"][:2] for row in table.rows] == [["a", 1]]
 
 
-async def test_the_server_says_what_it_is_and_serves(api: Any) -> None:
+async def test_kr8s_reads_version_and_discovery(api: Any) -> None:
     version = await api.version()
     served = {it["name"]: it for it in await api.api_resources()}
     groups = [it async for it in api.api_versions()]
@@ -106,18 +104,20 @@ async def test_the_server_says_what_it_is_and_serves(api: Any) -> None:
     assert {"v1", "apps/v1", "example.com/v1"} <= set(groups)
 
 
-async def test_one_may_ask_who_one_is(api: Any) -> None:
+async def test_kr8s_reads_own_user(api: Any) -> None:
     assert (await api.whoami()).endswith("admin")
 
 
-async def test_a_namespace_is_in_none(api: Any, target: ServerUnderTest) -> None:
+async def test_kr8s_handles_cluster_scoped_namespace(
+    api: Any, target: ServerUnderTest
+) -> None:
     got = await Namespace.get(target.namespace, api=api)
 
     assert got.status.phase == "Active"
     assert got.namespace is None
 
 
-async def test_a_configuration_need_not_be_a_file(
+async def test_kr8s_accepts_configuration_in_memory(
     target: ServerUnderTest, tmp_path: Path
 ) -> None:
     text = kubeconfig_of(target, tmp_path).read_text(encoding="utf-8")
@@ -131,7 +131,7 @@ async def test_a_configuration_need_not_be_a_file(
 # ------------------------------------------------------------------------ writing
 
 
-async def test_a_merge_patch_removes_what_is_null(api: Any) -> None:
+async def test_kr8s_merge_patch_removes_null_fields(api: Any) -> None:
     it = await made(api, config_map("a", colour="red", size="3"))
 
     await it.patch({"data": {"colour": "blue", "size": None}})
@@ -140,7 +140,7 @@ async def test_a_merge_patch_removes_what_is_null(api: Any) -> None:
     assert (await ConfigMap.get("a", api=api)).raw == it.raw
 
 
-async def test_a_json_patch_is_a_list_of_operations(api: Any) -> None:
+async def test_kr8s_json_patch_works(api: Any) -> None:
     it = await made(api, config_map("a", colour="red"))
 
     await it.patch([{"op": "add", "path": "/data/size", "value": "3"}], type="json")
@@ -148,7 +148,7 @@ async def test_a_json_patch_is_a_list_of_operations(api: Any) -> None:
     assert it.data == {"colour": "red", "size": "3"}
 
 
-async def test_labels_come_and_go(api: Any) -> None:
+async def test_kr8s_adds_and_removes_labels(api: Any) -> None:
     it = await made(api, config_map("a"))
 
     await it.label(env="prod")
@@ -160,7 +160,7 @@ async def test_labels_come_and_go(api: Any) -> None:
     assert got.annotations == {"note": "hello"}
 
 
-async def test_a_child_is_adopted(api: Any) -> None:
+async def test_kr8s_adopts_child(api: Any) -> None:
     owner = await made(api, config_map("owner"))
     child = await made(api, config_map("child"))
 
@@ -170,7 +170,7 @@ async def test_a_child_is_adopted(api: Any) -> None:
     assert (reference.kind, reference.uid) == ("ConfigMap", owner.metadata.uid)
 
 
-async def test_a_status_is_patched_apart_from_the_rest(api: Any) -> None:
+async def test_kr8s_patches_status_subresource(api: Any) -> None:
     it = await made(api, deployment("a"))
     patch = {"spec": {"replicas": 9}, "status": {"observedGeneration": 1}}
 
@@ -180,7 +180,7 @@ async def test_a_status_is_patched_apart_from_the_rest(api: Any) -> None:
     assert it.replicas == 2
 
 
-async def test_scaling_waits_for_the_number(api: Any) -> None:
+async def test_kr8s_scale_waits_for_replicas(api: Any) -> None:
     it = await made(api, deployment("a"))
 
     await it.scale(5)
@@ -189,7 +189,7 @@ async def test_scaling_waits_for_the_number(api: Any) -> None:
     assert (await Deployment.get("a", api=api)).replicas == 5
 
 
-async def test_what_is_deleted_is_not_found(api: Any) -> None:
+async def test_kr8s_does_not_find_deleted_object(api: Any) -> None:
     it = await made(api, config_map("a"))
 
     await it.delete()
@@ -201,7 +201,7 @@ async def test_what_is_deleted_is_not_found(api: Any) -> None:
         await it.refresh()
 
 
-async def test_an_error_has_the_status_of_the_server(api: Any) -> None:
+async def test_kr8s_error_has_status_of_server(api: Any) -> None:
     await made(api, config_map("a"))
 
     with pytest.raises(kr8s.ServerError, match='"a" already exists') as caught:
@@ -211,9 +211,7 @@ async def test_an_error_has_the_status_of_the_server(api: Any) -> None:
     assert caught.value.response.status_code == 409
 
 
-async def test_somebody_without_rights_is_told_so(
-    target: ServerUnderTest, tmp_path: Path
-) -> None:
+async def test_kr8s_raises_forbidden(target: ServerUnderTest, tmp_path: Path) -> None:
     file = kubeconfig_of(target, tmp_path, token=target.user_token)
     async with connected(file) as api:
         with pytest.raises(
@@ -245,7 +243,7 @@ async def defined(api: Any, target: ServerUnderTest) -> AsyncIterator[None]:
         await it.delete()
 
 
-async def test_objects_of_a_new_kind_are_read_and_written(
+async def test_kr8s_reads_and_writes_custom_objects(
     api: Any, target: ServerUnderTest
 ) -> None:
     async with defined(api, target):
@@ -267,7 +265,7 @@ async def test_objects_of_a_new_kind_are_read_and_written(
     ]
 
 
-async def test_an_unknown_kind_gets_a_class_from_the_discovery(
+async def test_kr8s_makes_class_from_discovery(
     api: Any, target: ServerUnderTest
 ) -> None:
     async with defined(api, target):

@@ -51,7 +51,7 @@ async def first(
     return seen
 
 
-async def test_a_watch_tells_what_happens_after_its_version(api: Any) -> None:
+async def test_kr8s_watch_gets_changes_after_version(api: Any) -> None:
     mark = await made(api, config_map("mark"))
     it = await made(api, config_map("a"))
     await it.patch({"data": {"k": "v"}})
@@ -63,7 +63,7 @@ async def test_a_watch_tells_what_happens_after_its_version(api: Any) -> None:
     assert events == ADDED_CHANGED_DELETED
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: Any) -> None:
+async def test_kr8s_watch_without_version_gets_existing_objects(api: Any) -> None:
     for name in "abc":
         await made(api, config_map(name))
 
@@ -72,7 +72,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Any) -> 
     assert sorted(events) == [("ADDED", "a"), ("ADDED", "c")]
 
 
-async def test_custom_objects_are_watched_by_their_discovered_kind(api: Any) -> None:
+async def test_kr8s_watches_custom_objects(api: Any) -> None:
     kind = new_class("Widget", version="example.com/v1")
     mark = await made(api, config_map("mark"))
     it = await kind({"metadata": {"name": "a"}, "size": 3}, api=api)
@@ -86,7 +86,7 @@ async def test_custom_objects_are_watched_by_their_discovered_kind(api: Any) -> 
     assert events == ADDED_CHANGED_DELETED
 
 
-async def test_waiting_ends_with_the_condition(api: Any) -> None:
+async def test_kr8s_wait_ends_with_condition(api: Any) -> None:
     it = await made(api, deployment("a"))
     ready = {"type": "Available", "status": "True"}
     await it.patch({"status": {"conditions": [ready]}}, subresource="status")
@@ -97,7 +97,7 @@ async def test_waiting_ends_with_the_condition(api: Any) -> None:
     assert it.status.conditions[0].status == "True"
 
 
-async def test_an_object_that_is_held_is_deleted_when_it_is_let_go(api: Any) -> None:
+async def test_kr8s_wait_for_deletion_ends_after_finalizer(api: Any) -> None:
     it = await made(api, config_map("a"))
     await it.patch({"metadata": {"finalizers": ["example.com/hold"]}})
     await it.delete()
@@ -113,7 +113,7 @@ async def test_an_object_that_is_held_is_deleted_when_it_is_let_go(api: Any) -> 
     await it.wait("delete", timeout=60)
 
 
-async def test_a_watch_ends_when_the_server_ends_it(tmp_path: Path) -> None:
+async def test_kr8s_watch_ends_with_server(tmp_path: Path) -> None:
     """It asks for no length, and says nothing about the end."""
     async with (
         APIServer(watch_seconds=5) as server,
@@ -126,7 +126,7 @@ async def test_a_watch_ends_when_the_server_ends_it(tmp_path: Path) -> None:
     assert events == [("ADDED", "a")]
 
 
-async def test_after_410_it_watches_on_from_the_last_version(tmp_path: Path) -> None:
+async def test_kr8s_resumes_watch_after_410(tmp_path: Path) -> None:
     async with (
         APIServer() as server,
         connected(server.kubeconfig(tmp_path / "config")) as api,
@@ -146,7 +146,7 @@ async def test_after_410_it_watches_on_from_the_last_version(tmp_path: Path) -> 
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 @in_a_thread
-def test_the_client_that_blocks_lists_before_it_watches(
+def test_kr8s_sync_client_lists_before_watch(
     target: ServerUnderTest, tmp_path: Path
 ) -> None:
     """Its loop runs in a thread of its own, for as long as the program does."""

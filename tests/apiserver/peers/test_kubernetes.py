@@ -45,7 +45,7 @@ def place(target: ServerUnderTest) -> str:
 
 
 @in_a_thread
-def test_an_object_lives_and_goes(core: Any, place: str) -> None:
+def test_kubernetes_client_creates_and_deletes_object(core: Any, place: str) -> None:
     metadata = client.V1ObjectMeta(name="a", labels={"is": "a"})
     body = client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
     made = core.create_namespaced_config_map(place, body)
@@ -63,7 +63,9 @@ def test_an_object_lives_and_goes(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_a_configuration_need_not_be_a_file(target: ServerUnderTest) -> None:
+def test_kubernetes_client_accepts_configuration_in_memory(
+    target: ServerUnderTest,
+) -> None:
     given = client.Configuration(
         host=target.url,
         api_key={"authorization": target.token},
@@ -80,7 +82,7 @@ def test_a_configuration_need_not_be_a_file(target: ServerUnderTest) -> None:
 
 
 @in_a_thread
-def test_an_error_has_the_status_of_the_server(core: Any, place: str) -> None:
+def test_kubernetes_client_error_has_status_of_server(core: Any, place: str) -> None:
     old = core.create_namespaced_config_map(place, config_map("a"))
     core.patch_namespaced_config_map("a", place, {"data": {"k": "v"}})
 
@@ -96,7 +98,7 @@ def test_an_error_has_the_status_of_the_server(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_every_kind_of_patch_is_understood(core: Any, place: str) -> None:
+def test_kubernetes_client_sends_every_patch_type(core: Any, place: str) -> None:
     core.create_namespaced_config_map(place, config_map("a", colour="red", size="3"))
 
     def patched(body: Any, **options: Any) -> Any:
@@ -120,7 +122,7 @@ def test_every_kind_of_patch_is_understood(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_a_deployment_has_a_status_and_a_scale(api: Any, place: str) -> None:
+def test_kubernetes_client_reads_status_and_scale(api: Any, place: str) -> None:
     apps = client.AppsV1Api(api)
     apps.create_namespaced_deployment(place, deployment("a"))
 
@@ -136,7 +138,7 @@ def test_a_deployment_has_a_status_and_a_scale(api: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_a_yaml_file_is_created_or_says_what_failed(
+def test_kubernetes_client_creates_yaml_file(
     api: Any, core: Any, place: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "all.yaml"
@@ -152,7 +154,7 @@ def test_a_yaml_file_is_created_or_says_what_failed(
 
 
 @in_a_thread
-def test_a_conflict_is_retried_until_it_is_none(core: Any, place: str) -> None:
+def test_kubernetes_client_retries_conflict(core: Any, place: str) -> None:
     stale = core.create_namespaced_config_map(place, config_map("a"))
     core.patch_namespaced_config_map("a", place, {"data": {"other": "1"}})
     tries = []
@@ -197,7 +199,7 @@ def defined(api: Any, target: ServerUnderTest) -> Iterator[dict[str, str]]:
 
 
 @in_a_thread
-def test_objects_of_a_new_kind_are_read_and_written(
+def test_kubernetes_client_reads_and_writes_custom_objects(
     api: Any, target: ServerUnderTest
 ) -> None:
     custom = client.CustomObjectsApi(api)
@@ -219,7 +221,7 @@ def test_objects_of_a_new_kind_are_read_and_written(
 
 
 @in_a_thread
-def test_the_dynamic_client_reads_and_writes_any_kind(
+def test_kubernetes_dynamic_client_reads_and_writes_any_kind(
     api: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
     place = target.namespace

@@ -44,7 +44,7 @@ async def names(k: Any, place: str, **options: Any) -> list[str]:
 # ------------------------------------------------------------------------ reading
 
 
-async def test_what_was_created_is_got_as_it_is(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_gets_created_object(k: Any, place: str) -> None:
     metadata = k.client.V1ObjectMeta(name="a", labels={"is": "a"})
     body = k.client.V1ConfigMap(metadata=metadata, data={"colour": "red"})
     made = await k.core.create_namespaced_config_map(place, body)
@@ -58,7 +58,7 @@ async def test_what_was_created_is_got_as_it_is(k: Any, place: str) -> None:
     assert got.metadata.creation_timestamp.tzinfo is not None
 
 
-async def test_lists_come_in_pages(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_lists_in_pages(k: Any, place: str) -> None:
     for name in "abc":
         await k.core.create_namespaced_config_map(place, config_map(name))
 
@@ -78,7 +78,7 @@ async def test_lists_come_in_pages(k: Any, place: str) -> None:
     assert rest.metadata.resource_version == page.metadata.resource_version
 
 
-async def test_lists_are_narrowed_by_labels_or_fields(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_lists_by_labels_or_fields(k: Any, place: str) -> None:
     for name in "abc":
         await k.core.create_namespaced_config_map(place, config_map(name))
 
@@ -91,7 +91,7 @@ async def test_lists_are_narrowed_by_labels_or_fields(k: Any, place: str) -> Non
     assert [it.metadata.name for it in everywhere.items] == ["a", "b", "c"]
 
 
-async def test_a_pod_is_read_with_its_defaults(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_reads_defaults_of_pod(k: Any, place: str) -> None:
     container = k.client.V1Container(name="main", image="registry.example/app:1")
     pod = k.client.V1Pod(
         metadata=k.client.V1ObjectMeta(name="a"),
@@ -105,7 +105,7 @@ async def test_a_pod_is_read_with_its_defaults(k: Any, place: str) -> None:
     assert made.spec.containers[0].image_pull_policy == "IfNotPresent"
 
 
-async def test_the_server_describes_itself(k: Any) -> None:
+async def test_kubernetes_asyncio_reads_version_and_discovery(k: Any) -> None:
     version = await k.client.VersionApi(k.api).get_code()
     groups = await k.client.ApisApi(k.api).get_api_versions()
     resources = await k.apps.get_api_resources()
@@ -116,7 +116,7 @@ async def test_the_server_describes_itself(k: Any) -> None:
     assert (scaled.kind, scaled.group) == ("Scale", "autoscaling")
 
 
-async def test_a_configuration_need_not_be_a_file(
+async def test_kubernetes_asyncio_accepts_configuration_in_memory(
     k: Any, target: ServerUnderTest
 ) -> None:
     given = k.client.Configuration(host=target.url)
@@ -129,7 +129,9 @@ async def test_a_configuration_need_not_be_a_file(
     assert target.namespace in {it.metadata.name for it in found.items}
 
 
-async def test_a_wrong_token_is_not_taken(k: Any, target: ServerUnderTest) -> None:
+async def test_kubernetes_asyncio_with_wrong_token_gets_401(
+    k: Any, target: ServerUnderTest
+) -> None:
     k.api.configuration.api_key["BearerToken"] = "Bearer somebody-else"
 
     with pytest.raises(k.client.ApiException) as caught:
@@ -152,7 +154,7 @@ async def test_a_wrong_token_is_not_taken(k: Any, target: ServerUnderTest) -> No
     ],
     ids=["json", "merge", "strategic", "unnamed", "unnamed-list"],
 )
-async def test_a_patch_changes_what_it_names(
+async def test_kubernetes_asyncio_patch_changes_given_fields(
     k: Any, place: str, kind: str | None, patch: Any
 ) -> None:
     options = {} if kind is None else {"_content_type": kind}
@@ -164,7 +166,7 @@ async def test_a_patch_changes_what_it_names(
     assert changed.data == {"colour": "blue", "shape": "round"}
 
 
-async def test_a_strategic_patch_finds_a_container_by_its_name(
+async def test_kubernetes_asyncio_strategic_patch_merges_container_by_name(
     k: Any, place: str
 ) -> None:
     await k.apps.create_namespaced_deployment(place, deployment("a"))
@@ -179,7 +181,9 @@ async def test_a_strategic_patch_finds_a_container_by_its_name(
     ]
 
 
-async def test_what_is_applied_no_more_goes(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_apply_removes_dropped_fields(
+    k: Any, place: str
+) -> None:
     options = {"_content_type": APPLY, "field_manager": "me"}
     first, then = config_map("a", colour="red", size="3"), config_map("a", colour="red")
 
@@ -191,7 +195,7 @@ async def test_what_is_applied_no_more_goes(k: Any, place: str) -> None:
     assert [it.operation for it in changed.metadata.managed_fields] == ["Apply"]
 
 
-async def test_another_applier_is_in_conflict_until_it_insists(
+async def test_kubernetes_asyncio_apply_conflicts_unless_forced(
     k: Any, place: str
 ) -> None:
     mine = {"_content_type": APPLY, "field_manager": "me"}
@@ -208,7 +212,7 @@ async def test_another_applier_is_in_conflict_until_it_insists(
     assert changed.data == {"colour": "blue"}
 
 
-async def test_a_replacement_is_refused_once_the_version_is_old(
+async def test_kubernetes_asyncio_replace_with_old_version_conflicts(
     k: Any, place: str
 ) -> None:
     old = await k.core.create_namespaced_config_map(place, config_map("a"))
@@ -222,7 +226,9 @@ async def test_a_replacement_is_refused_once_the_version_is_old(
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
 
 
-async def test_deleting_is_one_or_many(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_deletes_object_and_collection(
+    k: Any, place: str
+) -> None:
     for name in "abc":
         await k.core.create_namespaced_config_map(place, config_map(name))
 
@@ -238,7 +244,7 @@ async def test_deleting_is_one_or_many(k: Any, place: str) -> None:
     assert (caught.value.status, caught.value.reason) == (404, "Not Found")
 
 
-async def test_a_pod_is_deleted_with_options(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_deletes_pod_with_options(k: Any, place: str) -> None:
     spec = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
     body = {"metadata": {"name": "a"}, "spec": spec}
     made = await k.core.create_namespaced_pod(place, body)
@@ -253,7 +259,9 @@ async def test_a_pod_is_deleted_with_options(k: Any, place: str) -> None:
     assert (await k.core.list_namespaced_pod(place)).items == []
 
 
-async def test_a_status_is_patched_apart_from_the_rest(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_patches_status_subresource(
+    k: Any, place: str
+) -> None:
     await k.apps.create_namespaced_deployment(place, deployment("a"))
     patch = {"spec": {"replicas": 9}, "status": {"observedGeneration": 1}}
 
@@ -263,7 +271,7 @@ async def test_a_status_is_patched_apart_from_the_rest(k: Any, place: str) -> No
     assert changed.spec.replicas == 2
 
 
-async def test_a_deployment_is_scaled(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_scales_deployment(k: Any, place: str) -> None:
     await k.apps.create_namespaced_deployment(place, deployment("a"))
     scale = await k.apps.read_namespaced_deployment_scale("a", place)
     assert (scale.spec.replicas, scale.status.selector) == (2, "app=a")
@@ -278,7 +286,7 @@ async def test_a_deployment_is_scaled(k: Any, place: str) -> None:
     assert got.spec.replicas == 6
 
 
-async def test_a_yaml_file_is_created_piece_by_piece(
+async def test_kubernetes_asyncio_creates_yaml_file(
     k: Any, place: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "all.yaml"
@@ -291,7 +299,9 @@ async def test_a_yaml_file_is_created_piece_by_piece(
     assert [it.metadata.name for it in found.items] == ["b"]
 
 
-async def test_rights_are_asked_for(k: Any, target: ServerUnderTest) -> None:
+async def test_kubernetes_asyncio_sends_access_review(
+    k: Any, target: ServerUnderTest
+) -> None:
     attributes = k.client.V1ResourceAttributes(
         namespace=target.namespace, verb="delete", resource="pods"
     )

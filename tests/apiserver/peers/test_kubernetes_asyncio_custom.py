@@ -57,7 +57,7 @@ async def defined(k: Any, target: ServerUnderTest) -> AsyncIterator[dict[str, st
         await extensions.delete_custom_resource_definition(name)
 
 
-async def test_objects_of_a_new_kind_are_read_and_written(
+async def test_kubernetes_asyncio_reads_and_writes_custom_objects(
     k: Any, target: ServerUnderTest
 ) -> None:
     custom = k.client.CustomObjectsApi(k.api)
@@ -84,7 +84,7 @@ async def test_objects_of_a_new_kind_are_read_and_written(
     assert left["items"] == []
 
 
-async def test_what_the_schema_forbids_is_refused(
+async def test_kubernetes_asyncio_gets_schema_error(
     k: Any, target: ServerUnderTest
 ) -> None:
     custom = k.client.CustomObjectsApi(k.api)
@@ -98,7 +98,7 @@ async def test_what_the_schema_forbids_is_refused(
     assert it.value.status == 422
 
 
-async def test_the_dynamic_client_finds_built_in_kinds(
+async def test_kubernetes_asyncio_dynamic_client_finds_built_in_kinds(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
     place = target.namespace
@@ -120,7 +120,7 @@ async def test_the_dynamic_client_finds_built_in_kinds(
     assert [it.metadata.name for it in (await maps.get(namespace=place)).items] == ["b"]
 
 
-async def test_the_dynamic_client_learns_of_a_new_kind(
+async def test_kubernetes_asyncio_dynamic_client_finds_new_kind(
     k: Any, target: ServerUnderTest, tmp_path: Path
 ) -> None:
     """It keeps what it has discovered in a file, and looks again for what is not there."""

@@ -56,7 +56,9 @@ async def life_of(k: Any, place: str, name: str) -> str:
     return str(before.metadata.resource_version)
 
 
-async def test_a_watch_tells_models_and_ends_in_time(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_watch_returns_models_until_timeout(
+    k: Any, place: str
+) -> None:
     version = await life_of(k, place, "a")
 
     seen = await events(
@@ -72,7 +74,7 @@ async def test_a_watch_tells_models_and_ends_in_time(k: Any, place: str) -> None
     assert [it["object"].data for it in seen] == [None, {"k": "v"}, {"k": "v"}]
 
 
-async def test_an_open_watch_hears_at_once(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_watch_gets_events_at_once(k: Any, place: str) -> None:
     nothing = await k.core.list_namespaced_config_map(place)
     version = nothing.metadata.resource_version
     async with k.watch.Watch() as watch:
@@ -87,7 +89,7 @@ async def test_an_open_watch_hears_at_once(k: Any, place: str) -> None:
     assert told(seen) == ADDED_CHANGED_DELETED
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(
+async def test_kubernetes_asyncio_watch_without_version_gets_existing_objects(
     k: Any, place: str
 ) -> None:
     for name in "abc":
@@ -104,7 +106,9 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(
     assert sorted(told(seen)) == [("ADDED", "a"), ("ADDED", "c")]
 
 
-async def test_custom_objects_are_watched_as_dictionaries(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_watches_custom_objects_as_dictionaries(
+    k: Any, place: str
+) -> None:
     custom = k.client.CustomObjectsApi(k.api)
     where: dict[str, Any] = {
         "group": "example.com",
@@ -128,7 +132,7 @@ async def test_custom_objects_are_watched_as_dictionaries(k: Any, place: str) ->
     assert seen[0]["object"]["size"] == 3
 
 
-async def test_a_version_that_is_too_old_is_an_error(k: Any) -> None:
+async def test_kubernetes_asyncio_watch_of_old_version_raises_410(k: Any) -> None:
     """With a time-out it is raised at once; without one it would be tried twice."""
     custom = k.client.CustomObjectsApi(k.api)
 
@@ -144,7 +148,9 @@ async def test_a_version_that_is_too_old_is_an_error(k: Any) -> None:
         )
 
 
-async def test_bookmarks_bring_the_version_on(k: Any, place: str) -> None:
+async def test_kubernetes_asyncio_watch_advances_version_by_bookmarks(
+    k: Any, place: str
+) -> None:
     await k.core.create_namespaced_config_map(place, config_map("a"))
     options = {"send_initial_events": True, "allow_watch_bookmarks": True}
 
@@ -169,7 +175,7 @@ async def test_bookmarks_bring_the_version_on(k: Any, place: str) -> None:
 
 
 @each_client
-async def test_a_watch_without_an_end_reconnects_where_it_was(
+async def test_kubernetes_asyncio_watch_resumes_after_end(
     name: str, tmp_path: Path
 ) -> None:
     async with (
@@ -199,7 +205,9 @@ async def test_a_watch_without_an_end_reconnects_where_it_was(
 
 
 @each_client
-async def test_after_410_it_tries_once_more(name: str, tmp_path: Path) -> None:
+async def test_kubernetes_asyncio_watch_retries_once_after_410(
+    name: str, tmp_path: Path
+) -> None:
     async with (
         APIServer() as server,
         connected(name, server.kubeconfig(tmp_path / "config")) as k,

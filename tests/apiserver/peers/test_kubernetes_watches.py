@@ -67,7 +67,7 @@ def live(core: Any, place: str, name: str) -> None:
 
 
 @in_a_thread
-def test_a_watch_tells_models_and_ends_in_time(core: Any, place: str) -> None:
+def test_kubernetes_watch_returns_models_until_timeout(core: Any, place: str) -> None:
     listed = core.list_namespaced_config_map(place)
     live(core, place, "a")
     version = listed.metadata.resource_version
@@ -86,7 +86,7 @@ def test_a_watch_tells_models_and_ends_in_time(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_a_watch_is_stopped_from_within(core: Any, place: str) -> None:
+def test_kubernetes_watch_can_be_stopped_in_loop(core: Any, place: str) -> None:
     for name in "abc":
         core.create_namespaced_config_map(place, config_map(name))
 
@@ -101,7 +101,7 @@ def test_a_watch_is_stopped_from_within(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_initial_events_end_with_a_bookmark(core: Any, place: str) -> None:
+def test_kubernetes_watch_gets_end_of_initial_events(core: Any, place: str) -> None:
     core.create_namespaced_config_map(place, config_map("a"))
     watcher = watch.Watch()
     stream = watcher.stream(
@@ -127,7 +127,7 @@ def test_initial_events_end_with_a_bookmark(core: Any, place: str) -> None:
 
 
 @in_a_thread
-def test_a_version_that_is_too_old_is_an_error(core: Any) -> None:
+def test_kubernetes_watch_of_old_version_raises_410(core: Any) -> None:
     custom = client.CustomObjectsApi(core.api_client)
     where = {"group": "example.com", "version": "v1", "plural": "widgets"}
 
@@ -141,9 +141,7 @@ def test_a_version_that_is_too_old_is_an_error(core: Any) -> None:
 
 
 @in_a_thread
-def test_a_watch_that_is_cut_off_goes_on_where_it_was(
-    server: APIServer, ours: Any
-) -> None:
+def test_kubernetes_watch_resumes_after_cut(server: APIServer, ours: Any) -> None:
     for name in "ab":
         ours.create_namespaced_config_map("default", config_map(name))
 
@@ -186,7 +184,7 @@ def next_of(heard: Queue[Any], count: int) -> list[Any]:
 
 
 @in_a_thread
-def test_an_informer_keeps_what_it_lists_and_hears(core: Any, place: str) -> None:
+def test_kubernetes_informer_caches_objects(core: Any, place: str) -> None:
     core.create_namespaced_config_map(place, config_map("before"))
     with informed(core, place) as (it, heard):
         assert next_of(heard, 1) == [("ADDED", "before")]
@@ -200,7 +198,7 @@ def test_an_informer_keeps_what_it_lists_and_hears(core: Any, place: str) -> Non
 
 
 @in_a_thread
-def test_an_informer_lists_again_after_410(server: APIServer, ours: Any) -> None:
+def test_kubernetes_informer_relists_after_410(server: APIServer, ours: Any) -> None:
     ours.create_namespaced_config_map("default", config_map("a"))
     server.faults.add(faults.Gone(verb="watch"))
     with informed(ours, "default") as (it, heard):

@@ -47,7 +47,7 @@ async def names(client: AsyncClient, **options: object) -> list[str]:
 # ------------------------------------------------------------------------ reading
 
 
-async def test_what_was_created_is_got_as_it_is(
+async def test_lightkube_gets_created_object(
     client: AsyncClient, target: ServerUnderTest
 ) -> None:
     made = await client.create(a_map("a", colour="red"))
@@ -60,7 +60,9 @@ async def test_what_was_created_is_got_as_it_is(
     assert got.metadata.managedFields[0].manager == "lightkube"
 
 
-async def test_lists_come_in_pages_by_labels_or_by_fields(client: AsyncClient) -> None:
+async def test_lightkube_lists_in_pages_by_labels_or_fields(
+    client: AsyncClient,
+) -> None:
     for name in "abc":
         await client.create(a_map(name))
 
@@ -70,7 +72,7 @@ async def test_lists_come_in_pages_by_labels_or_by_fields(client: AsyncClient) -
     assert await names(client, namespace="*", labels={"is": "nothing"}) == []
 
 
-async def test_a_list_tells_its_version(client: AsyncClient) -> None:
+async def test_lightkube_list_has_version(client: AsyncClient) -> None:
     made = await client.create(a_map("a"))
     found = client.list(ConfigMap)
 
@@ -80,7 +82,7 @@ async def test_a_list_tells_its_version(client: AsyncClient) -> None:
     assert int(found.resourceVersion) >= int(made.metadata.resourceVersion or 0)
 
 
-async def test_the_defaults_of_a_pod_are_read(client: AsyncClient) -> None:
+async def test_lightkube_reads_defaults_of_pod(client: AsyncClient) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -95,7 +97,7 @@ async def test_the_defaults_of_a_pod_are_read(client: AsyncClient) -> None:
     assert made.spec.containers[0].imagePullPolicy == "IfNotPresent"
 
 
-async def test_namespaces_are_in_no_namespace(
+async def test_lightkube_handles_cluster_scoped_namespace(
     client: AsyncClient, target: ServerUnderTest
 ) -> None:
     got = await client.get(Namespace, target.namespace)
@@ -103,7 +105,9 @@ async def test_namespaces_are_in_no_namespace(
     assert got.status.phase == "Active"
 
 
-async def test_a_configuration_need_not_be_a_file(target: ServerUnderTest) -> None:
+async def test_lightkube_accepts_configuration_in_memory(
+    target: ServerUnderTest,
+) -> None:
     config = KubeConfig.from_one(
         cluster=Cluster(server=target.url, certificate_auth=target.ca or None),
         user=User(token=target.token),
@@ -115,7 +119,7 @@ async def test_a_configuration_need_not_be_a_file(target: ServerUnderTest) -> No
         assert await names(client) == ["a"]
 
 
-async def test_somebody_without_rights_is_told_so(
+async def test_lightkube_raises_forbidden(
     target: ServerUnderTest, tmp_path: Path
 ) -> None:
     file = kubeconfig_of(target, tmp_path, token=target.user_token)
@@ -130,7 +134,7 @@ async def test_somebody_without_rights_is_told_so(
 # ------------------------------------------------------------------------ writing
 
 
-async def test_objects_of_a_yaml_file_are_created(client: AsyncClient) -> None:
+async def test_lightkube_creates_objects_of_yaml_file(client: AsyncClient) -> None:
     text = codecs.dump_all_yaml(
         [
             codecs.from_dict(config_map("a", colour="red")),
@@ -146,7 +150,7 @@ async def test_objects_of_a_yaml_file_are_created(client: AsyncClient) -> None:
     assert made.spec.replicas == 2
 
 
-async def test_a_replacement_is_refused_once_the_version_is_old(
+async def test_lightkube_replace_with_old_version_conflicts(
     client: AsyncClient,
 ) -> None:
     old = await client.create(a_map("a", colour="red"))
@@ -172,7 +176,7 @@ async def test_a_replacement_is_refused_once_the_version_is_old(
     ],
     ids=["json", "merge", "strategic"],
 )
-async def test_a_patch_changes_what_it_names(
+async def test_lightkube_patch_changes_given_fields(
     client: AsyncClient, patch_type: PatchType, patch: dict[str, object]
 ) -> None:
     await client.create(a_map("a", colour="red", shape="round"))
@@ -182,7 +186,7 @@ async def test_a_patch_changes_what_it_names(
     assert changed.data == {"colour": "blue", "shape": "round"}
 
 
-async def test_a_strategic_patch_finds_a_container_by_its_name(
+async def test_lightkube_strategic_patch_merges_container_by_name(
     client: AsyncClient,
 ) -> None:
     await client.create(codecs.from_dict(deployment("a")))
@@ -197,7 +201,7 @@ async def test_a_strategic_patch_finds_a_container_by_its_name(
     ]
 
 
-async def test_labels_are_set_one_by_one(client: AsyncClient) -> None:
+async def test_lightkube_sets_labels(client: AsyncClient) -> None:
     await client.create(a_map("a"))
 
     changed = await client.set(ConfigMap, "a", labels={"env": "prod", "is": None})
@@ -205,7 +209,7 @@ async def test_labels_are_set_one_by_one(client: AsyncClient) -> None:
     assert changed.metadata.labels == {"env": "prod"}
 
 
-async def test_what_is_applied_no_more_goes(client: AsyncClient) -> None:
+async def test_lightkube_apply_removes_dropped_fields(client: AsyncClient) -> None:
     config = a_map("a", colour="red", size="3")
     assert (await client.apply(config)).data == {"colour": "red", "size": "3"}
 
@@ -214,7 +218,7 @@ async def test_what_is_applied_no_more_goes(client: AsyncClient) -> None:
     assert (await client.apply(config)).data == {"colour": "red", "shape": "round"}
 
 
-async def test_another_applier_is_in_conflict_until_it_insists(
+async def test_lightkube_apply_conflicts_unless_forced(
     client: AsyncClient,
 ) -> None:
     await client.apply(a_map("a", colour="red"))
@@ -231,14 +235,14 @@ async def test_another_applier_is_in_conflict_until_it_insists(
     assert changed.data == {"colour": "blue"}
 
 
-async def test_a_dry_run_changes_nothing(client: AsyncClient) -> None:
+async def test_lightkube_dry_run_changes_nothing(client: AsyncClient) -> None:
     made = await client.create(a_map("a"), dry_run=True)
 
     assert made.metadata.uid
     assert await names(client) == []
 
 
-async def test_deleting_is_one_or_all(client: AsyncClient) -> None:
+async def test_lightkube_deletes_object_and_collection(client: AsyncClient) -> None:
     for name in "abc":
         await client.create(a_map(name))
 
@@ -255,7 +259,7 @@ async def test_deleting_is_one_or_all(client: AsyncClient) -> None:
 # ------------------------------------------------------------------- subresources
 
 
-async def test_a_status_is_written_apart_from_the_rest(client: AsyncClient) -> None:
+async def test_lightkube_writes_status_subresource(client: AsyncClient) -> None:
     await client.create(codecs.from_dict(deployment("a")))
     part = await client.get(Deployment.Status, "a")
     part.status = DeploymentStatus(observedGeneration=99)
@@ -268,7 +272,7 @@ async def test_a_status_is_written_apart_from_the_rest(client: AsyncClient) -> N
     assert got.spec.replicas == 2
 
 
-async def test_a_deployment_is_scaled(client: AsyncClient) -> None:
+async def test_lightkube_scales_deployment(client: AsyncClient) -> None:
     await client.create(codecs.from_dict(deployment("a")))
     scale = Deployment.Scale(metadata=ObjectMeta(name="a"), spec=ScaleSpec(replicas=5))
 
@@ -300,7 +304,7 @@ async def defined(client: AsyncClient, target: ServerUnderTest) -> AsyncIterator
         await client.delete(CustomResourceDefinition, name)
 
 
-async def test_objects_of_a_new_kind_are_read_and_written(
+async def test_lightkube_reads_and_writes_custom_objects(
     client: AsyncClient, target: ServerUnderTest
 ) -> None:
     body = gadget(target, "a")

@@ -65,7 +65,7 @@ def told(events: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
     return [(operation, it.metadata.name) for operation, it in events]
 
 
-async def test_a_watch_tells_what_happens_after_its_version(
+async def test_lightkube_watch_gets_changes_after_version(
     client: AsyncClient,
 ) -> None:
     before = await version(client)
@@ -80,7 +80,7 @@ async def test_a_watch_tells_what_happens_after_its_version(
     assert events[2][1].data == {"k": "v"}
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(
+async def test_lightkube_watch_without_version_gets_existing_objects(
     client: AsyncClient,
 ) -> None:
     for name in "abc":
@@ -91,7 +91,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(
     assert sorted(told(events)) == [("ADDED", "a"), ("ADDED", "c")]
 
 
-async def test_a_watch_of_custom_objects_tells_dictionaries(
+async def test_lightkube_watches_custom_objects_as_dictionaries(
     client: AsyncClient,
 ) -> None:
     made = await client.create(Widget(metadata=ObjectMeta(name="a"), size=3))
@@ -106,7 +106,7 @@ async def test_a_watch_of_custom_objects_tells_dictionaries(
     assert [it["size"] for _, it in events] == [3, 4, 4]
 
 
-async def test_a_watch_that_the_server_ends_goes_on_where_it_was(
+async def test_lightkube_watch_resumes_after_end(
     client: AsyncClient,
 ) -> None:
     """The second event comes from a second watch: the server ends each at once."""
@@ -123,7 +123,7 @@ async def test_a_watch_that_the_server_ends_goes_on_where_it_was(
     assert told(seen) == [("ADDED", "a"), ("ADDED", "b")]
 
 
-async def test_a_version_that_is_too_old_is_an_error_of_the_api(
+async def test_lightkube_watch_of_old_version_raises_api_error(
     client: AsyncClient,
 ) -> None:
     with pytest.raises(ApiError, match=r"^too old resource version: 1 ") as caught:
@@ -132,7 +132,7 @@ async def test_a_version_that_is_too_old_is_an_error_of_the_api(
     assert (caught.value.status.code, caught.value.status.reason) == (410, "Expired")
 
 
-async def test_a_retry_after_410_begins_anew(client: AsyncClient) -> None:
+async def test_lightkube_watch_restarts_after_410(client: AsyncClient) -> None:
     await client.create(Widget(metadata=ObjectMeta(name="a")))
 
     events = await first(
@@ -145,7 +145,7 @@ async def test_a_retry_after_410_begins_anew(client: AsyncClient) -> None:
 @pytest.mark.realtime
 @pytest.mark.looptime(False)
 @in_a_thread
-def test_the_client_that_blocks_lists_before_it_watches(config: KubeConfig) -> None:
+def test_lightkube_sync_client_lists_before_watch(config: KubeConfig) -> None:
     with Client(config, trust_env=False) as client:
         client.create(a_map("a"))
         found = client.list(ConfigMap)

@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ASYNC_CLIENTS)
-async def test_generated_models_lose_nothing(
+async def test_generated_models_keep_all_fields(
     target: ServerUnderTest, http: aiohttp.ClientSession, tmp_path: Path, name: str
 ) -> None:
     file = kubeconfig_of(target, tmp_path)
@@ -88,7 +88,7 @@ async def test_generated_models_lose_nothing(
             assert seen == plain(await raw(http, body, target))
 
 
-async def test_the_structs_of_lightkube_lose_nothing(
+async def test_lightkube_models_keep_all_fields(
     target: ServerUnderTest, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     config = KubeConfig.from_file(str(kubeconfig_of(target, tmp_path)))

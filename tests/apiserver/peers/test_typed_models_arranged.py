@@ -128,7 +128,7 @@ class Readers:
 
 
 @pytest.mark.parametrize("resource", [CONFIG_MAPS, NODES, PODS], ids=str)
-async def test_typed_models_read_the_objects_of_the_command(resource: Resource) -> None:
+async def test_typed_models_read_objects_of_command(resource: Resource) -> None:
     async with (
         APIServer(auto_namespaces=True) as server,
         aiohttp.ClientSession(server.url) as http,
@@ -146,7 +146,7 @@ async def test_typed_models_read_the_objects_of_the_command(resource: Resource) 
 
 
 @pytest.mark.parametrize("resource", KINDS)
-async def test_typed_models_read_every_sketch_of_a_kind(resource: Resource) -> None:
+async def test_typed_models_read_sketch_of_every_kind(resource: Resource) -> None:
     async with (
         APIServer() as server,
         aiohttp.ClientSession(server.url) as http,

@@ -32,7 +32,9 @@ def put(storage: Storage, maps: Collection, name: str = "a") -> None:
     storage.put(maps, {"metadata": {"name": name, "namespace": "default"}})
 
 
-async def test_a_round_follows_a_change(storage: Storage, maps: Collection) -> None:
+async def test_dispatcher_calls_watches_after_change(
+    storage: Storage, maps: Collection
+) -> None:
     rounds: list[float] = []
     loop = asyncio.get_running_loop()
     leave = Dispatcher(maps).subscribe(lambda: rounds.append(loop.time()))
@@ -46,7 +48,7 @@ async def test_a_round_follows_a_change(storage: Storage, maps: Collection) -> N
     leave()
 
 
-async def test_a_long_round_is_followed_by_a_rest(
+async def test_dispatcher_pauses_after_long_round(
     storage: Storage, maps: Collection
 ) -> None:
     """Twice as long as the round, and no longer than a twentieth of a second."""
@@ -78,7 +80,7 @@ async def test_a_long_round_is_followed_by_a_rest(
     assert starts == [0.0]
 
 
-async def test_nobody_is_served_after_leaving(
+async def test_dispatcher_stops_calling_after_unsubscribe(
     storage: Storage, maps: Collection
 ) -> None:
     rounds: list[str] = []
@@ -98,7 +100,7 @@ async def test_nobody_is_served_after_leaving(
     assert "watches=0" in repr(dispatcher)
 
 
-def test_a_change_without_watches_needs_no_loop(
+def test_dispatcher_without_watches_needs_no_loop(
     storage: Storage, maps: Collection
 ) -> None:
     dispatcher = dispatcher_of(maps)

@@ -69,7 +69,7 @@ VERBS = "get, list, watch, create, update, patch, delete, deletecollection"
         (Refuse, {"status": 429, "retry_date": True}, "retry_date needs retry_after"),
     ],
 )
-def test_a_fault_that_never_strikes_says_what_would_be_right(
+def test_fault_that_never_strikes_is_rejected_with_hint(
     kind: Any, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(OptionsError) as caught:
@@ -91,7 +91,7 @@ def test_a_fault_that_never_strikes_says_what_would_be_right(
         (ErrorEvent, {"status": 500}, "watch"),
     ],
 )
-def test_a_fault_without_effect_on_a_verb_is_refused(
+def test_fault_without_effect_on_verb_is_rejected(
     kind: type[Fault], options: dict[str, Any], verbs: str
 ) -> None:
     with pytest.raises(OptionsError, match=f"{kind.__name__} is for {verbs}$"):
@@ -101,7 +101,7 @@ def test_a_fault_without_effect_on_a_verb_is_refused(
         End(verb="list", after_events=1)
 
 
-def test_each_kind_may_have_the_verbs_on_which_it_acts() -> None:
+def test_fault_accepts_verbs_that_it_affects() -> None:
     needs = {"Refuse": {"status": 500}, "ErrorEvent": {"status": 500}}
     needs |= {"Slow": {"bytes_per_second": 1}, "Delay": {"seconds": 1}}
     needs |= {"Cut": {"after_bytes": 1}, "End": {"after_bytes": 1}}
@@ -123,7 +123,7 @@ def test_each_kind_may_have_the_verbs_on_which_it_acts() -> None:
     ],
     ids=["refuse", "garble", "blank", "end-events", "end-bytes"],
 )
-def test_every_verb_is_every_one_on_which_it_acts(
+def test_fault_with_empty_verb_matches_affected_verbs_only(
     fault: Fault, expected: set[str]
 ) -> None:
     asked = [Occasion(verb=it, resource="pods") for it in VERBS.split(", ")[:4]]
@@ -131,12 +131,12 @@ def test_every_verb_is_every_one_on_which_it_acts(
     assert {it.verb for it in asked if fault.matches(it)} == expected
 
 
-def test_resources_of_whatever_name_may_be_struck() -> None:
+def test_fault_accepts_plural_of_custom_resource() -> None:
     for plural in ("pods", "endpoints", "widgets", "selfsubjectaccessreviews", "x-1"):
         assert Gone(resource=plural).resource == plural
 
 
-def test_a_cut_before_the_head_needs_no_bytes() -> None:
+def test_cut_before_head_needs_no_bytes() -> None:
     assert repr(Cut(head=False)) == "Cut(head=False)"
 
 
@@ -149,7 +149,7 @@ def test_a_cut_before_the_head_needs_no_bytes() -> None:
         ([Gone()], "and not [Gone()]"),
     ],
 )
-def test_what_is_no_fault_is_not_added(wrong: Any, text: str) -> None:
+def test_faults_add_rejects_other_objects(wrong: Any, text: str) -> None:
     script = Faults()
     with pytest.raises(OptionsError) as caught:
         script.add(Gone(), wrong)

@@ -60,9 +60,7 @@ async def wire(server: APIServer) -> AsyncIterator[Wire]:
     await writer.wait_closed()
 
 
-async def test_a_watch_over_http_1_0_has_no_chunks(
-    server: APIServer, wire: Wire
-) -> None:
+async def test_http_1_0_watch_has_no_chunks(server: APIServer, wire: Wire) -> None:
     wire.send(f"GET {MAPS}?watch=1&timeoutSeconds=5 HTTP/1.0")
 
     head = await wire.head()
@@ -76,7 +74,7 @@ async def test_a_watch_over_http_1_0_has_no_chunks(
     assert names == ["one", "two"]
 
 
-async def test_a_list_over_http_1_0_ends_with_the_connection(
+async def test_http_1_0_list_ends_with_connection(
     server: APIServer, wire: Wire
 ) -> None:
     for number in range(40):
@@ -91,7 +89,7 @@ async def test_a_list_over_http_1_0_ends_with_the_connection(
     assert len(found["items"]) == 41
 
 
-async def test_a_selector_may_be_long(wire: Wire) -> None:
+async def test_http_server_accepts_long_selector(wire: Wire) -> None:
     names = ",".join(f"name-{number}" for number in range(5_000))
     selector = f"app%20in%20({names})"
 
@@ -100,7 +98,7 @@ async def test_a_selector_may_be_long(wire: Wire) -> None:
     assert (await wire.head()).startswith("HTTP/1.1 200")
 
 
-async def test_a_client_may_ask_before_it_sends_a_body(wire: Wire) -> None:
+async def test_http_server_supports_expect_continue(wire: Wire) -> None:
     body = b'{"metadata":{"name":"asked"}}'
     wire.send(
         f"POST {MAPS} HTTP/1.1",
@@ -125,7 +123,9 @@ async def test_a_client_may_ask_before_it_sends_a_body(wire: Wire) -> None:
         pytest.param(b"this is no gzip", 400, id="broken"),
     ],
 )
-async def test_a_body_may_be_compressed(wire: Wire, body: bytes, status: int) -> None:
+async def test_http_server_accepts_compressed_body(
+    wire: Wire, body: bytes, status: int
+) -> None:
     wire.send(
         f"POST {MAPS} HTTP/1.1",
         "Content-Encoding: gzip",
@@ -139,7 +139,7 @@ async def test_a_body_may_be_compressed(wire: Wire, body: bytes, status: int) ->
     assert json.loads(await wire.rest())["kind"] in {"ConfigMap", "Status"}
 
 
-async def test_the_stop_is_not_held_up_by_half_a_request(
+async def test_stop_does_not_wait_for_incomplete_request(
     server: APIServer, wire: Wire
 ) -> None:
     wire.send(f"POST {MAPS} HTTP/1.1", "Content-Length: 100", body=b"{")

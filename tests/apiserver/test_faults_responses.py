@@ -73,7 +73,7 @@ async def whole_body(http: aiohttp.ClientSession, path: str) -> bytes:
         (Compact(parameter="continue"), "", {"limit": "1"}, False),
     ],
 )
-def test_a_fault_strikes_by_namespace_or_parameter(
+def test_fault_matches_namespace_or_parameter(
     fault: Fault, namespace: str, query: dict[str, str], *, struck: bool
 ) -> None:
     faults = Faults()
@@ -84,7 +84,7 @@ def test_a_fault_strikes_by_namespace_or_parameter(
     assert (taken is not None) is struck
 
 
-async def test_it_is_told_what_was_struck(
+async def test_faults_record_strikes(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     fault = Refuse(status=503, verb="list", skip=1)
@@ -107,7 +107,7 @@ async def test_it_is_told_what_was_struck(
 
 @pytest.mark.parametrize("status", [200, 502, 503])
 @pytest.mark.parametrize("path", [MAPS_PATH, WATCH_PATH])
-async def test_a_page_is_a_page(
+async def test_page_returns_html(
     server: APIServer, http: aiohttp.ClientSession, status: int, path: str
 ) -> None:
     server.faults.add(Page(status=status))
@@ -117,7 +117,7 @@ async def test_a_page_is_a_page(
         assert f"<h1>{status} {answer.reason}</h1>" in await answer.text()
 
 
-async def test_a_page_may_say_anything(
+async def test_page_returns_given_html(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Page(status=403, body="<p>log in</p>"))
@@ -125,7 +125,7 @@ async def test_a_page_may_say_anything(
     assert await whole_body(http, MAPS_PATH) == b"<p>log in</p>"
 
 
-async def test_a_refusal_may_say_when_to_come_back_by_a_date(
+async def test_refuse_sends_retry_after_as_date(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Refuse(status=429, retry_after=3600, retry_date=True))
@@ -138,7 +138,7 @@ async def test_a_refusal_may_say_when_to_come_back_by_a_date(
     assert 3500 < wait <= 3600
 
 
-async def test_a_token_may_expire_between_two_pages(
+async def test_compact_expires_continue_token(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Compact(parameter="continue"))
@@ -152,7 +152,7 @@ async def test_a_token_may_expire_between_two_pages(
     assert (answer.status, status["reason"]) == (410, "Expired")
 
 
-async def test_history_may_be_gone_for_a_watch(
+async def test_compact_expires_version_of_watch(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     version = server.resource_version
@@ -167,7 +167,7 @@ async def test_history_may_be_gone_for_a_watch(
 # -------------------------------------------------------------------- time
 
 
-async def test_a_delayed_request_is_answered_with_what_came_meanwhile(
+async def test_delayed_request_returns_state_after_delay(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -186,7 +186,7 @@ async def test_a_delayed_request_is_answered_with_what_came_meanwhile(
     assert loop.time() - start == pytest.approx(40, abs=0.1)
 
 
-async def test_slow_bytes_trickle(
+async def test_slow_limits_rate_of_body(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     whole = await whole_body(http, MAPS_PATH)
@@ -203,7 +203,7 @@ async def test_slow_bytes_trickle(
     assert loop.time() - start == pytest.approx(len(whole) / 50, rel=0.05)
 
 
-async def test_slow_watches_lose_nothing(
+async def test_slow_watch_loses_no_events(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Slow(bytes_per_second=100))
@@ -225,7 +225,7 @@ async def test_slow_watches_lose_nothing(
     [Slow(verb="list", bytes_per_second=1), Delay(seconds=3600), Stall(verb="list")],
     ids=repr,
 )
-async def test_the_stop_is_not_held_up(
+async def test_faults_do_not_block_stop(
     server: APIServer, http: aiohttp.ClientSession, fault: Fault
 ) -> None:
     server.faults.add(fault)
@@ -243,7 +243,7 @@ async def test_the_stop_is_not_held_up(
         assert isinstance(asked.exception(), aiohttp.ClientError)
 
 
-async def test_a_stall_outlasts_changes(
+async def test_stall_continues_during_changes(
     server: APIServer, http: aiohttp.ClientSession
 ) -> None:
     server.faults.add(Stall(after_bytes=5))
@@ -260,7 +260,7 @@ async def test_a_stall_outlasts_changes(
 
 
 @pytest.mark.parametrize("path", [MAPS_PATH, f"{WATCH_PATH}&timeoutSeconds=2"])
-async def test_an_answer_may_end_in_the_middle_and_seem_complete(
+async def test_end_truncates_response_cleanly(
     server: APIServer, http: aiohttp.ClientSession, path: str
 ) -> None:
     whole = await whole_body(http, path)
@@ -271,7 +271,7 @@ async def test_an_answer_may_end_in_the_middle_and_seem_complete(
         assert await whole_body(http, path) == whole[:size]
 
 
-def test_a_fault_shows_what_goes_not_without_saying() -> None:
+def test_fault_repr_shows_changed_options() -> None:
     script = Faults()
     script.add(Stall(), Refuse(status=429, verb="list", times=None))
 
@@ -290,6 +290,6 @@ def test_a_fault_shows_what_goes_not_without_saying() -> None:
         pytest.param(lambda: Refuse(status=429, retry_date=True), id="date"),
     ],
 )
-def test_impossible_faults_are_refused(wrong: Any) -> None:
+def test_invalid_response_faults_are_rejected(wrong: Any) -> None:
     with pytest.raises(OptionsError):
         wrong()

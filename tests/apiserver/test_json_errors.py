@@ -61,7 +61,7 @@ PAIR = "after object key:value pair"
         ("\x00", rf"invalid character '\x00' {VALUE}"),
     ],
 )
-def test_a_mistake_is_told_as_go_tells_it(text: str, found: str) -> None:
+def test_json_error_matches_go(text: str, found: str) -> None:
     assert json_mistake(text.encode()) == found
 
 
@@ -76,13 +76,13 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_there_is_no_mistake_in_json(value: object) -> None:
+def test_json_error_is_empty_for_valid_json(value: object) -> None:
     for text in (json.dumps(value, allow_nan=False), json.dumps(value, indent=1)):
         assert json_mistake(text.encode()) == ""
 
 
 @given(st.text(alphabet='{}[]",:\\0123e-.tfnu \n'))
-def test_there_is_a_mistake_in_everything_else(text: str) -> None:
+def test_json_error_exists_for_invalid_json(text: str) -> None:
     try:
         json.loads(text, parse_constant=_refused)
     except ValueError:

@@ -56,7 +56,7 @@ SETS = st.lists(st.sampled_from(["b", "c", ",", " "]), max_size=8).map(
 
 @given(TEXTS | SETS)
 @example("a in (b,,c)")
-def test_agrees_with_the_parser_of_clients(text: str) -> None:
+def test_label_selector_agrees_with_client_parser(text: str) -> None:
     try:
         meant = LabelSelector.parse(text)
     except SelectorSyntaxError:
@@ -67,15 +67,15 @@ def test_agrees_with_the_parser_of_clients(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a in (b,,)", "a in (b,,,)", "a in (b, ,)"])
-def test_takes_any_number_of_commas_at_the_end_of_a_set(text: str) -> None:
+def test_label_selector_accepts_trailing_commas_in_set(text: str) -> None:
     assert label_selector_of(text) == LabelSelector.parse("a in (b,)")
 
 
-def test_refuses_a_bound_of_more_digits_than_python_reads() -> None:
+def test_label_selector_rejects_bound_with_too_many_digits() -> None:
     assert "the value must be an integer" in problem_of(f"a>{'9' * 5000}")
 
 
-def test_all_values_of_a_set_are_checked() -> None:
+def test_label_selector_checks_all_values_of_set() -> None:
     long = "z" * 64
 
     problem = problem_of(f"a in ({long},-)")
@@ -88,7 +88,7 @@ def test_all_values_of_a_set_are_checked() -> None:
     )
 
 
-def test_a_bound_may_be_wrong_in_two_ways() -> None:
+def test_label_selector_reports_both_errors_of_bound() -> None:
     problem = problem_of(f"a<{'9' * 64}")
 
     assert "for 'Gt', 'Lt' operators, the value must be an integer, values[0][a]" in (
@@ -105,9 +105,9 @@ def test_a_bound_may_be_wrong_in_two_ways() -> None:
         ("a" * 64, "name part must be no more than 63 bytes"),
     ],
 )
-def test_keys_are_checked_in_their_parts(key: str, why: str) -> None:
+def test_label_selector_checks_parts_of_keys(key: str, why: str) -> None:
     assert f'<nil>: Invalid value: "{key}": {why}' in problem_of(key)
 
 
-def test_quotes_as_go_does() -> None:
+def test_label_selector_quotes_as_go() -> None:
     assert quoted('a"b\\c') == r'"a\"b\\c"'
