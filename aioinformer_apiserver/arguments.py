@@ -1,7 +1,7 @@
-"""Arguments: what tests hand over, checked before anything is done with it. Pure.
+"""Validation of the arguments of public methods. Pure.
 
-Each function gives its value back, so that no caller can forget to use what was checked.
-A body is given back as plain dictionaries and lists: what a client would have sent.
+Each function returns its value, so that callers use the validated one. Bodies become
+plain dictionaries and lists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 T = TypeVar("T")
 
 _TOKEN = re.compile("[!-~]+")
-# What fits into JSON as it is written here.
+# Bounds of integers in orjson.
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
@@ -45,33 +45,33 @@ def whole_of(option: str, value: object, *, least: int, most: int | None = None)
     """Check a whole number.
 
     Raises:
-        OptionsError: If it is none, or outside of these bounds.
+        OptionsError: If it is not an integer, or out of bounds.
     """
     fits = isinstance(value, int) and not isinstance(value, bool)
     if fits and least <= value <= (value if most is None else most):  # type: ignore[operator]
         return value  # type: ignore[return-value]
 
     bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
-    raise OptionsError(f"{option} is a whole number {bounds}, not {value!r}")
+    raise OptionsError(f"{option} must be a whole number {bounds}, not {value!r}")
 
 
 def seconds_of(option: str, value: object, *, zero: bool = False) -> float:
-    """Check a number of seconds; zero is too few unless asked.
+    """Check a number of seconds, which must be positive, or may be zero.
 
     Raises:
-        OptionsError: If it is no number, negative, or not a number at all (NaN).
+        OptionsError: If it is not a number, negative, or NaN.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # NaN is neither.
+    # Both comparisons are false for NaN.
     if is_number and (value > 0 or (zero and value == 0)):  # type: ignore[operator]
         return value  # type: ignore[return-value]
 
     least = "0 or more" if zero else "more than 0"
-    raise OptionsError(f"{option} is a number of seconds, {least}, not {value!r}")
+    raise OptionsError(f"{option} must be a number of seconds, {least}, not {value!r}")
 
 
 def flag_of(option: str, value: object) -> bool:
-    """Check a choice.
+    """Check a boolean.
 
     Raises:
         OptionsError: If it is neither True nor False.
@@ -79,29 +79,29 @@ def flag_of(option: str, value: object) -> bool:
     if isinstance(value, bool):
         return value
 
-    raise OptionsError(f"{option} is True or False, not {value!r}")
+    raise OptionsError(f"{option} must be True or False, not {value!r}")
 
 
 def text_of(option: str, value: object) -> str:
-    """Check a text.
+    """Check a string.
 
     Raises:
-        OptionsError: If it is none, or empty.
+        OptionsError: If it is not a string, or empty.
     """
     if isinstance(value, str) and value:
         return value
 
-    raise OptionsError(f"{option} is a text that is not empty, not {value!r}")
+    raise OptionsError(f"{option} must be a non-empty string, not {value!r}")
 
 
 def instance_of(option: str, value: object, kind: type[T], meant: str) -> T:
-    """Check that a value is of a class.
+    """Check that a value is an instance of a class.
 
     Args:
-        option: Of which argument.
+        option: Name of the argument.
         value: The value.
         kind: The class.
-        meant: What would be right, for the message.
+        meant: Description of a valid value, for the message.
 
     Raises:
         OptionsError: If it is not.
@@ -109,33 +109,33 @@ def instance_of(option: str, value: object, kind: type[T], meant: str) -> T:
     if isinstance(value, kind):
         return value
 
-    raise OptionsError(f"{option} is {meant}, not {value!r}")
+    raise OptionsError(f"{option} must be {meant}, not {value!r}")
 
 
 def token_of(option: str, value: object) -> str:
-    """Check a token: a header must be able to bear it.
+    """Check a bearer token, which must be valid in a header.
 
     Raises:
-        OptionsError: If it cannot.
+        OptionsError: If it is not.
     """
     if isinstance(value, str) and _TOKEN.fullmatch(value):
         return value
 
     raise OptionsError(
-        f"{option} is a text of ASCII letters, digits and signs, neither empty nor with "
+        f"{option} must be a non-empty string of printable ASCII characters without "
         f"spaces, not {value!r}"
     )
 
 
 def tokens_of(option: str, value: object) -> dict[str, Any]:
-    """Check what maps tokens to something.
+    """Check a mapping with tokens as its keys.
 
     Raises:
-        OptionsError: If it is no mapping, or a key of it no token.
+        OptionsError: If it is not a mapping, or a key is not a token.
     """
     if not isinstance(value, Mapping):
         raise OptionsError(
-            f"{option} maps tokens to users, such as {{'a-token': 'alice'}}, "
+            f"{option} must map tokens to users, such as {{'a-token': 'alice'}}, "
             f"not {value!r}"
         )
 
@@ -146,10 +146,10 @@ def tokens_of(option: str, value: object) -> dict[str, Any]:
 
 
 def resource_of(option: str, value: object) -> Resource:
-    """Check that something is a resource.
+    """Check a resource.
 
     Raises:
-        OptionsError: If it is something else, such as its name.
+        OptionsError: If it is not a `Resource`, but its name for example.
     """
     return instance_of(
         option, value, Resource, "a Resource, such as aioinformer.model.resources.PODS"
@@ -160,10 +160,10 @@ def resources_of(option: str, value: object) -> list[Resource]:
     """Check several resources.
 
     Raises:
-        OptionsError: If they are no iterable, or one of them is something else.
+        OptionsError: If they are not iterable, or one is not a `Resource`.
     """
     if isinstance(value, str | Resource) or not isinstance(value, Iterable):
-        raise OptionsError(f"{option} is a list of Resources, not {value!r}")
+        raise OptionsError(f"{option} must be a list of Resources, not {value!r}")
 
     return [resource_of(f"each of {option}", it) for it in value]
 
@@ -172,7 +172,7 @@ def name_of(resource: Resource, value: object) -> str:
     """Check the name of an object.
 
     Raises:
-        OptionsError: If it is no text, or empty.
+        OptionsError: If it is not a string, or empty.
     """
     return text_of(f"the name of one of {resource}", value)
 
@@ -181,10 +181,10 @@ def namespace_of(resource: Resource, value: object) -> str:
     """Check a namespace, which may be empty.
 
     Raises:
-        OptionsError: If it is no text, or named for a kind that is in none.
+        OptionsError: If it is not a string, or not empty for a cluster-scoped resource.
     """
     if not isinstance(value, str):
-        raise OptionsError(f"a namespace is a text, not {value!r}")
+        raise OptionsError(f"a namespace must be a string, not {value!r}")
 
     if value and not resource.namespaced:
         raise OptionsError(f"{resource} is cluster-scoped and has no namespaces")
@@ -199,26 +199,27 @@ def body_of(what: str, value: object) -> dict[str, Any]:
     """Copy a body.
 
     Args:
-        what: It is, for the message.
-        value: A mapping that holds what JSON can hold.
+        what: Name of the body, for the message.
+        value: Mapping of values that JSON can represent.
 
     Raises:
-        OptionsError: If it is something else, or holds it: the message says where.
+        OptionsError: If it is not a mapping, or JSON cannot represent a value. The
+            message has its path.
     """
     given = value.to_dict() if isinstance(value, KubeObject) else value
     if not isinstance(given, Mapping):
-        raise OptionsError(f"{what} is a dictionary, not {value!r}")
+        raise OptionsError(f"{what} must be a dictionary, not {value!r}")
 
     try:
         return _copied(given)
     except _Unfit as exc:
-        raise OptionsError(f"{what} is JSON, and {exc}") from None
+        raise OptionsError(f"{what} must be JSON, but {exc}") from None
     except RecursionError:
         raise OptionsError(f"{what} is nested too deeply") from None
 
 
 class _Unfit(Exception):
-    """Something in a body is no JSON; where it is, is filled in on its way out."""
+    """JSON cannot represent a value in a body; callers prepend its path."""
 
     def __init__(self, value: object, *, is_key: bool = False) -> None:
         super().__init__(value)
@@ -230,7 +231,7 @@ class _Unfit(Exception):
         where = self.where.removeprefix(".")
         if self.is_key:
             place = f" in {where}" if where else ""
-            return f"the key {self.value!r}{place} is no text of it"
+            return f"the key {self.value!r}{place} is not a string"
 
         hint = "; write times as text" if isinstance(self.value, date) else ""
         return f"{where} is {self.value!r}{hint}"
@@ -261,7 +262,7 @@ def _json(value: object) -> Any:
             return value
         case float() if math.isfinite(value):
             return value
-        case dict() | Mapping():  # the first is known at once, and most are
+        case dict() | Mapping():  # `dict` is checked first, because it is fast.
             return _copied(value)
         case list() | tuple():
             return _listed(value)
@@ -282,5 +283,5 @@ def _listed(given: Iterable[object]) -> list[Any]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether it can be encoded: half of a surrogate pair cannot."""
+    """Return whether a string can be encoded; lone surrogates cannot."""
     return text.isascii() or not any("\ud800" <= it <= "\udfff" for it in text)

@@ -582,7 +582,7 @@ def _users_of(users: object) -> dict[str, User]:
     return {
         token: user
         if isinstance(user, User)
-        else User(text_of("each of users is a User, or a name, which", user))
+        else User(text_of("each of users that is not a User", user))
         for token, user in tokens_of("users", users).items()
     }
 

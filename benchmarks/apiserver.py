@@ -1,4 +1,4 @@
-"""How many watches and changes the API server for tests bears on one core.
+"""Watches and changes that the API server for tests can serve on one core.
 
 The server runs in a process of its own, pinned to one core, and holds realistic pods.
 On another core, one process reads raw bytes from many watches and keeps the server
@@ -176,7 +176,7 @@ class Watch(asyncio.Protocol):
     """One watch, read raw; keeps which changes it told, and how late.
 
     Args:
-        path: What is watched.
+        path: Path of the watched collection.
     """
 
     def __init__(self, path: str) -> None:
@@ -222,7 +222,7 @@ class Watch(asyncio.Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much of everything; `seconds` of each run."""
+    """Size of the measurement; `seconds` of each run."""
 
     pods: int
     watches: int

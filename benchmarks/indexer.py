@@ -55,11 +55,11 @@ SELECTORS = {
 
 
 class Repeats(NamedTuple):
-    """How often reads are made in one process.
+    """Repetitions of reads in one process.
 
     Attributes:
-        short: Those that take microseconds.
-        scans: Those that look at every object.
+        short: Repetitions of reads that take microseconds.
+        scans: Repetitions of reads that look at every object.
     """
 
     short: int
@@ -71,7 +71,7 @@ QUICK = Repeats(short=1_000, scans=3)
 
 
 class Times(NamedTuple):
-    """What one process has found.
+    """Results of one process.
 
     Attributes:
         short: Microseconds for each read that does not look at every object.
@@ -104,7 +104,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def _growth(runs: dict[int, list[Times]]) -> Iterator[Figure]:
-    """How much longer a read takes for all that it does not read."""
+    """Return how much longer a read takes in a larger store."""
     fewest, most = min(runs), max(runs)
     for name in runs[most][0].short:
         ratios = [
@@ -122,8 +122,8 @@ def reads(size: int, repeats: Repeats) -> Times:
     """Fill an indexer, read from it in all ways, and check what it answers.
 
     Args:
-        size: Objects.
-        repeats: How often.
+        size: Number of objects.
+        repeats: Repetitions of the reads.
 
     Raises:
         RuntimeError: A read has found too much or too little, or the cache does not

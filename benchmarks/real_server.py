@@ -120,7 +120,7 @@ async def fill(bodies: list[dict[str, Any]]) -> None:
 
 
 def creatable(pod: dict[str, Any]) -> dict[str, Any]:
-    """As somebody would ask for it: without what the server gives.
+    """Return a pod as a user requests it, without fields set by the server.
 
     A real server looks into volumes, so each container has one that is there.
     """
@@ -150,7 +150,7 @@ def held() -> str:
 
 
 def in_turns(case: str, rounds: int) -> Outcomes:
-    """As `bench.turns` does it, before a server that stays the same."""
+    """Run as `bench.turns` does, against one persistent server."""
     wanted = held()
     secrets = {"BENCH_TOKEN": os.environ[TOKEN], "BENCH_CA": os.environ[CA]}
     environment = {**os.environ, **secrets}

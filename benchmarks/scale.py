@@ -37,15 +37,15 @@ VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """How far things grow.
+    """Sizes to grow to.
 
     Attributes:
-        objects: Of one informer.
-        usual: The one of these that the largest is compared with.
-        informers: How many.
-        shared: How many objects these have together.
-        listeners: Of one informer.
-        events: How many each of these is told of.
+        objects: Objects of one informer.
+        usual: Size that the largest one is compared with.
+        informers: Numbers of informers.
+        shared: Objects of these together.
+        listeners: Handlers of one informer.
+        events: Events of each of these.
     """
 
     objects: tuple[int, ...]
@@ -166,7 +166,7 @@ def _all(
 
 
 def _linearity(amounts: Amounts, outcomes: Outcomes) -> Iterator[Figure]:
-    """What one of very many costs, as a multiple of what one of 10,000 does."""
+    """Return the cost of one of very many objects, as a multiple of that of 10,000."""
     most = max(amounts.objects)
     case = f"{most:,} objects against {amounts.usual:,}"
     many, usual = (outcomes[f"objects: {it:,}"] for it in (most, amounts.usual))

@@ -1,4 +1,4 @@
-"""How long a program takes to begin, and how much memory: imports, and the first call.
+"""Time and memory of a starting program: imports, and the first call.
 
 Each import is that of a new interpreter, timed from before the process is started. What
 a bare interpreter takes is measured in turn, and taken off where it says so.
@@ -55,7 +55,7 @@ OBJECTS = 100
 
 
 class Start(NamedTuple):
-    """How a process began."""
+    """Start of a process."""
 
     milliseconds: float
     mib: float
@@ -130,7 +130,7 @@ def _first_call(url: str) -> dict[str, float]:
     """Run the program once.
 
     Raises:
-        RuntimeError: It does not hold what the server holds.
+        RuntimeError: The store differs from the server.
     """
     folder = str(Path(__file__).parent)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""How long a web app's answers take while informers work in its event loop.
+"""Latency of a web app while informers work in its event loop.
 
 A client asks the app for a few bytes every 2 ms: while nothing else happens, while
 100,000 pods are listed, and while 2,000 changes a second arrive, each in a chunk of its
@@ -55,9 +55,9 @@ class App:
     """An app that is measured.
 
     Attributes:
-        server: What serves it.
-        informers: How many it has.
-        frozen: Whether it calls `gc.freeze()` before the informers start, so that the
+        server: Web server of the app.
+        informers: Number of informers.
+        frozen: True to call `gc.freeze()` before the informers start, so that the
             collector does not look through the modules again and again.
     """
 
@@ -67,11 +67,11 @@ class App:
 
     @property
     def contestant(self) -> str:
-        """As the table has it."""
+        """Name in the table."""
         return f"{OURS}, after gc.freeze()" if self.frozen else OURS
 
     def case(self, size: int, phase: str) -> str:
-        """As the table has it."""
+        """Name in the table."""
         what = {
             "collected": "the first full garbage collection",
             "idle": "idle",
@@ -94,7 +94,7 @@ QUICK_APPS = [APPS[0], APPS[-1]]
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much there is to do, over all informers.
+    """Amount of work, over all informers.
 
     Attributes:
         pods: They are listed.
@@ -113,7 +113,7 @@ QUICK = Sizes(pods=2_000, events=500, rest_seconds=0.3)
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What the runs of one app have shown, by phase."""
+    """Results of one app by phase."""
 
     latencies: dict[str, list[list[float]]] = field(
         default_factory=lambda: defaultdict(list)

@@ -4,10 +4,10 @@ Run:   pip install 'aioinformer[metrics]'
        python examples/aiohttp_app.py               (the cluster of your kubeconfig)
        curl localhost:8080/pods/default             (a Kubernetes List, as JSON)
        curl 'localhost:8080/pods/default?labelSelector=app%3Dweb'
-       curl -N localhost:8080/events                (what changes, as it changes)
-       curl localhost:8080/readyz                   (200 while the cache can be trusted)
+       curl -N localhost:8080/events                (a live stream of changes)
+       curl localhost:8080/readyz                   (200 while the cache is ready)
        curl localhost:8080/metrics                  (for Prometheus)
-Until the first list is there, /pods answers 503. Ctrl-C ends it.
+/pods returns 503 until the first list is complete. Ctrl-C stops it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from aioinformer.errors import InformerStopped, NotSynced, SelectorSyntaxError
 from aioinformer.metrics_prometheus import PrometheusSink
 from aioinformer.web.aiohttp import event_stream, health_routes, metrics_routes
 
-OLD_SECONDS = 180.0  # without news; bookmarks, about one a minute, count as news
+OLD_SECONDS = 180.0  # without an event; bookmarks, about one a minute, count as events
 
 factory = SharedInformerFactory(Client.from_env(), metrics=PrometheusSink())
 pods = factory.informer("v1", "pods")
@@ -30,7 +30,7 @@ routes = web.RouteTableDef()
 @routes.get("/pods/{namespace}")
 async def pods_of(request: web.Request) -> web.Response:
     lister = pods.lister.namespace(request.match_info["namespace"])
-    try:  # the stored bytes, joined: nothing is decoded
+    try:  # joins the stored bytes, decodes nothing
         body = lister.json(request.query.get("labelSelector", ""))
     except SelectorSyntaxError as exc:
         raise web.HTTPBadRequest(text=str(exc)) from exc

@@ -1,7 +1,7 @@
-"""A controller of an informer and a work queue: namespaces that count their running pods.
+"""A controller made of an informer and a work queue: it counts pods per namespace.
 
 Run:   python examples/controller_by_hand.py        (the cluster of your kubeconfig)
-`aioinformer.Controller` does the same, and more, in fewer lines. Ctrl-C ends it.
+`aioinformer.Controller` does this and more in fewer lines. Ctrl-C stops it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ NAME = "example.com/running-pods"
 async def main(client: Client) -> None:
     factory = SharedInformerFactory(client)
     pods, namespaces = factory.informer(PODS), factory.informer(NAMESPACES)
-    queue = RateLimitingQueue[str]("namespaces")  # of a name, one waits at most
+    queue = RateLimitingQueue[str]("namespaces")  # holds each name at most once
 
     def pod_changed(pod: KubeObject) -> None:
         queue.add(pod.namespace)
@@ -27,7 +27,7 @@ async def main(client: Client) -> None:
     namespaces.on_add(lambda namespace: queue.add(namespace.name))
 
     async def reconcile(name: str) -> None:
-        here = pods.lister.namespace(name).list()  # memory: what is
+        here = pods.lister.namespace(name).list()  # from memory
         running = str(sum(pod.at("status.phase") == "Running" for pod in here))
         namespace = namespaces.lister.get(name)
         if namespace is not None and namespace.annotations.get(NAME) != running:
@@ -36,13 +36,13 @@ async def main(client: Client) -> None:
             print(f"{name}: {running}", flush=True)
 
     async def work() -> None:
-        async for name in queue:  # nobody else has it until the next one is asked for
+        async for name in queue:  # no other worker has it until the next get
             try:
                 await reconcile(name)
                 queue.forget(name)
             except (ApiError, TransportError) as exc:
                 print(f"{name}: {exc}", file=sys.stderr)
-                queue.add_rate_limited(name)  # again, after 5 ms, 10 ms, 20 ms, ...
+                queue.add_rate_limited(name)  # retries after 5 ms, 10 ms, 20 ms, ...
 
     async with client, factory:
         await factory.wait_for_cache_sync(timeout=30)

@@ -1,14 +1,14 @@
-"""The same with FastAPI: a list, a wait for one pod, a page that shows pods as they live.
+"""The same with FastAPI: a list, a wait for one pod, and a live page of pods.
 
 Run:   pip install fastapi uvicorn 'aioinformer[metrics]'
        uvicorn --app-dir examples fastapi_app:app   (the cluster of your kubeconfig)
        open http://localhost:8000/                  (a page of pods, always up to date)
        curl localhost:8000/pods/default             (a Kubernetes List, as JSON)
-       curl localhost:8000/pods/default/web-0/running      (when it is, or after 30 s)
-       curl -N localhost:8000/events                (what changes, as it changes)
-       curl localhost:8000/readyz                   (200 while the caches answer)
+       curl localhost:8000/pods/default/web-0/running      (once it runs, or after 30 s)
+       curl -N localhost:8000/events                (a live stream of changes)
+       curl localhost:8000/readyz                   (200 while the caches are ready)
        curl localhost:8000/metrics                  (for Prometheus)
-`lifespan_synced(timeout=60)` would wait for the caches before it serves. Ctrl-C ends it.
+`lifespan_synced(timeout=60)` would wait for the caches before serving. Ctrl-C stops it.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ async def running(namespace: str, name: str) -> Response:
 
 @app.get("/pods/{namespace}")
 async def pods_of(namespace: str) -> Response:
-    body = pods.lister.namespace(namespace).json()  # stored bytes: nothing is decoded
+    body = pods.lister.namespace(namespace).json()  # stored bytes, not decoded
     return Response(body, media_type="application/json")
 
 
@@ -56,4 +56,4 @@ async def page() -> FileResponse:
 
 
 app.routes.append(Route("/events", event_stream(pods)))
-app.mount("/", health_routes(factory) + metrics_routes())  # last: it takes the rest
+app.mount("/", health_routes(factory) + metrics_routes())  # last: matches all paths

@@ -1,10 +1,10 @@
-"""An informer with async handlers: print what happens to pods.
+"""An informer with async handlers that print the changes of pods.
 
 Run:   python examples/handlers.py                  (the cluster of your kubeconfig)
        python examples/handlers.py --server http://127.0.0.1:8001   (`kubectl proxy`)
 
-You will see one line for each pod that is there, then "synced", then one line for each
-change. Ctrl-C ends it, and so does a reader that has seen enough (`| head`).
+It prints one line per pod, then "synced", then one line per change. Ctrl-C stops it, and
+so does a closed pipe (`| head`).
 """
 
 import argparse
@@ -20,7 +20,7 @@ def show(*words: object) -> None:
     try:
         print(*words, flush=True)
     except BrokenPipeError:
-        os._exit(0)  # nobody reads any more: there is nothing left to do
+        os._exit(0)  # the pipe is closed: stop
 
 
 async def main(client: Client) -> None:
@@ -41,7 +41,7 @@ async def main(client: Client) -> None:
 
     told = pods.add_event_handler(on_add=added, on_update=updated, on_delete=deleted)
 
-    async with factory:  # starts; on exit it stops, and leaves nothing behind
+    async with factory:  # starts here, stops on exit, and leaves nothing behind
         await factory.wait_for_cache_sync(timeout=30)
         await told.wait_synced()
         show("synced:", len(pods.lister.list()), "pods")
@@ -56,4 +56,4 @@ if __name__ == "__main__":
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(main(Client.from_url(server) if server else Client.from_env()))
     except AioInformerError as exc:
-        sys.exit(str(exc))  # it says what is wrong, and what to do about it
+        sys.exit(str(exc))  # its text says what is wrong, and what to do

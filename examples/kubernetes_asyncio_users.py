@@ -1,9 +1,9 @@
-"""An informer for a program that has a client of kubernetes_asyncio already.
+"""An informer for a program that already has a client of kubernetes_asyncio.
 
 Run:   python examples/kubernetes_asyncio_users.py shop    (the cluster of your kubeconfig)
 
-Requests go through that client: its credentials, its proxy, its connections. The rest of
-the program stays as it is, and works on its models. Ctrl-C ends it.
+Requests use that client with its credentials, proxy and connections. The rest of the
+program stays as it is, and works on its models. Ctrl-C stops it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from aioinformer import AioInformerError, KubeObject, ListWatch, SharedInformer
 
 def moved(old: KubeObject, new: KubeObject) -> None:
     if old.at("status.phase") != new.at("status.phase"):
-        pod = new.into(V1Pod)  # decoded now; objects that nobody reads never are
+        pod = new.into(V1Pod)  # decoded now; unread objects never are
         print(pod.metadata.name, "is", pod.status.phase, flush=True)
 
 
@@ -27,7 +27,7 @@ async def main(namespace: str) -> None:
     await config.load_kube_config()
     async with ApiClient() as api:
         core = CoreV1Api(api)
-        # In the place of: await core.list_namespaced_pod(namespace)
+        # Instead of: await core.list_namespaced_pod(namespace)
         source = ListWatch.from_kubernetes_asyncio(
             core.list_namespaced_pod, namespace=namespace
         )
@@ -37,7 +37,7 @@ async def main(namespace: str) -> None:
             running = group.create_task(pods.run())
             try:
                 await pods.wait_synced(timeout=30)
-                models = pods.lister.into(V1Pod).list("app=web")  # memory
+                models = pods.lister.into(V1Pod).list("app=web")  # from memory
                 print(len(models), "pods of app=web", flush=True)
                 await asyncio.Event().wait()
             finally:

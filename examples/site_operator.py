@@ -1,10 +1,10 @@
-"""An operator: each Site has a Deployment, a record elsewhere, and a status.
+"""An operator: each Site gets a Deployment, an external record, and a status.
 
-Run:   kubectl apply -f examples/site.yaml          (the definition, and a site to try)
+Run:   kubectl apply -f examples/site.yaml          (the CRD and a sample site)
        python examples/site_operator.py             (the cluster of your kubeconfig)
 
-Start it twice: one of them leads, and the other takes over when it ends. Change the site
-(`kubectl edit site blog`) or its deployment. Delete sites while it runs: they wait for it.
+Start it twice: one replica leads, and the other takes over when it ends. Change the site
+(`kubectl edit site blog`) or its deployment. Sites can only be deleted while it runs.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from aioinformer.errors import AioInformerError
 from aioinformer.model.resources import DEPLOYMENTS
 
 SITES = Resource("example.com", "v1", "sites", "Site")
-records: set[str] = set()  # stands for what no cluster knows of, such as DNS
+records: set[str] = set()  # stands for a system outside the cluster, such as DNS
 
 
 def deployment_of(site: KubeObject) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def deployment_of(site: KubeObject) -> dict[str, Any]:
 
 @with_object(KubeObject)
 async def remove_record(site: KubeObject, ctx: Context) -> None:
-    records.discard(site.uid)  # gone already, perhaps: this may be called twice
+    records.discard(site.uid)  # may be missing: this may be called twice
     print(f"{site.key}: record removed", flush=True)
 
 
@@ -83,7 +83,7 @@ async def main(client: Client) -> None:
     elector = LeaderElector(LeaseLock(client, "site-operator"))
     async with Manager(client, elector=elector) as manager:
         sites, deployments = manager.informer(SITES), manager.informer(DEPLOYMENTS)
-        changed = [generation_changed]  # not the status, which we write ourselves
+        changed = [generation_changed]  # not the status, which this operator writes
         manager.add(
             Controller(
                 "sites", reconcile, for_=sites, owns=[deployments], predicates=changed

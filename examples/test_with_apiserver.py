@@ -1,8 +1,8 @@
-"""Tests of a program that uses Kubernetes: no cluster, no container, no mocks.
+"""Tests of a program that uses Kubernetes, without cluster, container or mocks.
 
 Run:   pip install 'aioinformer[test]'
        pytest examples/test_with_apiserver.py
-The fixture `apiserver` comes with the package: an API server for each test, over HTTP.
+The package provides the fixture `apiserver`: an API server over HTTP for each test.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def cordon(client: Client, zone: str) -> list[str]:
-    """The program: let nothing new be scheduled in a zone; returns the nodes."""
+    """The program under test: cordon the nodes of a zone, and return them."""
     nodes = await client.list(NODES, label_selector=f"zone={zone}")
     for node in nodes:
         await client.patch(NODES, node.name, {"spec": {"unschedulable": True}})
@@ -30,7 +30,7 @@ def node(name: str, zone: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": {"zone": zone}}}
 
 
-async def test_only_the_nodes_of_the_zone_are_cordoned(apiserver: APIServer) -> None:
+async def test_cordon_changes_only_nodes_of_the_zone(apiserver: APIServer) -> None:
     apiserver.create(NODES, node("one", zone="a"))
     apiserver.create(NODES, node("two", zone="b"))
     async with apiserver.client() as client:
@@ -41,13 +41,13 @@ async def test_only_the_nodes_of_the_zone_are_cordoned(apiserver: APIServer) -> 
 
 
 @pytest.mark.apiserver(token="secret", users={"hers": "alice"})
-async def test_it_needs_the_right_to_list_nodes(apiserver: APIServer) -> None:
+async def test_cordon_needs_permission_to_list_nodes(apiserver: APIServer) -> None:
     async with apiserver.client(token="hers") as client:
         with pytest.raises(Forbidden, match='"alice" cannot list resource "nodes"'):
             await cordon(client, "b")
 
 
-async def test_a_refused_change_is_not_passed_over(apiserver: APIServer) -> None:
+async def test_cordon_raises_if_a_patch_is_refused(apiserver: APIServer) -> None:
     apiserver.create(NODES, node("two", zone="b"))
     apiserver.faults.add(Refuse(verb="patch", status=503))
     async with apiserver.client() as client:

@@ -1,6 +1,6 @@
-"""What every test relies on: nothing is left behind, and nothing blocks the loop.
+"""Checks for every test: it leaves nothing behind and does not block the loop.
 
-`pod()` makes the objects that most tests are about; import it: `from conftest import pod`.
+`pod()` makes the objects of most tests: `from conftest import pod`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-# The fixtures `target` and `http`, of the tests that run against two servers; and, for
-# `make e2e`, what writes down all that is logged, and how long recoveries took.
+# The fixtures `target` and `http` of the tests against two servers. For `make e2e` also
+# the plugins that record logs and recovery times.
 pytest_plugins = ["contract_servers", "disclosures", "recovery_table"]
 
 # The same examples in every run. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -35,48 +35,48 @@ settings.register_profile("ci", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# Hundreds of processes are started, and each would compile the package for itself.
+# Tests start hundreds of processes, and each would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A job in the background ignores Ctrl-C, and so would all that is started here.
+# A background job ignores Ctrl-C, and so would the processes it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# looptime asks for the current loop before plain tests too. Saying that there is none
-# keeps asyncio from making one, which nobody would close, and from warning about it.
+# looptime gets the current loop for plain tests too. Without a loop set, asyncio would
+# create one that nobody closes, and warn about it.
 asyncio.set_event_loop(None)
 
-# Closing a transport takes a few turns of the loop: its own call, the peer's reading of
-# the end, and the peer's own closing. Turns cost no time, so there may be plenty.
+# Closing a transport takes a few turns of the loop: its own call, the peer's read of
+# the end, and the peer's close. Turns cost no time, so many are allowed.
 _TURNS = 50
 
-# Files whose tests call plain functions that read files, as a user does in a thread.
+# Files whose tests call plain functions that read files, as users do in a thread.
 _MAY_BLOCK = {"tests/client/test_config.py"}
 
 
 def _unloaded(name: str) -> ModuleType:
-    """The module without what it would import; it only says which folder is meant."""
+    """Return a module without executing it; only its folder is needed."""
     spec = importlib.util.find_spec(name)
     assert spec is not None
     return importlib.util.module_from_spec(spec)
 
 
-# They run beside a user's program, not inside of it.
+# These run beside a user's program, not inside it.
 _NOT_WATCHED = [
     _unloaded(name)
     for name in ("aioinformer_apiserver", "aioinformer.testing", "aioinformer.cli")
 ]
 
 
-# Between two moments the loop looks at its sockets this often, and 42 times if not told.
-# Both ends are in the loop, so that what was sent is there at the first look.
+# Polls of the selector between two moments of virtual time; looptime's default is 42.
+# Both ends are in the loop, so sent data is there at the first poll.
 _LOOKS = 8
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for no garbage among what is made now: it all stays, and is much."""
+    """Pause garbage collection: the collected tests stay, and are many objects."""
     gc.disable()
     try:
         yield
@@ -88,7 +88,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(
     session: pytest.Session, items: list[pytest.Item]
 ) -> None:
-    """Refuse names that differ from process to process: xdist could not share them."""
+    """Refuse test names that differ between processes, which xdist could not share."""
     session.add_marker(pytest.mark.looptime(noop_cycles=_LOOKS))
     for item in items:
         if " at 0x" in item.nodeid:
@@ -105,7 +105,7 @@ def _is_coroutine(item: pytest.Function) -> bool:
 
 
 def _use_first(item: pytest.Function, fixture: str) -> None:
-    """As if the fixture were used by all, which would cost plain tests more than they do.
+    """Add a fixture first, as autouse does, but only for coroutine tests.
 
     Tests of one function share the list.
     """
@@ -115,7 +115,7 @@ def _use_first(item: pytest.Function, fixture: str) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail what calls something that blocks from the package, while a loop runs."""
+    """Fail tests in which the package calls a blocking function while a loop runs."""
     if request.path.relative_to(request.config.rootpath).as_posix() in _MAY_BLOCK:
         yield
         return
@@ -128,7 +128,7 @@ def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @functools.cache
 def _watch() -> BlockBuster:
-    """Make what watches, once: it looks up some 60 functions, and their modules."""
+    """Create the detector once: it looks up some 60 functions and their modules."""
     return BlockBuster(aioinformer, excluded_modules=_NOT_WATCHED)
 
 
@@ -139,10 +139,10 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     tasks = asyncio.all_tasks(loop)
     sockets = _sockets_of(loop)
     yield
-    # The test's time was virtual and began at 0; from here on it is real again.
+    # The test's virtual time began at 0. From here on, time is real again.
     _hold_timers(loop)
     if asyncio.all_tasks(loop) - tasks or _sockets_of(loop).keys() - sockets.keys():
-        # The other process takes its time, which is real then.
+        # Another process takes real time.
         pause = 0.01 if request.node.get_closest_marker("realtime") else 0.0
         loop.run_until_complete(_until_closed(tasks, sockets, pause))
 
@@ -155,10 +155,10 @@ async def _loop() -> asyncio.AbstractEventLoop:
 async def _until_closed(
     tasks_before: set[asyncio.Task[Any]], sockets_before: dict[int, str], pause: float
 ) -> None:
-    """Give what is about to end the turns that it needs.
+    """Give ending tasks and connections the turns they need.
 
     Raises:
-        AssertionError: If something has not ended by then.
+        AssertionError: A task or connection is still there afterwards.
     """
     loop = asyncio.get_running_loop()
     expected = {*tasks_before, asyncio.current_task()}
@@ -180,17 +180,17 @@ async def _until_closed(
 
 
 def _hold_timers(loop: asyncio.AbstractEventLoop) -> None:
-    """Keep the timers that the test left from firing.
+    """Postpone the timers that the test left.
 
-    Its time was virtual and began at 0; from here on it is real again, hours on perhaps,
-    and a task left sleeping would wake up and be gone before it is seen.
+    Its virtual time began at 0, and from here on it is real again, perhaps hours later.
+    A sleeping task would wake up and end before it is seen.
     """
     for timer in loop._scheduled:  # type: ignore[attr-defined]
         timer._when += loop.time()
 
 
 def _sockets_of(loop: asyncio.AbstractEventLoop) -> dict[int, str]:
-    """What the loop waits for: its wake-up pipe, servers and connections."""
+    """Return the files the loop watches: its wake-up pipe, servers and connections."""
     registered = loop._selector.get_map()  # type: ignore[attr-defined]
     return {key.fd: repr(key.data) for key in registered.values()}
 

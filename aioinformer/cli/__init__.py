@@ -1,6 +1,16 @@
 """The `aioinformer` command.
 
-The law of this layer: it alone prints, sets up logging, listens to signals and ends the
-process; the library never does. `main` imports nothing that may not be installed.
-Deciding and drawing are pure functions; a coroutine shows what they say.
+Only this layer prints, sets up logging, handles signals and ends the process. `main`
+imports nothing that may not be installed, and this module imports nothing at all.
 """
+
+__all__ = ["FAILED_CHECK", "INTERRUPTED", "TROUBLE"]
+
+FAILED_CHECK = 1
+"""Exit status after a failed check, or a bug of this package."""
+
+TROUBLE = 2
+"""Exit status after an error of the input, the cluster or the network."""
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C or SIGTERM: 128 and SIGINT, as in shells."""

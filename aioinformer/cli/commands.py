@@ -193,13 +193,13 @@ def watch(
       aioinformer watch nodes --server http://127.0.0.1:8001 --for 60s
     """
 
-    from aioinformer.cli import target
+    from aioinformer.cli import connection
     from aioinformer.cli import watch as it
 
     import_module("aioinformer.client.transport")  # else a client does, when entered
 
     async def life() -> int:
-        options = it.WatchOptions(
+        options = it.WatchCommandOptions(
             resource=resource,
             namespace=namespace,
             all_namespaces=all_namespaces,
@@ -210,7 +210,7 @@ def watch(
             plain=plain or verbose > 0,
             seconds=seconds,
         )
-        place = target.Target(
+        place = connection.ConnectionOptions(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
         return await it.watch(options, place)
@@ -276,8 +276,8 @@ def doctor(
       aioinformer doctor nodes -o rules | kubectl apply -f - --context admin
     """
 
+    from aioinformer.cli import connection
     from aioinformer.cli import doctor as it
-    from aioinformer.cli import target
 
     import_module("aioinformer.client.transport")  # else a client does, when entered
 
@@ -290,7 +290,7 @@ def doctor(
             report=output or "lines",
             seconds=seconds,
         )
-        place = target.Target(
+        place = connection.ConnectionOptions(
             server=server, token=token, kubeconfig=kubeconfig, context=context
         )
         return await it.doctor(options, place)

@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from aioinformer.cli.checkup.checkup import Checkup
-from aioinformer.cli.checkup.examination import Examination
-from aioinformer.cli.checkup.findings import has_failed, summary
-from aioinformer.cli.checkup.rules import as_yaml, manifests
-from aioinformer.cli.explain import CommandError
+from aioinformer.cli import FAILED_CHECK
+from aioinformer.cli.checks import resource, server
+from aioinformer.cli.checks import results as judging
+from aioinformer.cli.checks import server as way
+from aioinformer.cli.checks.findings import (
+    Finding,
+    StepResult,
+    has_failed,
+    summary,
+)
+from aioinformer.cli.checks.rbac_rules import (
+    MissingPermission,
+    as_yaml,
+    manifests,
+    subject_of,
+)
+from aioinformer.cli.checks.resource import ResourceScope
+from aioinformer.cli.checks.server import Identity
+from aioinformer.cli.columns import printable
+from aioinformer.cli.error_messages import CommandError, message_of
 from aioinformer.cli.output import Control, complain, write
-from aioinformer.cli.statuses import FAILED_CHECK
 from aioinformer.cli.terminal import has_colours
+from aioinformer.client import Client
+from aioinformer.client.authenticator import Authenticator
+from aioinformer.errors import AioInformerError, Forbidden, InternalError, NotFound
 from aioinformer.model.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aioinformer.cli.checkup.findings import Finding, Mark
-    from aioinformer.cli.target import Target
+    from aioinformer.cli.checks.findings import StepStatus
+    from aioinformer.cli.checks.rbac_rules import Subject
+    from aioinformer.cli.connection import ConnectionOptions
+    from aioinformer.client import ClientConfig
+    from aioinformer.client.authenticator import RequestAuth
+    from aioinformer.client.rest_mapper import ServedResource
 
-__all__ = ["DoctorOptions", "Report", "doctor"]
+__all__ = ["ClusterChecks", "DoctorOptions", "Report", "StepRunner", "doctor"]
+
 
 Report = Literal["lines", "json", "rules"]
+
+
 """What is printed; `lines` is what it is without `-o`."""
 
+
 # SGR parameters of ECMA-48: green, yellow, red, bright black.
-_COLOURS: dict[Mark, Control] = {
+_COLOURS: dict[StepStatus, Control] = {
     "ok": Control("\x1b[32m"),
     "warning": Control("\x1b[33m"),
     "failed": Control("\x1b[31m"),
     "not asked": Control("\x1b[90m"),
 }
+
+
 _NO_COLOUR = Control("\x1b[0m")
 
 
@@ -62,7 +90,7 @@ class DoctorOptions:
     """How long each step may take."""
 
 
-async def doctor(options: DoctorOptions, target: Target) -> int:
+async def doctor(options: DoctorOptions, target: ConnectionOptions) -> int:
     """Check a cluster, and print what was found on stdout; returns the exit status.
 
     Returns:
@@ -82,8 +110,8 @@ async def doctor(options: DoctorOptions, target: Target) -> int:
     PODS.path(options.namespace)
     target.client()
 
-    examination = Examination(options.seconds, _teller(options))
-    checkup = Checkup(
+    examination = StepRunner(options.seconds, _teller(options))
+    checkup = ClusterChecks(
         target,
         examination,
         words=tuple(dict.fromkeys(options.resources)),
@@ -96,7 +124,9 @@ async def doctor(options: DoctorOptions, target: Target) -> int:
     return FAILED_CHECK if has_failed(examination.findings) else 0
 
 
-async def _conclude(report: Report, findings: list[Finding], checkup: Checkup) -> None:
+async def _conclude(
+    report: Report, findings: list[Finding], checkup: ClusterChecks
+) -> None:
     subject = checkup.subject
     rules = manifests(checkup.needs, subject) if subject is not None else []
     nobody = bool(checkup.needs) and subject is None
@@ -116,6 +146,8 @@ async def _conclude(report: Report, findings: list[Finding], checkup: Checkup) -
 
 
 _APPLY = "# For an administrator: `-o rules` prints this alone, for kubectl apply -f -"
+
+
 _NOBODY = (
     "There are no rules to apply, as the server was not told who you are: log in first."
 )
@@ -167,3 +199,330 @@ async def _tell_failure(finding: Finding) -> None:
 
 async def _tell_nothing(finding: Finding) -> None:
     pass
+
+
+_OF_A_RESOURCE = ("permissions", "list", "watch", "watch list")
+
+
+# Shorter ones are parts of other words.
+_SECRET_CHARACTERS = 8
+
+
+class ClusterChecks:
+    """Looks at a cluster from outside inwards; what cannot be asked any more is left out.
+
+    Args:
+        target: Which cluster, and as whom.
+        examination: Does the steps, and keeps their findings.
+        words: The resources, as `Discovery` takes them.
+        namespace: Where; None for the one that the target means.
+        all_namespaces: In all of them; then there is no `namespace`.
+        group: Whom rules are for, if not for the user alone.
+
+    Attributes:
+        needs: What we may not list and watch.
+    """
+
+    def __init__(
+        self,
+        target: ConnectionOptions,
+        examination: StepRunner,
+        *,
+        words: tuple[str, ...],
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        group: str = "",
+    ) -> None:
+        self.needs: list[MissingPermission] = []
+        self._target = target
+        self._examination = examination
+        self._words = words
+        self._namespace = namespace
+        self._all_namespaces = all_namespaces
+        self._group = group
+        self._identity = Identity()
+        self._discovered = False
+        self._tickets: list[RequestAuth] = []
+
+    @property
+    def subject(self) -> Subject | None:
+        """Whom rules are for; None if nobody has logged in, or it is not known who."""
+        return subject_of(self._identity.user, self._group)
+
+    async def run(self) -> None:
+        """Do all steps.
+
+        Raises:
+            CommandError: We are not in the group that was named.
+
+        Cancellation:
+            Ends the step; connections are closed, and an exec plugin is killed.
+        """
+        steps, config = self._examination, await self._configuration()
+        if config is None:
+            later = ("credentials", "connection", "TLS", "version")
+            await self._leave_out(*later, why="there is no configuration")
+            return
+
+        client = Client(config)
+        try:
+            late = f"They are to come from {config.credentials}: try that by hand."
+            entered = await steps.step("credentials", self._enter(client), late=late)
+            reached = await steps.step("connection", way.connection(config))
+            if not entered:
+                await self._leave_out("TLS", "version", why="there are no credentials")
+            elif not reached:
+                await self._leave_out("TLS", "version", why="there is no connection")
+            else:
+                await self._ask(client, self._tickets[0])
+        finally:
+            await client.close()
+
+    # ------------------------------------------------------------ one by one
+
+    async def _configuration(self) -> ClientConfig | None:
+        found: list[ClientConfig] = []
+
+        async def read() -> StepResult:
+            source = await asyncio.to_thread(self._target.source)
+            config = await asyncio.to_thread(self._target.read)
+            found.append(config)
+            return judging.configuration(config, source)
+
+        await self._examination.step("configuration", read())
+        return found[0] if found else None
+
+    async def _enter(self, client: Client) -> StepResult:
+        await client.start()
+        # Of its own: the client keeps the one that it has to itself.
+        ticket = await Authenticator(client.config).current()
+        _, _, secret = ticket.info.authorization.partition(" ")
+        if len(secret) >= _SECRET_CHARACTERS:
+            self._examination.secrets.add(secret)
+
+        self._tickets.append(ticket)
+        return StepResult("ok", "at hand")
+
+    async def _ask(self, client: Client, ticket: RequestAuth) -> None:
+        steps = self._examination
+        if not await steps.step("TLS", way.tls(client, ticket)):
+            await self._leave_out("version", why="there is no TLS with it")
+            return
+
+        if way.has_certificate(client.config, ticket):
+            own = way.client_certificate(client.config, ticket)
+            await steps.step("client certificate", own)
+
+        if not await steps.step("version", server.version(client)):
+            await self._leave_out(why="it did not answer as it should")
+            return
+
+        await steps.step("identity", self._ask_identity(client))
+        self._check_group()
+        await steps.step("discovery", self._discover(client))
+        for word in self._words:
+            await self._resource(word, client)
+
+    async def _ask_identity(self, client: Client) -> StepResult:
+        answer, self._identity = await server.identity(client)
+        return answer
+
+    async def _discover(self, client: Client) -> StepResult:
+        answer, self._discovered = await server.discovery(client)
+        return answer
+
+    async def _resource(self, word: str, client: Client) -> None:
+        steps = self._examination
+        found: list[ResourceScope] = []
+
+        async def find() -> StepResult:
+            served = await resource.find(word, client, discovered=self._discovered)
+            place = self._place(served, client)
+            answer = judging.served(served, place.words)
+            if answer.mark != "failed":
+                found.append(place)
+
+            return answer
+
+        await steps.step("found", find(), resource=word)
+        if found:
+            await self._follow(word, found[0], client)
+        else:
+            why = "no informer can follow it"
+            await steps.leave_out(*_OF_A_RESOURCE, why=why, resource=word)
+
+    async def _follow(self, word: str, place: ResourceScope, client: Client) -> None:
+        """Ask as an informer would; each step only if the one before makes sense of it."""
+        steps, denied, versions = self._examination, set[str](), list[str]()
+
+        async def ask() -> StepResult:
+            try:
+                denied.update(await resource.denied(place, client))
+            except (Forbidden, NotFound) as exc:
+                return StepResult("not asked", f"the server does not tell: {exc}")
+
+            return judging.permissions(denied)
+
+        async def list_() -> StepResult:
+            try:
+                answer, version = await resource.listing(place, client)
+            except Forbidden as exc:
+                self._is_refused("list", denied, exc)
+                raise
+
+            versions.append(version)
+            return answer
+
+        async def watch() -> StepResult:
+            try:
+                return await resource.watching(
+                    place, client, versions[0], steps.seconds
+                )
+            except Forbidden as exc:
+                self._is_refused("watch", denied, exc)
+                raise
+
+        await steps.step("permissions", ask(), resource=word)
+        later = ("list", "watch", "watch list")
+        if "list" in denied:
+            await steps.leave_out(*later, why="it may not be listed", resource=word)
+        elif not await steps.step("list", list_(), resource=word):
+            why = "there is no list to begin with"
+            await steps.leave_out(*later[1:], why=why, resource=word)
+        elif "watch" in denied:
+            why = "it may not be watched"
+            await steps.leave_out(*later[1:], why=why, resource=word)
+        elif not await steps.step("watch", watch(), resource=word):
+            why = "it cannot be watched"
+            await steps.leave_out(*later[2:], why=why, resource=word)
+        else:
+            asked = resource.watch_list(place, client, steps.seconds)
+            await steps.step("watch list", asked, resource=word)
+
+        if denied & {"list", "watch"}:
+            self.needs.append(MissingPermission(place.resource, place.namespace))
+
+    # ------------------------------------------------------------ help
+
+    def _is_refused(self, verb: str, denied: set[str], exc: Forbidden) -> None:
+        """Take note that rules would help, and of whom the refusal names."""
+        denied.add(verb)
+        if not self._identity.user:
+            self._identity = Identity(judging.name_in(exc.message))
+
+    def _place(self, served: ServedResource, client: Client) -> ResourceScope:
+        found = served.resource
+        if not found.namespaced or self._all_namespaces:
+            return ResourceScope(found)
+
+        namespace = self._namespace or self._target.namespace(client.config)
+        return ResourceScope(found, namespace or "")
+
+    def _check_group(self) -> None:
+        groups = self._identity.groups
+        if self._group and groups and self._group not in groups:
+            raise CommandError(
+                f"--group {self._group}: the server does not take you for one of this "
+                f"group, but of {', '.join(groups)}."
+            )
+
+    async def _leave_out(self, *names: str, why: str) -> None:
+        """Leave these steps out, and all that follow."""
+        later = ("identity", "discovery")
+        await self._examination.leave_out(*names, *later, why=why)
+        for word in self._words:
+            await self._examination.leave_out("found", why=why, resource=word)
+
+
+_CHECK_SERVER = "Check the server, and the firewalls and proxies in between."
+
+
+class StepRunner:
+    """Steps that follow each other; one that fails or hangs does not end the others.
+
+    Args:
+        seconds: How long each step may take.
+        tell: Told of each finding, as soon as it is there.
+
+    Attributes:
+        findings: So far, in the order of the steps.
+        secrets: What no finding may show, whoever says it: a server may answer with what
+            it was sent.
+    """
+
+    def __init__(
+        self, seconds: float, tell: Callable[[Finding], Awaitable[None]]
+    ) -> None:
+        self.findings: list[Finding] = []
+        self.secrets: set[str] = set()
+        self.seconds = seconds
+        self._tell = tell
+
+    async def step(
+        self,
+        name: str,
+        doing: Awaitable[StepResult],
+        *,
+        resource: str = "",
+        late: str = _CHECK_SERVER,
+    ) -> bool:
+        """Do a step, and keep its answer; an error, or no end in time, is one too.
+
+        Args:
+            name: Of the step.
+            doing: What is to be done.
+            resource: What it is about; empty for the server as a whole.
+            late: What to do where it takes too long.
+
+        Returns:
+            False if it has failed.
+
+        Raises:
+            InternalError: A bug of ours.
+
+        Cancellation:
+            Ends the step, which is not kept.
+        """
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        try:
+            async with asyncio.timeout(self.seconds):
+                answer = await doing
+        except TimeoutError:
+            text = f"took longer than {self.seconds:g} s (--timeout). {late}"
+            answer = StepResult("failed", text)
+        except InternalError:
+            raise
+        except (AioInformerError, CommandError) as exc:
+            answer = StepResult("failed", message_of(exc))
+
+        await self._keep(
+            Finding(
+                step=name,
+                mark=answer.mark,
+                text=answer.text,
+                resource=resource,
+                seconds=loop.time() - before,
+            )
+        )
+        return answer.mark != "failed"
+
+    async def leave_out(self, *names: str, why: str, resource: str = "") -> None:
+        """Keep that steps are not done, with a word why.
+
+        Cancellation:
+            Safe: what was told is kept.
+        """
+        for name in names:
+            finding = Finding(step=name, mark="not asked", text=why, resource=resource)
+            await self._keep(finding)
+
+    async def _keep(self, finding: Finding) -> None:
+        text = finding.text
+        for secret in self.secrets:
+            text = text.replace(secret, "...")
+
+        # Names and reasons come from the server, too.
+        finding = replace(finding, text=printable(" ".join(text.split())))
+        self.findings.append(finding)
+        await self._tell(finding)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aioinformer.cli.statuses import INTERRUPTED, TROUBLE
+from aioinformer.cli import INTERRUPTED, TROUBLE
 
 TYPE_CHECKING = False  # Type checkers take it for that of `typing`, which is not small.
 if TYPE_CHECKING:

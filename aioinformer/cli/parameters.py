@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aioinformer.cli import INTERRUPTED, TROUBLE
 from aioinformer.cli.output import complain
-from aioinformer.cli.statuses import INTERRUPTED, TROUBLE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -109,7 +109,7 @@ def complete_resource(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem | str]:
     """Return the built-in resources that begin so, for the completion of a shell."""
-    from aioinformer.cli.names import known_names
+    from aioinformer.cli.resource_names import known_names
 
     return [it for it in known_names() if it.startswith(incomplete.lower())]
 

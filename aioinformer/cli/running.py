@@ -11,17 +11,27 @@ import sys
 from typing import TYPE_CHECKING
 
 from aioinformer._tasks import unwrap_group
-from aioinformer.cli.explain import CommandError, explain
+from aioinformer.cli import FAILED_CHECK, INTERRUPTED, TROUBLE
+from aioinformer.cli.error_messages import CommandError, message_of
 from aioinformer.cli.output import SafeFormatter, complain
-from aioinformer.cli.statuses import FAILED_CHECK, INTERRUPTED, TROUBLE
 from aioinformer.errors import AioInformerError, InformerStopped, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from types import FrameType
-    from typing import Any
+    from typing import Any, NoReturn
 
-__all__ = ["FAILED_CHECK", "INTERRUPTED", "TROUBLE", "pause", "reason_of", "run"]
+    from aioinformer.informer import SharedInformerFactory
+
+__all__ = [
+    "FAILED_CHECK",
+    "INTERRUPTED",
+    "TROUBLE",
+    "pause",
+    "raise_informer_failure",
+    "reason_of",
+    "run",
+]
 
 
 def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> int:
@@ -49,7 +59,7 @@ def run(life: Callable[[], Coroutine[Any, Any, int]], *, verbose: int = 0) -> in
     except InternalError:
         raise
     except (AioInformerError, CommandError) as exc:
-        complain(explain(exc))
+        complain(message_of(exc))
         return FAILED_CHECK if isinstance(exc, InformerStopped) else TROUBLE
 
 
@@ -124,3 +134,16 @@ def _signals_as_interrupts() -> Iterator[None]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.raise_signal(signal.SIGINT)
+
+
+async def raise_informer_failure(factory: SharedInformerFactory) -> NoReturn:
+    """Wait for an informer to die; a task that is meant to take its group along.
+
+    Raises:
+        InformerStopped: If one has died; `__cause__` is what it died of.
+
+    Cancellation:
+        The way to end it, as long as all of them live.
+    """
+    failure = await factory.failed()
+    raise InformerStopped("an informer died") from failure

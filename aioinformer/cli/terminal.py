@@ -19,7 +19,7 @@ from aioinformer.cli.output import Control, one_line, write, write_now
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Line", "Style", "Terminal", "can_be_live", "has_colours"]
+__all__ = ["ScreenLine", "Style", "Terminal", "can_be_live", "has_colours"]
 
 Style = Literal["", "title", "head", "quiet", "trouble", "added", "modified", "deleted"]
 """What a line is, which decides how it looks."""
@@ -57,7 +57,7 @@ _USUAL_SIZE = os.terminal_size((80, 24))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScreenLine:
     """One line, not wider than the terminal, and without control characters."""
 
     text: str
@@ -85,7 +85,7 @@ class Terminal:
         self._codes = _COLOURED if colours else _PLAIN
         self._entered = False
         self._size = os.terminal_size((0, 0))
-        self._painted: list[Line] = []
+        self._painted: list[ScreenLine] = []
 
     def size(self) -> os.terminal_size:
         """Return its columns and lines, as they are now."""
@@ -96,7 +96,7 @@ class Terminal:
 
         return size if size.columns and size.lines else _USUAL_SIZE
 
-    async def paint(self, lines: Sequence[Line], size: os.terminal_size) -> None:
+    async def paint(self, lines: Sequence[ScreenLine], size: os.terminal_size) -> None:
         """Show these lines, from the top; those that are shown already are not written.
 
         Args:
@@ -133,9 +133,9 @@ class Terminal:
             # Short, and not to wait: whoever pressed Ctrl-C wants the terminal back.
             write_now(_LEAVE, f"{one_line(last_words)}\n" if last_words else "")
 
-    def _changes(self, lines: Sequence[Line], columns: int) -> list[str]:
+    def _changes(self, lines: Sequence[ScreenLine], columns: int) -> list[str]:
         """What to write so that the screen shows these lines."""
-        nothing = Line("")
+        nothing = ScreenLine("")
         missing = len(self._painted) - len(lines)
         wanted = [*lines, *[nothing] * missing]
         parts: list[str] = []
@@ -147,7 +147,7 @@ class Terminal:
 
         return parts
 
-    def _written(self, line: Line, columns: int) -> list[str]:
+    def _written(self, line: ScreenLine, columns: int) -> list[str]:
         # Erasing behind a full line would take its last character.
         erase = [_TO_END_OF_LINE] if cell_len(line.text) < columns else []
         code = self._codes.get(line.style)

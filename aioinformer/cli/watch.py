@@ -8,26 +8,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from aioinformer.cli.columns import Columns
-from aioinformer.cli.explain import CommandError, unreadable
-from aioinformer.cli.lines import JSONLines, Lines, NameLines, TableLines
-from aioinformer.cli.live import LiveTable
-from aioinformer.cli.names import built_in, find_resource
+from aioinformer.cli.error_messages import CommandError, unreadable
+from aioinformer.cli.line_output import (
+    JSONLines,
+    LineFormat,
+    LineStream,
+    NameLines,
+    TableLines,
+)
+from aioinformer.cli.live_table import LiveTable
 from aioinformer.cli.output import one_line
-from aioinformer.cli.running import pause
-from aioinformer.cli.stream import LineStream
+from aioinformer.cli.resource_names import built_in, find_resource
+from aioinformer.cli.running import pause, raise_informer_failure
 from aioinformer.cli.terminal import Terminal, can_be_live, has_colours
-from aioinformer.cli.vigil import keep_vigil
 from aioinformer.errors import DecodeError, NotSynced
 from aioinformer.informer import SharedInformerFactory
 from aioinformer.model import strip_managed_fields
 
 if TYPE_CHECKING:
-    from aioinformer.cli.target import Target
+    from aioinformer.cli.connection import ConnectionOptions
     from aioinformer.client import Client
     from aioinformer.informer import SharedInformer
     from aioinformer.model.resource import Resource
 
-__all__ = ["Output", "WatchOptions", "title_of", "watch"]
+__all__ = ["Output", "WatchCommandOptions", "title_of", "watch"]
 
 Output = Literal["table", "wide", "json", "name"]
 """As kubectl has them; `table` is what it has without `-o`."""
@@ -43,7 +47,7 @@ LEAST_PATIENCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
+class WatchCommandOptions:
     """What to watch, and for how long."""
 
     resource: str
@@ -65,7 +69,7 @@ class WatchOptions:
     """`table` and `wide` are live on a terminal; all others are lines."""
 
     plain: bool = False
-    """Lines, also on a terminal."""
+    """LineFormat, also on a terminal."""
 
     seconds: float | None = None
     """For how long, from when the first list is there; None for ever.
@@ -74,7 +78,7 @@ class WatchOptions:
     """
 
 
-async def watch(options: WatchOptions, target: Target) -> int:
+async def watch(options: WatchCommandOptions, target: ConnectionOptions) -> int:
     """Show objects and changes on stdout, outages there or on stderr; returns 0.
 
     Raises:
@@ -103,7 +107,7 @@ async def watch(options: WatchOptions, target: Target) -> int:
         return await _watch(options, client, resource, namespace)
 
 
-async def _found(options: WatchOptions, client: Client) -> Resource:
+async def _found(options: WatchCommandOptions, client: Client) -> Resource:
     """What is meant; the server is asked if it is not built in."""
     patience = _patience(options.seconds)
     try:
@@ -117,7 +121,10 @@ async def _found(options: WatchOptions, client: Client) -> Resource:
 
 
 async def _watch(
-    options: WatchOptions, client: Client, resource: Resource, namespace: str | None
+    options: WatchCommandOptions,
+    client: Client,
+    resource: Resource,
+    namespace: str | None,
 ) -> int:
     factory = SharedInformerFactory(client)
     informer = factory.informer(
@@ -145,7 +152,7 @@ async def _watch(
         await _first_list(informer, client, _patience(options.seconds))
         async with asyncio.TaskGroup() as group:
             showing = group.create_task(view.show(), name="view")
-            vigil = group.create_task(keep_vigil(factory), name="vigil")
+            vigil = group.create_task(raise_informer_failure(factory), name="vigil")
             await pause(options.seconds)
             showing.cancel()
             vigil.cancel()
@@ -156,7 +163,9 @@ async def _watch(
     return 0
 
 
-def title_of(options: WatchOptions, resource: Resource, namespace: str | None) -> str:
+def title_of(
+    options: WatchCommandOptions, resource: Resource, namespace: str | None
+) -> str:
     """Say in few words what is watched: `pods in shop with app=web`."""
     words = str(resource)
     if resource.namespaced:
@@ -169,12 +178,12 @@ def title_of(options: WatchOptions, resource: Resource, namespace: str | None) -
     return one_line(words)
 
 
-def _is_live(options: WatchOptions) -> bool:
+def _is_live(options: WatchCommandOptions) -> bool:
     tables = options.output in {"table", "wide"}
     return tables and not options.plain and can_be_live(os.environ)
 
 
-def _lines(output: Output, resource: Resource, columns: Columns) -> Lines:
+def _lines(output: Output, resource: Resource, columns: Columns) -> LineFormat:
     match output:
         case "json":
             return JSONLines()

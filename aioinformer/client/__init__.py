@@ -13,7 +13,6 @@ from aioinformer.client.discovery import Discovery
 from aioinformer.client.list_watch import ListWatch
 from aioinformer.client.pager import PagedList, Pager
 from aioinformer.client.rest_mapper import ServedResource
-from aioinformer.client.verbs import PatchType
 
 __all__ = [
     "Client",
@@ -23,7 +22,6 @@ __all__ = [
     "ListWatch",
     "PagedList",
     "Pager",
-    "PatchType",
     "ServedResource",
     "TLSOptions",
 ]

@@ -1,4 +1,4 @@
-"""`ClientConfig`: everything a client must know before its first request."""
+"""`ClientConfig`: server, credentials and connection settings of a client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-# Of a part between two dots: what DNS allows, and name look-ups check.
+# Longest part between two dots of a host name: the limit of DNS and of name look-ups.
 LABEL_CHARACTERS = 63
 
 
@@ -34,45 +34,45 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Where the API server is, who we are, and how to speak to it.
+    """Server, credentials and connection settings of a client.
 
     Raises:
         OptionsError: If a URL or a duration cannot work; the text says which.
     """
 
     server: str
-    """`https://host:port`, perhaps with a path that comes before that of the API."""
+    """URL of the server: `https://host:port`, optionally with a path prefix."""
 
     namespace: str = "default"
-    """The namespace of the context or pod. The client itself never fills it in."""
+    """Namespace of the context or pod. The client itself never uses it."""
 
     credentials: Credentials = field(default_factory=Credentials)
-    """Belongs to the clients of one event loop at a time."""
+    """Credentials, used by the clients of one event loop at a time."""
 
     tls: TLSOptions = field(default_factory=TLSOptions)
 
     gzip: bool = False
-    """Ask for compressed answers: for slow links only, it costs both sides time."""
+    """Ask for compressed responses: for slow links only, as it costs CPU on both sides."""
 
     proxy: str = field(default="", repr=False)
-    """An `http://` proxy to go through; empty for none. `proxy_of_environment()` gives
-    that of `HTTPS_PROXY`, which is used by all clients that are not made of this."""
+    """Proxy URL, `http://...`; empty for none. `proxy_of_environment()` returns that of
+    `HTTPS_PROXY`, which the constructors of `Client` use."""
 
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Sent with every request, such as those of `impersonation_headers()`; a name may
-    come several times."""
+    """Headers of every request, such as those of `impersonation_headers()`. A name may
+    occur several times."""
 
     connect_seconds: float = 30.0
-    """For the name look-up, the connection and TLS together."""
+    """Time limit of name look-up, connection and TLS handshake together."""
 
     head_seconds: float = 30.0
-    """From the request sent to the head of its answer."""
+    """Time limit from sending a request to the head of its response."""
 
     read_seconds: float = 30.0
-    """Without a byte of an answer's body. No effect on watches, which may be silent."""
+    """Longest silence within a response body. Ignored for watches, which may be silent."""
 
     user_agent: str = ""
-    """Empty for `aioinformer/<version>`."""
+    """Value of the User-Agent header; empty for `aioinformer/<version>`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "server", self.server.rstrip("/"))
@@ -91,42 +91,42 @@ class ClientConfig:
 
     @property
     def secure(self) -> bool:
-        """True if the server is spoken to by TLS."""
+        """True if the server is reached by TLS."""
         return self.server.lower().startswith("https:")
 
 
 ConfigSource: TypeAlias = Callable[[], ClientConfig]
 
 
-"""Reads files and environment and gives the configuration; called in a thread."""
+"""Function that reads the configuration from files and environment, in a thread."""
 
 
 def _check_header(name: str, value: str) -> None:
     if not _HEADER_NAME.fullmatch(name):
-        raise OptionsError(f"{name!r} cannot be the name of a header")
+        raise OptionsError(f"{name!r} is not a valid header name")
 
     if any(ord(character) < 32 or ord(character) == 127 for character in value):
-        raise OptionsError(f"the header {name} has a line break or the like")
+        raise OptionsError(f"the header {name} contains a control character")
 
 
 def _check_url(
     what: str, url: str, schemes: tuple[str, ...], *, with_user: bool = False
 ) -> None:
-    # The messages, and causes, leave out the URL where it may hold a password.
+    # The messages and causes leave out the URL if it may contain a password.
     hidden = with_user or "@" in url
     expected = " or ".join(f"{scheme}://host[:port]" for scheme in schemes)
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - looking at it is what checks it
+        parts.port  # noqa: B018 - reading it validates it
     except ValueError as exc:
         if hidden:
-            raise OptionsError(f"the {what} is no URL like {expected}") from None
+            raise OptionsError(f"the {what} is not a URL like {expected}") from None
 
-        raise OptionsError(f"the {what} is no URL like {expected}: {exc}") from exc
+        raise OptionsError(f"the {what} is not a URL like {expected}: {exc}") from exc
 
     if "@" in parts.netloc and not with_user:
         raise OptionsError(
-            f"the {what}'s URL holds a user name or password: use credentials instead"
+            f"the {what}'s URL contains a user name or password: use credentials instead"
         )
 
     if parts.scheme not in schemes or not parts.hostname:
@@ -136,7 +136,7 @@ def _check_url(
     labels = parts.hostname.removesuffix(".").split(".")
     if not all(0 < len(label) <= LABEL_CHARACTERS for label in labels):
         raise OptionsError(
-            f"the {what}'s URL has the host {parts.hostname!r}, which no name can be: "
+            f"the {what}'s URL has the invalid host name {parts.hostname!r}: "
             f"its parts must have 1 to {LABEL_CHARACTERS} characters"
         )
 
@@ -147,19 +147,19 @@ def _check_url(
 def proxy_of_environment(
     server: str, environment: Mapping[str, str] | None = None
 ) -> str:
-    """The proxy for a server: `HTTPS_PROXY`, or `HTTP_PROXY` for a plain one.
+    """Return the proxy for a server: `HTTPS_PROXY`, or `HTTP_PROXY` for plain HTTP.
 
-    `NO_PROXY` lists what needs none, with commas between: `*`, addresses, networks
-    (`10.0.0.0/8`), names (`example.com` and all below it; `.example.com` only what is
-    below it), any of them but networks with a port. What is at this machine never
-    needs one. All three may be written in lower case.
+    `NO_PROXY` lists exceptions, separated by commas: `*`, addresses, networks
+    (`10.0.0.0/8`), names (`example.com` and its subdomains; `.example.com` only its
+    subdomains). All but networks may have a port. Loopback addresses never use a proxy.
+    All three variables may be in lower case. The rules are those of Go programs.
 
     Args:
-        server: The URL of the API server.
-        environment: The variables; None for those of this process.
+        server: URL of the API server.
+        environment: Environment variables; None for those of this process.
 
     Returns:
-        A URL; empty for none.
+        URL of the proxy; empty for none.
     """
     variables = os.environ if environment is None else environment
 
@@ -169,7 +169,7 @@ def proxy_of_environment(
     try:
         parts = urlsplit(server if "://" in server else f"https://{server}")
     except ValueError:
-        return ""  # of which whoever uses the URL complains
+        return ""  # the user of the URL reports that
 
     plain = parts.scheme.lower() == "http"
     proxy = value("HTTP_PROXY" if plain else "HTTPS_PROXY").strip()
@@ -177,7 +177,7 @@ def proxy_of_environment(
     try:
         port = parts.port or (80 if plain else 443)
     except ValueError:
-        return ""  # of which whoever uses the URL complains
+        return ""  # the user of the URL reports that
 
     if not proxy or _is_here(host) or _is_listed(value("NO_PROXY"), host, port):
         return ""
@@ -234,7 +234,7 @@ def _split_port(entry: str) -> tuple[str, int | None]:
     return entry, None
 
 
-# What the name of a header may consist of, but for the sign that escapes.
+# Characters of a header name, except for `%`, which escapes others.
 _LEGAL = "!#$&'*+-.^_`|~"
 
 
@@ -245,19 +245,19 @@ def impersonation_headers(
     groups: Iterable[str] = (),
     extra: Mapping[str, Iterable[str]] | None = None,
 ) -> tuple[tuple[str, str], ...]:
-    """Make the headers for `ClientConfig.headers`.
+    """Return headers that make requests act as another user: `ClientConfig.headers`.
 
     Args:
-        user: In whose name; it takes the permission to `impersonate` that user.
-        uid: The uid of that user.
-        groups: The groups of that user.
-        extra: What else is known of that user, by name.
+        user: User to impersonate. That requires the permission `impersonate`.
+        uid: Uid of that user.
+        groups: Groups of that user.
+        extra: Further attributes of that user, by name.
 
     Raises:
-        OptionsError: If there is no user, but something else of one. (As client-go.)
+        OptionsError: If other attributes are given without a user, as in client-go.
     """
     if not user:
-        raise OptionsError("a uid, groups or extra are impersonated without a user")
+        raise OptionsError("impersonating a uid, groups or extra requires a user")
 
     headers = [("Impersonate-User", user)]
     headers += [("Impersonate-Uid", uid)] if uid else []

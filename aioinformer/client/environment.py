@@ -1,4 +1,4 @@
-"""Where a client looks when it is not told: kubeconfig files, then the pod it is in."""
+"""Configuration from the environment: kubeconfig files, else the pod's service account."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 def load_from_environment(
     context: str | None = None, folder: Path = SERVICE_ACCOUNT
 ) -> ClientConfig:
-    """Read the first that there is. Blocks: call it in a thread.
+    """Read the first configuration that exists. Blocks: call it in a thread.
 
-    The files named by `KUBECONFIG`; where it is not set, `~/.kube/config`; where those
-    do not exist or are empty, the service account of this pod. (As kubectl does: if
-    `KUBECONFIG` is set, `~/.kube/config` is not looked at.)
+    These are the files named by `KUBECONFIG`, or `~/.kube/config` if it is not set;
+    then, if none of them exists or all are empty, the service account of this pod. As in
+    kubectl, `~/.kube/config` is ignored if `KUBECONFIG` is set.
 
     Args:
-        context: A context of the kubeconfig files; None for the current one. With one,
-            the service account is not used.
-        folder: Where a pod's service account is mounted.
+        context: Context of the kubeconfig files; None for the current one. With a
+            context, the service account is not used.
+        folder: Folder of the pod's service account.
 
     Raises:
-        OptionsError: If there is nothing, or a context is named and there is no
-            kubeconfig; the text lists what was looked for.
+        OptionsError: If there is no configuration, or no kubeconfig for a given
+            context; the text lists the places searched.
     """
     paths, origin = default_paths()
     found = Kubeconfig.read(paths)
@@ -48,9 +48,9 @@ def load_from_environment(
     looked = [f"{path} ({_state(path)})" for path in paths] or ["no file"]
     if context is not None:
         raise OptionsError(
-            f"no context {context!r}: there is no kubeconfig. Looked for: "
+            f"no context {context!r}: there is no kubeconfig. Searched: "
             f"{', '.join(looked)}, from {origin}. Set KUBECONFIG to a file that has it, "
-            "or name no context to use the service account of a pod."
+            "or give no context to use the service account of a pod."
         )
 
     absent = explain_absence(folder)
@@ -58,7 +58,7 @@ def load_from_environment(
         return load_in_cluster(folder)
 
     raise OptionsError(
-        "no Kubernetes configuration found. Looked for: "
+        "no Kubernetes configuration found. Searched: "
         f"{', '.join(looked)}, from {origin}; in-cluster ({absent}). "
         "Set KUBECONFIG to a kubeconfig file, run in a pod with a service account, "
         "or use Client.from_url()."
@@ -70,7 +70,7 @@ def _state(path: Path) -> str:
 
 
 def explain_absence(folder: Path = SERVICE_ACCOUNT) -> str:
-    """Say why this process is not in a pod that may speak to its cluster; or nothing."""
+    """Return why in-cluster configuration is unavailable; empty if it is available."""
     for variable in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         if not os.environ.get(variable):
             return f"{variable} is not set"
@@ -85,10 +85,10 @@ def load_in_cluster(folder: Path = SERVICE_ACCOUNT) -> ClientConfig:
     """Read the service account of this pod. Blocks: call it in a thread.
 
     Args:
-        folder: Where the token, the authority and the namespace are mounted.
+        folder: Folder with the token, the CA certificate and the namespace.
 
     Raises:
-        OptionsError: If this is no pod, or its service account is not mounted.
+        OptionsError: If this is not a pod, or its service account is not mounted.
     """
     absent = explain_absence(folder)
     if absent:

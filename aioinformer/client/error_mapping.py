@@ -1,7 +1,7 @@
-"""The one place that turns what goes wrong with HTTP into the errors of this package.
+"""Mapping of HTTP failures to the errors of this package.
 
-Each message names the server, what happened, and what to do about it. The error of the
-HTTP library is the `__cause__`.
+Each message names the server, the failure, and the remedy. The error of the HTTP library
+is the `__cause__`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = [
 logger = guarded_logger(__name__)
 
 NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, UnicodeError)
-"""What the HTTP library raises where the network fails."""
+"""Errors of the HTTP library for network failures."""
 
-# What an API server says, in plain text, where not even the group is known to it.
+# Plain-text answer of API servers for an unknown API group.
 _NO_SUCH_PATH = "404 page not found"
 
-# What is shown of an error body that is not a Status.
+# Length of the excerpt from an error body that is not a Status.
 EXCERPT_CHARACTERS = 200
 
 
@@ -52,15 +52,15 @@ EXCERPT_CHARACTERS = 200
 def map_errors(
     server: str, *, proxied: bool = False, answered: bool = False
 ) -> Iterator[None]:
-    """Map what the block raises, other than errors of this package.
+    """Map the errors of the block, other than those of this package.
 
     Args:
-        server: For the messages.
+        server: Server, for the messages.
         proxied: True if connections go to a proxy.
-        answered: True if the head of an answer has arrived.
+        answered: True if the head of a response has arrived.
 
     Raises:
-        TransportError: If the network failed, or the operating system did.
+        TransportError: If the network or the operating system failed.
     """
     try:
         yield
@@ -74,7 +74,7 @@ def map_errors(
 def transport_error(
     exc: Exception, server: str, *, proxied: bool = False, answered: bool = False
 ) -> TransportError:
-    """Say what failed between us and `server`, and what to do."""
+    """Return the error for a failed request: what failed, and the remedy."""
     cause = getattr(exc, "os_error", None) or exc
     match exc:
         case aiohttp.ClientConnectorCertificateError() | ssl.CertificateError():
@@ -87,13 +87,13 @@ def transport_error(
             )
         case aiohttp.ClientSSLError() | ssl.SSLError():
             what = (
-                f"cannot be spoken to by TLS: {cause}. Check that it speaks TLS on "
+                f"failed the TLS handshake: {cause}. Check that it uses TLS on "
                 "this port and accepts the client's certificate."
             )
         case aiohttp.ClientConnectorDNSError(os_error=local) if is_transient(local):
             what = (
-                f"could not be looked up: {local.strerror}. This machine ran out of "
-                "something; trying again may help."
+                f"could not be looked up: {local.strerror}. This machine is out of "
+                "resources. Trying again may help."
             )
         case aiohttp.ClientConnectorDNSError() | UnicodeError() if proxied:
             what = (
@@ -108,22 +108,19 @@ def transport_error(
             )
         case aiohttp.ConnectionTimeoutError() if proxied:
             what = (
-                "is behind a proxy, and one of the two does not answer to connections. "
+                "is behind a proxy, and one of the two does not accept connections. "
                 "Check proxy-url, the server's address, and the firewalls in between."
             )
         case aiohttp.ConnectionTimeoutError():
             what = (
-                "does not answer to connections. Check its address, and the firewalls "
+                "does not accept connections. Check its address, and the firewalls "
                 "in between."
             )
         case aiohttp.ClientPayloadError():
             reason = redacted(str(exc))
-            what = (
-                f"ended its answer before it was complete: {reason}. Trying again may "
-                "help."
-            )
+            what = f"sent an incomplete response: {reason}. Trying again may help."
         case aiohttp.ServerDisconnectedError():
-            what = "closed the connection without an answer. Trying again may help."
+            what = "closed the connection without a response. Trying again may help."
         case _ if isinstance(cause, ConnectionRefusedError):
             what = (
                 f"refused the connection: {cause}. Check that the API server runs "
@@ -140,8 +137,8 @@ def transport_error(
             reason = redacted(str(exc)) or type(exc).__name__
             what = f"broke the connection: {reason}. Trying again may help."
         case _:
-            # A bug of a library, or what it did not expect.
-            what = f"could not be asked: {type(exc).__name__}: {redacted(str(exc))}"
+            # A bug of a library, or an error that it does not expect.
+            what = f"request failed: {type(exc).__name__}: {redacted(str(exc))}"
             logger.error("%s %s", server, what)
 
     unreachable = not answered and _is_of_connecting(exc)
@@ -149,7 +146,7 @@ def transport_error(
 
 
 def _is_of_connecting(exc: Exception) -> bool:
-    """Whether there was no connection, or one that was closed without an answer."""
+    """Return whether there was no connection, or it was closed without a response."""
     match exc:
         case ssl.SSLEOFError() | aiohttp.ConnectionTimeoutError():
             return True
@@ -164,14 +161,14 @@ def _is_of_connecting(exc: Exception) -> bool:
 def api_error(
     status: int, phrase: str, headers: Any, body: bytes, server: str
 ) -> ApiError:
-    """Turn a refusal into the error that names it.
+    """Return the error for a refused request.
 
     Args:
-        status: The HTTP status code.
-        phrase: The words that came with it.
-        headers: Those of the answer, a case-insensitive mapping.
-        body: The answer's body or its beginning: a Status, or what a proxy says.
-        server: Who answered, for the message.
+        status: HTTP status code.
+        phrase: Reason phrase of the status line.
+        headers: Headers of the response, a case-insensitive mapping.
+        body: Body of the response or its beginning: a Status, or a proxy's page.
+        server: Server, for the message.
     """
     wait = retry_after_seconds(headers.get("Retry-After", ""))
     said = _status_object(body)
@@ -195,32 +192,32 @@ def api_error(
                 "is not that of an API server"
             )
         else:
-            message += ". Is a proxy in between, or the URL not that of an API server?"
+            message += ". Check for a proxy in between, and the API server's URL"
 
     return ApiError.from_status({"message": message}, code=status, retry_after=wait)
 
 
 def refuse_web_page(headers: Any, server: str) -> None:
-    """Check that an answer which is no error is none of a proxy's pages either.
+    """Raise if a successful response is a web page, such as that of a proxy.
 
     Args:
-        headers: Those of the answer, a case-insensitive mapping.
-        server: Who answered, for the message.
+        headers: Headers of the response, a case-insensitive mapping.
+        server: Server, for the message.
 
     Raises:
         DecodeError: If it is a web page.
     """
-    # Not aiohttp's `content_type`: a strange header would make it raise.
+    # Not aiohttp's `content_type`, which raises for a malformed header.
     kind = headers.get("Content-Type", "").partition(";")[0]
     if kind.strip().lower() == "text/html":
         raise DecodeError(
-            f"{server} answered with a web page. Is a proxy or a log-in in between, or "
-            "the URL not that of an API server?"
+            f"{server} answered with a web page. Check for a proxy or a login page in "
+            "between, and the API server's URL."
         )
 
 
 def retry_after_seconds(value: str) -> float | None:
-    """Read a `Retry-After` header: seconds, or a date; None if it is neither."""
+    """Parse a `Retry-After` header: seconds, or a date; None if it is neither."""
     value = value.strip()
     if value.isascii() and value.isdigit():
         return float(value)
@@ -236,7 +233,7 @@ def retry_after_seconds(value: str) -> float | None:
 
 
 def _forget_headers(exc: BaseException) -> None:
-    """Remove the token, which `repr()` of such an error shows with the other headers."""
+    """Remove the token, which the `repr()` of such an error shows."""
     if isinstance(exc, aiohttp.ClientResponseError):
         told = exc.request_info
         nothing = CIMultiDictProxy[str](CIMultiDict())
@@ -255,7 +252,7 @@ def _status_object(body: bytes) -> dict[str, Any] | None:
 
 
 def _readable(body: bytes) -> str:
-    # Markup that never ends takes the square of its length.
+    # Unclosed markup takes quadratic time.
     text = body[:MOST_CHARACTERS].decode("utf-8", "replace")
     text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>", " ", text)
     text = redacted(text)

@@ -1,4 +1,4 @@
-"""Entering a client together: the first enters it, and the last leaves it."""
+"""`keep_open()`: several users keep one client entered, until the last one leaves."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["keep_open"]
 
 logger = guarded_logger(__name__)
 
-# Closing takes 5 s at most, for each of those who may be at it before.
+# Closing takes 5 s at most; others may be closing and entering before.
 _LEAVE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class _Share:
-    """Who has entered a client together, on one loop."""
+    """Users of a client on one loop."""
 
     loop: asyncio.AbstractEventLoop
     users: int = 0
@@ -40,17 +40,17 @@ _SHARES: WeakKeyDictionary[Client, _Share] = WeakKeyDictionary()
 
 @asynccontextmanager
 async def keep_open(client: Client) -> AsyncIterator[None]:
-    """Have a client entered for the length of a block.
+    """Keep a client entered during the block.
 
-    One that its owner has entered is left alone. One that nobody has entered is entered
-    with the first block, and left with the last. While a local problem keeps it from
-    being entered, such as a full disk, that is logged and tried again, with backoff.
+    A client entered by its owner is left alone. Otherwise the first block enters the client,
+    and the last one closes it. Local problems that prevent entering, such as a full disk,
+    are logged and retried with backoff.
 
     Raises:
-        OptionsError: If there is no usable configuration to enter it with.
+        OptionsError: If there is no usable configuration.
 
     Cancellation:
-        What was entered is left again, which is waited for: a few seconds at most.
+        Deferred until a client that was entered here is closed: a few seconds at most.
     """
     share = _share_of(client)
     async with share.changing:

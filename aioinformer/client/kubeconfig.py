@@ -1,4 +1,4 @@
-"""Kubeconfig files: read, merged as kubectl merges them, and one context taken out."""
+"""Kubeconfig files: reading, merging as in kubectl, and resolving a context."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def default_paths() -> tuple[list[Path], str]:
-    """The files to read when none is named, and where their names come from."""
+    """Return the default kubeconfig files, and the origin of their names."""
     listed = os.environ.get("KUBECONFIG", "")
     if listed:
         paths = [expand_home(part) for part in listed.split(os.pathsep) if part]
@@ -50,13 +50,13 @@ def load_kubeconfig(
     """Read kubeconfig files and resolve one context. Blocks: call it in a thread.
 
     Args:
-        path: One file, which must exist; None for those of `KUBECONFIG` (where the
-            first file to define a name wins), else `~/.kube/config`.
-        context: None for the `current-context`.
+        path: One file, which must exist; None for those of `KUBECONFIG` (the first file
+            to define a name wins), else `~/.kube/config`.
+        context: Context; None for the `current-context`.
 
-    Raises:
-        OptionsError: If there is no file, or one cannot be read or used; the text
-            names the file and what to do.
+        Raises:
+            OptionsError: If there is no file, or one cannot be read or used; the text
+                names the file and the remedy.
     """
     if path is not None:
         paths, origin = [expand_home(path)], "the caller"
@@ -68,14 +68,14 @@ def load_kubeconfig(
         names = ", ".join(map(str, paths)) or "no file at all"
         raise OptionsError(
             f"no kubeconfig: {names} (from {origin}) does not exist or is empty. "
-            "Name an existing file, or set KUBECONFIG."
+            "Give an existing file, or set KUBECONFIG."
         )
 
     return found.config(context)
 
 
 class Kubeconfig:
-    """The merged content of kubeconfig files."""
+    """Merged content of kubeconfig files."""
 
     def __init__(self) -> None:
         self._sections: dict[str, dict[str, KubeconfigEntry]] = {
@@ -88,7 +88,7 @@ class Kubeconfig:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> Kubeconfig:
-        """Read and merge the files that exist: the first to define something wins.
+        """Read and merge the existing files. The first definition of a name wins.
 
         Raises:
             OptionsError: If a file exists and cannot be read.
@@ -109,28 +109,28 @@ class Kubeconfig:
 
     @property
     def current_context(self) -> str:
-        """The context that is taken unless told; empty if no file names one."""
+        """The `current-context`; empty if no file sets one."""
         return self._current
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the files that exist."""
+        """Files that exist."""
         return tuple(self._files)
 
     def config(self, context: str | None = None) -> ClientConfig:
         """Resolve one context.
 
         Args:
-            context: Its name; None for the `current-context`.
+            context: Name of the context; None for the `current-context`.
 
         Raises:
-            OptionsError: If it does not exist, lacks something, or needs something
-                that is not supported.
+            OptionsError: If it does not exist, is incomplete, or uses an unsupported
+                feature.
         """
         chosen = self._context(context)
         cluster = self._linked(chosen, "cluster", "clusters")
         if cluster is None:
-            raise OptionsError(f"{chosen.where} names no cluster: add one to it")
+            raise OptionsError(f"{chosen.where} has no cluster: add one to it")
 
         user = self._linked(chosen, "user", "users")
         server = _server(cluster)
@@ -169,13 +169,13 @@ class Kubeconfig:
 
         if not name:
             raise OptionsError(
-                f"no current-context in {files}: name one of its contexts ({known}), "
+                f"no current-context in {files}: choose one of its contexts ({known}), "
                 "or run `kubectl config use-context`"
             )
 
         if name not in contexts:
             raise OptionsError(
-                f"no context {name!r} in {files}; there are: {known}. Name one of them."
+                f"no context {name!r} in {files}. Existing contexts: {known}"
             )
 
         return contexts[name]
@@ -190,7 +190,7 @@ class Kubeconfig:
         entry = self._sections[section].get(name)
         if entry is None:
             raise OptionsError(
-                f"{context.where} names the {key} {name!r}, which is not defined: "
+                f"{context.where} refers to the {key} {name!r}, which is not defined: "
                 f"add it under {section}"
             )
 
@@ -198,13 +198,13 @@ class Kubeconfig:
 
 
 def _absolute(path: Path) -> Path:
-    """The path from the root, so that a later change of the folder does no harm."""
+    """Return an absolute path, which a later change of directory does not affect."""
     try:
         return path.absolute()
     except OSError as exc:
         raise OptionsError(
-            f"cannot find the kubeconfig {path}: the current folder is gone. "
-            "Name it by its whole path."
+            f"cannot find the kubeconfig {path}: the current directory was deleted. "
+            "Give an absolute path."
         ) from exc
 
 
@@ -222,16 +222,18 @@ def _read_file(path: Path) -> Mapping[str, Any] | None:
         content = decoded_yaml(text)
     except YAMLError as exc:
         line = f" at line {exc.line}" if exc.line else ""
-        # Not chained: the text of the cause may quote a line that holds a token.
+        # Not chained: the text of the cause may quote a line with a token.
         raise OptionsError(
-            f"the kubeconfig {path} is {exc.reason}{line}: mend it, or name another one"
+            f"the kubeconfig {path} is {exc.reason}{line}: fix it, or use another one"
         ) from None
 
     if content is None:
         return {}
 
     if not isinstance(content, dict):
-        raise OptionsError(f"{path} is no kubeconfig: its top level must be a mapping")
+        raise OptionsError(
+            f"{path} is not a kubeconfig: its top level must be a mapping"
+        )
 
     return content
 
@@ -281,7 +283,7 @@ def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> TLSOptions:
     if authority is not None and unverified:
         raise OptionsError(
             f"{cluster.where} has a certificate-authority and insecure-skip-tls-verify: "
-            "remove one, best the latter"
+            "remove one, preferably the latter"
         )
 
     return TLSOptions(
@@ -297,10 +299,10 @@ def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> TLSOptions:
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry:
-    """A named cluster, user or context, or a part of one, and the file that it is from.
+    """Named cluster, user or context, or a part of one, with the file that defines it.
 
-    Every method raises `OptionsError`, which names the file and the field, for what the
-    field cannot hold. Null is as absent.
+    Every method raises `OptionsError`, which names the file and the field, for values of
+    the wrong type. Null counts as absent.
     """
 
     title: str
@@ -309,22 +311,22 @@ class KubeconfigEntry:
 
     @property
     def where(self) -> str:
-        """For errors: `user 'me' in ~/.kube/config`."""
+        """Location for errors: `user 'me' in ~/.kube/config`."""
         return f"{self.title} in {self.file}"
 
     def text(self, key: str) -> str:
-        """The text of a field; empty if it is absent."""
+        """Return a string field; empty if absent."""
         value = self.data.get(key)
         if value is None:
             return ""
 
         if not isinstance(value, str):
-            raise OptionsError(f"{key} of {self.where} must be text: put it in quotes")
+            raise OptionsError(f"{key} of {self.where} must be a string: quote it")
 
         return value
 
     def flag(self, key: str) -> bool:
-        """True or false; false if it is absent."""
+        """Return a boolean field; false if absent."""
         value = self.data.get(key)
         if not isinstance(value, bool | None):
             raise OptionsError(f"{key} of {self.where} must be true or false, unquoted")
@@ -332,17 +334,17 @@ class KubeconfigEntry:
         return bool(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of strings; empty if absent."""
         value = self.data.get(key) or []
         if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
             raise OptionsError(
-                f"{key} of {self.where} must be a list of texts: put each in quotes"
+                f"{key} of {self.where} must be a list of strings: quote each"
             )
 
         return tuple(value)
 
     def part(self, key: str) -> KubeconfigEntry | None:
-        """A mapping inside of this one."""
+        """Return a nested mapping; None if absent or empty."""
         value = self.data.get(key)
         if not isinstance(value, dict | None):
             raise OptionsError(f"{key} of {self.where} must be a mapping")
@@ -354,7 +356,7 @@ class KubeconfigEntry:
         )
 
     def parts(self, key: str) -> list[KubeconfigEntry]:
-        """A list of mappings inside of this one."""
+        """Return a list of nested mappings; empty if absent."""
         value = self.data.get(key) or []
         if not isinstance(value, list) or not all(isinstance(it, dict) for it in value):
             raise OptionsError(f"{key} of {self.where} must be a list of mappings")
@@ -364,22 +366,22 @@ class KubeconfigEntry:
         ]
 
     def path(self, key: str) -> Path | None:
-        """The file named by `key`, relative to the kubeconfig file that names it."""
+        """Return the path in a field, relative to the kubeconfig file; None if absent."""
         name = self.text(key)
         if "\0" in name:
-            raise OptionsError(f"{key} of {self.where} cannot be a path")
+            raise OptionsError(f"{key} of {self.where} is not a path")
 
         return self.file.parent / expand_home(name) if name else None
 
     def material(self, key: str) -> bytes | Path | None:
-        """The embedded data, which wins, or the file."""
+        """Return embedded data, which takes precedence, or the path of the file."""
         encoded = self.text(f"{key}-data")
         if not encoded:
             return self.path(key)
 
         try:
             return base64.b64decode("".join(encoded.split()), validate=True)
-        except ValueError as exc:  # binascii.Error is one, and what is no ASCII another
+        except ValueError as exc:  # binascii.Error is one, non-ASCII text another
             message = f"{key}-data of {self.where} is not base64"
             raise OptionsError(message) from (
                 exc if isinstance(exc, binascii.Error) else None
@@ -387,25 +389,25 @@ class KubeconfigEntry:
 
 
 def expand_home(path: str | Path) -> Path:
-    """The path with a leading `~` replaced by what it stands for, if that is known."""
-    # Not Path.expanduser(): it raises for a user without a home, which is what pods
-    # with an arbitrary user id have.
+    """Expand a leading `~` if the home directory is known."""
+    # Not Path.expanduser(): it raises for a user without a home directory, as in pods
+    # with an arbitrary user id.
     return Path(os.path.expanduser(path))
 
 
-# Where a cluster may say what its plugins need to know.
+# Extension of a cluster with the configuration for its plugins.
 _EXTENSION = "client.authentication.k8s.io/exec"
 
 
-# What of a cluster a plugin is told, by the same names.
-_TOLD = ("server", "tls-server-name", "proxy-url")
+# Fields of a cluster that are passed to a plugin, under the same names.
+_PASSED_FIELDS = ("server", "tls-server-name", "proxy-url")
 
 
-_TOLD_FLAGS = ("insecure-skip-tls-verify", "disable-compression")
+_PASSED_FLAGS = ("insecure-skip-tls-verify", "disable-compression")
 
 
-# What took the place of the providers that were built into kubectl.
-_INSTEAD = {
+# Replacements of the providers that were built into kubectl.
+_REPLACEMENTS = {
     "gcp": "install gke-gcloud-auth-plugin and run "
     "`gcloud container clusters get-credentials` again",
     "azure": "install kubelogin and run `kubelogin convert-kubeconfig`",
@@ -415,15 +417,15 @@ _INSTEAD = {
 
 
 def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credentials:
-    """Make the credentials of a user. A token goes before an exec plugin.
+    """Create the credentials of a user. A token takes precedence over an exec plugin.
 
     Args:
-        user: An entry of `users`.
-        cluster: The one of `clusters` that they are for.
+        user: Entry of `users`.
+        cluster: Entry of `clusters` that they are for.
 
     Raises:
-        OptionsError: If a field cannot be used, or too many of them are there; the
-            text names it and the file.
+        OptionsError: If a field cannot be used, or fields contradict each other; the
+            text names them and the file.
     """
     plugin, provider = user.part("exec"), user.part("auth-provider")
     token, token_file = user.text("token"), user.path("tokenFile")
@@ -455,7 +457,7 @@ def user_credentials(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Credent
 
 
 def user_headers(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
-    """The headers by which a user acts for another one, if the entry says so.
+    """Return the impersonation headers of a user, if the entry has any.
 
     Raises:
         OptionsError: If a field cannot be used; the text names it and the file.
@@ -487,7 +489,7 @@ def _plugin(
         )
 
     if os.path.dirname(command):
-        # A path: from where the file is, not from where this process runs.
+        # A path relative to the kubeconfig file, not to the working directory.
         command = str(plugin.path("command"))
 
     mode = plugin.text("interactiveMode")
@@ -497,7 +499,7 @@ def _plugin(
             "IfAvailable or Always"
         )
 
-    told = plugin.flag("provideClusterInfo")
+    passed = plugin.flag("provideClusterInfo")
     return ExecPlugin(
         command=command,
         where=user.where,
@@ -505,8 +507,8 @@ def _plugin(
         environment=_environment(plugin),
         api_version=version,
         interactive_mode=mode or "IfAvailable",
-        cluster=_about(cluster) if told else None,
-        ca=cluster.material("certificate-authority") if told else None,
+        cluster=_cluster_info(cluster) if passed else None,
+        ca=cluster.material("certificate-authority") if passed else None,
         install_hint=plugin.text("installHint"),
     )
 
@@ -523,9 +525,9 @@ def _environment(plugin: KubeconfigEntry) -> dict[str, str]:
     return variables
 
 
-def _about(cluster: KubeconfigEntry) -> dict[str, Any]:
-    about: dict[str, Any] = {key: cluster.text(key) for key in _TOLD}
-    about |= {key: cluster.flag(key) for key in _TOLD_FLAGS}
+def _cluster_info(cluster: KubeconfigEntry) -> dict[str, Any]:
+    about: dict[str, Any] = {key: cluster.text(key) for key in _PASSED_FIELDS}
+    about |= {key: cluster.flag(key) for key in _PASSED_FLAGS}
     for each in cluster.parts("extensions"):
         if each.text("name") == _EXTENSION:
             about["config"] = each.data.get("extension")
@@ -535,7 +537,7 @@ def _about(cluster: KubeconfigEntry) -> dict[str, Any]:
 
 def _no_provider(user: KubeconfigEntry, provider: KubeconfigEntry) -> OptionsError:
     name = provider.text("name")
-    instead = _INSTEAD.get(name, "use a user with a token or an exec plugin")
+    instead = _REPLACEMENTS.get(name, "use a user with a token or an exec plugin")
     return OptionsError(
         f"{user.where} needs the auth-provider {name!r}, which is not supported: "
         f"{instead}"

@@ -1,4 +1,4 @@
-"""Texts of others, made fit for logs and errors: no secrets, no control characters."""
+"""Redaction of secrets and control characters in texts for logs and errors."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CHARACTERS", "redacted", "redacted_url"]
 
-# What terminals obey.
+# Escape sequences of terminals.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?")
 
-# Shorter values are names, and parts of other words.
+# Shorter known values are not replaced: they may be parts of other words.
 _KNOWN_CHARACTERS = 8
 
-# More is shown nowhere. It also bounds the time that the patterns take.
+# Longest text to redact, which also bounds the time that the patterns take.
 MOST_CHARACTERS = 8192
 
 _PATTERNS = (
@@ -37,20 +37,20 @@ _PATTERNS = (
         ),
         r"\1...",
     ),
-    # Words that look like tokens or keys: long without a pause, or three parts with dots.
+    # Words that look like tokens or keys: long, or three parts with dots.
     (re.compile(r"[\w+=~-]{32,}|[\w-]{8,31}\.[\w-]{8,}\.[\w-]{8,}"), "..."),
 )
 
 
 def redacted(text: str, known: Iterable[str] = ()) -> str:
-    """Return a text on one line, with whatever may be a secret replaced by dots.
+    """Return a text on one line, with possible secrets replaced by dots.
 
-    Patterns find no more than what looks like a secret. Texts in which anything may
-    stand belong into logs at DEBUG at most.
+    The patterns only find what looks like a secret. Log texts of unknown content at
+    DEBUG at most.
 
     Args:
         text: Text from a program, a proxy or a server. Only its beginning is used.
-        known: Secrets that may occur in it.
+        known: Known secrets that may occur in it.
     """
     text = _ESCAPE.sub("", text[:MOST_CHARACTERS])
     for secret in sorted(known, key=len, reverse=True):
@@ -60,11 +60,11 @@ def redacted(text: str, known: Iterable[str] = ()) -> str:
     for pattern, instead in _PATTERNS:
         text = pattern.sub(instead, text)
 
-    # Direction marks and the like are not printable either.
+    # Direction marks are not printable either.
     printable = (each if each.isprintable() else " " for each in text)
     return " ".join("".join(printable).split())
 
 
 def redacted_url(url: str) -> str:
-    """Return a URL, perhaps a relative one, without user and query."""
+    """Return an absolute or relative URL without user and query."""
     return redacted(re.sub(r"(?s)[?#].*", "?...", url, count=1))

@@ -1,4 +1,4 @@
-"""`RequestMetrics`: what a client tells its metrics sink."""
+"""`RequestMetrics`: client-go's request metrics of a client."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ __all__ = ["NO_ANSWER", "RequestMetrics"]
 logger = guarded_logger(__name__)
 
 NO_ANSWER = "<error>"
-"""The code of a request that got no answer, as client-go writes it."""
+"""Code of a request without a response, as in client-go."""
 
 
 class RequestMetrics:
-    """Measures the requests to one server; a sink that fails is told no more.
+    """Metrics of the requests to one server. A sink that raises is not called again.
 
-    Names are those of client-go, all with the label `host`:
+    The names are those of client-go, all with the label `host`:
 
-    * `rest_client_requests_total`, by `method` and `code`: requests that were sent, each
-      repetition too; the code is that of HTTP, or `<error>` where no answer came;
-    * `rest_client_request_duration_seconds`, by `verb`: from sending to the head of the
-      answer, where client-go takes the body and all repetitions with it;
-    * `rest_client_request_retries_total`, by `verb` and `code`: requests that were sent
-      again, with the code of what was not good enough;
-    * `rest_client_rate_limiter_duration_seconds`, by `verb`: how long requests waited
-      for the client's own rate limit, if it has one.
+    * `rest_client_requests_total`, by `method` and `code`: requests sent, including
+      retries; the code is the HTTP status, or `<error>` without a response;
+    * `rest_client_request_duration_seconds`, by `verb`: time from sending a request to the
+      head of its response (client-go includes the body and all retries);
+    * `rest_client_request_retries_total`, by `verb` and `code`: retried requests, with the
+      code of the failed attempt;
+    * `rest_client_rate_limiter_duration_seconds`, by `verb`: time that requests waited for
+      the client's own rate limit, if it has one.
 
-    The verb is the method, as in client-go.
+    The verb is the HTTP method, as in client-go.
 
     Args:
-        sink: Where measurements go.
-        server: The URL of the server.
+        sink: Receiver of the measurements.
+        server: URL of the server.
     """
 
     def __init__(self, sink: MetricsSink, server: str) -> None:
@@ -50,10 +50,10 @@ class RequestMetrics:
 
     @contextmanager
     def attempt(self, method: str) -> Iterator[Callable[[int], None]]:
-        """Measure one request, for as long as the block lasts.
+        """Measure the request that is sent in the block.
 
         Yields:
-            What to call with the status of the answer.
+            Function to call with the status of the response.
         """
         now = asyncio.get_running_loop().time
         code, started = NO_ANSWER, now()
@@ -77,12 +77,12 @@ class RequestMetrics:
             )
 
     def repeated(self, method: str, code: int | str) -> None:
-        """A request is sent again, after this code."""
+        """Count a retry after this code."""
         name = "rest_client_request_retries_total"
         self._tell(self._sink.count, name, 1.0, verb=method, code=str(code))
 
     def throttled(self, method: str, seconds: float) -> None:
-        """A request has waited for the client's own rate limit."""
+        """Observe the wait for the client's own rate limit."""
         name = "rest_client_rate_limiter_duration_seconds"
         self._tell(self._sink.observe, name, seconds, verb=method)
 
@@ -94,6 +94,6 @@ class RequestMetrics:
 
         try:
             tell(name, value, **labels, host=self._host)
-        except user_errors():  # the user's sink: logged, and told no more
+        except user_errors():  # the user's sink: logged, and not called again
             logger.exception("the client of %s: the metrics sink failed", self._host)
             self._failed = True

@@ -1,6 +1,6 @@
-"""One exchange: the wait for the head of an answer, then the answer and its body.
+"""`PendingResponse` and `Response`: the wait for a response, then the response.
 
-Both can be ended from outside, by `close()`: whoever waits gets a `TransportError`.
+`close()` aborts either: tasks waiting for it get a `TransportError`.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ __all__ = ["Exchange", "PendingResponse", "Response", "keep_alive"]
 
 logger = guarded_logger(__name__)
 
-# What asyncio reads from a socket at once, whole: cut up, each part would be copied and
-# go through every task alone. Splitting it takes less than half a slice of the loop.
+# Size of one read by asyncio. Smaller pieces would be copied, and pass through every
+# task one by one. Splitting a piece takes less than half a slice of the loop budget.
 PIECE_BYTES = 256 * 1024
 
-# A Status is short, except for a list of causes; what a proxy says is cut anyway.
+# A Status is short, except for a list of causes. Pages of proxies are cut anyway.
 ERROR_BODY_BYTES = 256 * 1024
 
-# A connection whose other side vanished is noticed after 30 s + 3 * 10 s of silence.
+# A connection whose peer vanished is detected after 30 s + 3 * 10 s of silence.
 KEEPALIVE = (
     ("TCP_KEEPIDLE", 30),
-    ("TCP_KEEPALIVE", 30),  # what macOS calls it
+    ("TCP_KEEPALIVE", 30),  # the name on macOS
     ("TCP_KEEPINTVL", 10),
     ("TCP_KEEPCNT", 3),
 )
 
 
 class PendingResponse:
-    """The wait for the head of an answer.
+    """Wait for the head of a response.
 
-    The task that waits enters `patience`, and gets a `TimeoutError` there if it ends.
+    The waiting task enters `timeout`, which raises `TimeoutError` when the wait ends.
 
     Args:
-        fence: Asked right before the request is sent; None for nobody.
+        fence: Function called right before the request is sent; None for none.
 
     Attributes:
-        patience: Without a limit until the clock starts.
-        closed: True if it was ended by `close()`.
+        timeout: Time limit, unlimited until the request is sent.
+        closed: True after `close()`.
         reused: True if the connection had carried another request before.
     """
 
-    __slots__ = ("_fence", "closed", "patience", "reused")
+    __slots__ = ("_fence", "closed", "reused", "timeout")
 
     def __init__(self, fence: Callable[[], None] | None = None) -> None:
         self._fence = fence
-        self.patience = asyncio.timeout(None)
+        self.timeout = asyncio.timeout(None)
         self.closed = False
         self.reused = False
 
     def sending(self, seconds: float) -> None:
-        """The request is sent next: wait so much longer and no more.
+        """Start the time limit: the request is sent next.
 
-        After `close()`, the wait is over already.
+        Without effect on the limit after `close()`.
 
         Raises:
-            Exception: That of the fence, and nothing is sent.
+            Exception: The error of the fence. The request is not sent then.
         """
         if self._fence is not None:
             self._fence()
@@ -79,22 +79,22 @@ class PendingResponse:
             self._end_in(seconds)
 
     def close(self) -> None:
-        """End the wait, at once. Idempotent."""
+        """End the wait immediately. Idempotent."""
         if not self.closed:
             self.closed = True
             self._end_in(0.0)
 
     def _end_in(self, seconds: float) -> None:
-        # One that is over cannot be given another end.
-        if not self.patience.expired():
-            self.patience.reschedule(asyncio.get_running_loop().time() + seconds)
+        # An expired timeout cannot be rescheduled.
+        if not self.timeout.expired():
+            self.timeout.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 class Response:
-    """An answer whose head has arrived and is no error; read its body in pieces.
+    """Successful response whose head has arrived. Read its body in pieces.
 
     Attributes:
-        raw: The answer as aiohttp gave it. Its own methods raise its own errors.
+        raw: Response of aiohttp. Its own methods raise aiohttp's errors.
     """
 
     __slots__ = ("_config", "_in_flight", "raw")
@@ -112,12 +112,12 @@ class Response:
 
     @property
     def status(self) -> int:
-        """The HTTP status code."""
+        """HTTP status code."""
         return self.raw.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; names in any case."""
+        """Headers, with case-insensitive names."""
         return self.raw.headers
 
     async def read_some(
@@ -126,15 +126,15 @@ class Response:
         """Wait for the next bytes of the body, and return those that have arrived.
 
         Args:
-            limit: Return at most so many bytes.
-            patient: True to wait for ever, False for `read_seconds`.
+            limit: Largest number of bytes to return.
+            patient: True to wait without a limit, False for `read_seconds`.
 
         Returns:
-            Bytes; none at the end of the body.
+            Bytes; empty at the end of the body.
 
         Raises:
-            TransportError: If the connection broke, the body is cut off, or nothing
-                came for too long.
+            TransportError: If the connection broke, the body is incomplete, or nothing
+                arrived for too long.
 
         Cancellation:
             Safe: nothing is lost, call again.
@@ -147,7 +147,7 @@ class Response:
 
         except TimeoutError as exc:
             raise TransportError(
-                f"{server} sent nothing for {seconds:g} s in the middle of an answer. "
+                f"{server} sent nothing for {seconds:g} s within a response. "
                 "Trying again may help."
             ) from exc
 
@@ -171,20 +171,20 @@ class Response:
         return b"".join(pieces)
 
     async def refusal(self, asked: str) -> ApiError:
-        """Read what an answer that refuses something says, as far as it arrives.
+        """Return the error of a refusal, read from as much of the body as arrives.
 
         Args:
             asked: Method and path, for a note on the error.
 
         Cancellation:
-            Safe, but what was read is lost.
+            Safe, but the bytes read so far are lost.
         """
         body, server = b"", self._config.server
         try:
             while len(body) < ERROR_BODY_BYTES and (more := await self.read_some()):
                 body += more
         except TransportError as exc:
-            logger.debug("an error body was cut off: %s", exc)
+            logger.debug("incomplete error body: %s", exc)
 
         phrase = self.raw.reason or ""
         error = api_error(self.status, phrase, self.headers, body, server)
@@ -192,22 +192,22 @@ class Response:
         return error
 
     def close(self) -> None:
-        """Let the connection go; it is aborted if the body was not read to its end.
+        """Release the connection; abort it if the body was not read to its end.
 
-        Whoever waits for bytes gets a `TransportError`. Idempotent.
+        Tasks that wait for bytes get a `TransportError`. Idempotent.
         """
         self._in_flight.discard(self)
         connection = self.raw.connection
         transport = connection.transport if connection is not None else None
         if transport is not None:
-            # Closing would wait for the other side to say good-bye by TLS.
+            # Closing would wait for the peer's TLS close_notify.
             transport.abort()
 
         self.raw.close()
 
 
 def keep_alive(connection: socket.socket | TransportSocket) -> None:
-    """Let the operating system find out when the other side has vanished."""
+    """Make the operating system detect a vanished peer, by TCP keep-alive."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE:
         if hasattr(socket, name):
@@ -215,4 +215,4 @@ def keep_alive(connection: socket.socket | TransportSocket) -> None:
 
 
 Exchange: TypeAlias = PendingResponse | Response
-"""What is under way with the server."""
+"""A request in progress, before or after the head of its response."""

@@ -1,12 +1,12 @@
-"""`RESTMapper`: what a server serves, and what a word means there. Pure.
+"""`RESTMapper`: resources of a server, found by name as in kubectl. Pure.
 
-Words are understood as kubectl understands them. Where several resources have the name,
-the first one counts, in the server's order of groups, preferred versions first; names
-count before short names, whole groups before their beginnings, and kinds last.
+If several resources have a name, the first one wins, in the server's order of groups,
+preferred versions first. Names take precedence over short names, whole groups over
+group prefixes, and kinds come last.
 
-Two things are other than there, where kubectl does not do what was written: upper case
-does not keep a short name from being one, and a version counts beside it (of
-`hpa.v1.autoscaling` kubectl shows version 2).
+It differs from kubectl in two cases where kubectl ignores part of the input: short names
+are case-insensitive, and a version applies to them as well (for `hpa.v1.autoscaling`
+kubectl shows version 2).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = ["RESTMapper", "ServedResource"]
 
-# More would be a list to search, and no hint.
+# Longest list of suggestions.
 SUGGESTIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """A resource as the server describes it.
+    """Resource as described by the server.
 
     Attributes:
-        resource: Where it is, and of what kind.
-        singular: Its name for one of them, such as `"pod"`.
-        short_names: Such as `"po"`.
-        categories: Names of sets that it belongs to, such as `"all"`.
-        verbs: What can be asked of it, such as `"list"` and `"watch"`.
-        subresources: Such as `"status"`.
+        resource: Group, version, plural, kind and scope.
+        singular: Singular name, such as `"pod"`.
+        short_names: Short names, such as `"po"`.
+        categories: Categories that contain it, such as `"all"`.
+        verbs: Supported verbs, such as `"list"` and `"watch"`.
+        subresources: Subresources, such as `"status"`.
     """
 
     resource: Resource
@@ -51,20 +51,20 @@ class ServedResource:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """One way to read a word. None stands for any; all is in lower case."""
+    """One interpretation of a word, in lower case. None stands for any."""
 
     name: str
     group: str | None = None
     version: str | None = None
 
     def includes(self, resource: Resource) -> bool:
-        """Whether a resource is in the group and version that are meant."""
+        """Return whether a resource is in this group and version."""
         return self.group in {None, resource.group} and (
             self.version in {None, resource.version}
         )
 
     def begins(self, resource: Resource) -> bool:
-        """Whether a resource is in a group whose name begins so."""
+        """Return whether a resource is in a group with this prefix."""
         return self.version in {None, resource.version} and (
             bool(self.group) and resource.group.startswith(self.group or "")
         )
@@ -72,27 +72,27 @@ class _Meaning:
 
 _Named: TypeAlias = "Mapping[str, list[ServedResource]]"
 _Way: TypeAlias = "tuple[_Named, str, Callable[[Resource], bool]]"
-"""A table of names, one of them, and which of those that have it fit."""
+"""Index by names, a name, and a filter of the resources that have it."""
 
 
 class RESTMapper:
-    """What a server serves, by every name that it has.
+    """Resources of a server by all their names.
 
     Args:
-        groups: In the server's order, the core group first.
+        groups: API groups in the server's order, the core group first.
     """
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self.groups = list(groups)
         self.resources = [it for group in self.groups for it in _served(group)]
-        """All of them, in all versions, those that count first in front."""
+        """All resources in all versions, in order of precedence."""
         self.broken: Mapping[str, str] = {
             group.api_version(version): version.problem
             for group in self.groups
             for version in group.versions
             if version.problem
         }
-        """What could not be learnt: versions such as `"metrics.k8s.io/v1beta1"`, and why."""
+        """Versions that could not be discovered, such as `"metrics.k8s.io/v1beta1"`, and why."""
         self._names: dict[str, list[ServedResource]] = {}
         self._short_names: dict[str, list[ServedResource]] = {}
         self._kinds: dict[str, list[ServedResource]] = {}
@@ -109,19 +109,19 @@ class RESTMapper:
         return f"<RESTMapper of {len(self.resources)} resources>"
 
     def find(self, word: str, api_version: str = "") -> ServedResource | None:
-        """Find what a word means; None if nothing has the name.
+        """Find the resource that a word means; None if there is none.
 
         Args:
-            word: A plural, singular, short name or kind, in upper or lower case; perhaps
-                with a group behind a dot, or a version and a group.
-            api_version: Restricts it to this one, such as `"apps/v1"`.
+            word: Plural, singular, short name or kind, in any case, optionally followed by
+                `.group` or `.version.group`.
+            api_version: Only resources of this version, such as `"apps/v1"`.
         """
         ways = self._ways(_meanings(word, api_version), exactly=bool(api_version))
         found = (_first(*way) for way in ways)
         return next((it for it in found if it is not None), None)
 
     def _ways(self, meanings: list[_Meaning], *, exactly: bool) -> Iterator[_Way]:
-        """Where to look for a word, in which order."""
+        """Yield the look-ups for a word in order of precedence."""
         for it in meanings:
             yield self._names, it.name, it.includes
             yield self._short_names, it.name, it.includes
@@ -135,10 +135,10 @@ class RESTMapper:
             yield self._kinds, it.name, it.includes
 
     def preferred(self, category: str = "") -> tuple[ServedResource, ...]:
-        """All resources, each in the version that counts, as `kubectl api-resources`.
+        """Return all resources, each in its preferred version, like `kubectl api-resources`.
 
         Args:
-            category: Only those that belong to it, such as `"all"`.
+            category: Only resources of this category, such as `"all"`; empty for all.
         """
         first: dict[tuple[str, str], ServedResource] = {}
         for it in self.resources:
@@ -149,7 +149,7 @@ class RESTMapper:
         )
 
     def unknown(self, word: str, api_version: str = "") -> str:
-        """Say that a word means nothing here, what is similar, and what is not known."""
+        """Return the message for an unknown name, with suggestions and undiscovered groups."""
         place = f" in {api_version}" if api_version else ""
         text = f"the server has no resource {word!r}{place}"
         similar = " or ".join(repr(it) for it in self._similar(word, api_version))
@@ -158,16 +158,16 @@ class RESTMapper:
         if self.broken and not api_version:
             missing = ", ".join(f"{name} ({why})" for name, why in self.broken.items())
             stop = "" if similar else "."
-            text += f"{stop} It could not tell what is in {missing}"
+            text += f"{stop} Groups that could not be discovered: {missing}"
 
         return text
 
     def _similar(self, word: str, api_version: str) -> list[str]:
-        """Names that may have been meant, as they can be written."""
+        """Return suggestions in a form that `find()` accepts."""
         name = word.lower() if api_version else word.lower().partition(".")[0]
         elsewhere = self.find(name)
         if elsewhere is not None:
-            # The name is right: the group or version is not.
+            # The name is right, but the group or version is wrong.
             return [_full_name(elsewhere.resource)]
 
         known = self._names.keys() | self._short_names.keys()
@@ -183,7 +183,7 @@ def _first(
 
 
 def _meanings(word: str, api_version: str) -> list[_Meaning]:
-    """The ways to read a word, the most likely one first."""
+    """Return the interpretations of a word, the most likely one first."""
     word = word.lower()
     if api_version:
         group, _, version = api_version.rpartition("/")
@@ -195,12 +195,12 @@ def _meanings(word: str, api_version: str) -> list[_Meaning]:
 
     version, dot, group = rest.partition(".")
     longest = [_Meaning(name, group, version)] if dot else []
-    # kubectl does not know the last one: `pods.v1`.
+    # kubectl does not support the last one: `pods.v1`.
     return [*longest, _Meaning(name, rest), _Meaning(name, "", rest)]
 
 
 def _full_name(resource: Resource) -> str:
-    """`pods.v1`, `deployments.v1.apps`: what means this and nothing else."""
+    """Return an unambiguous name: `pods.v1`, `deployments.v1.apps`."""
     return f"{resource.plural}.{resource.version}.{resource.group}".rstrip(".")
 
 
@@ -223,7 +223,7 @@ def _described(
 ) -> ServedResource:
     return ServedResource(
         Resource(group, version, line.name, line.kind, line.namespaced),
-        # Old servers leave it out.
+        # Old servers omit it.
         singular=line.singular_name or line.kind.lower(),
         short_names=tuple(line.short_names or ()),
         categories=tuple(line.categories or ()),

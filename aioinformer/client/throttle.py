@@ -1,4 +1,4 @@
-"""`Throttle`: the rate at which a client sends requests."""
+"""`Throttle`: rate limit of a client's requests."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ BURST_FOR_EACH_QPS = 2
 
 
 class Throttle:
-    """A token bucket: each request takes a token, and waits in line if there is none.
+    """Token bucket: each request takes a token, or waits in a queue for one.
 
-    Whoever is cancelled while waiting takes none, so that requests which are never sent
-    do not delay others. It owns one timer while somebody waits, and no task.
+    A cancelled waiter takes no token, so that requests that are never sent do not delay
+    others. It owns one timer while there are waiters, and no task.
 
     Args:
-        qps: How many tokens come each second.
-        burst: How many the bucket holds; it starts full.
+        qps: Tokens added per second.
+        burst: Capacity of the bucket, which starts full.
 
     Raises:
-        OptionsError: If no token would ever come, or no end of them: `qps` not above 0
-            or not finite, `burst` under 1 or not finite.
+        OptionsError: If `qps` is not above 0 or not finite, or `burst` is under 1 or not
+            finite.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
         self._bucket = TokenBucket(qps, burst)
 
-        # Invariant: a timer is set exactly as long as somebody waits.
+        # Invariant: a timer is set exactly while there are waiters.
         self._line: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def of(cls, qps: float | None, burst: int | None) -> Self | None:
-        """Make one of a client's options; None if there is to be none.
+        """Create it from a client's options; None without a rate.
 
         Raises:
             OptionsError: If they cannot work, or there is a burst without a rate.
@@ -54,7 +54,7 @@ class Throttle:
             return cls(qps, usual if burst is None else burst)
 
         if burst is not None:
-            raise OptionsError("burst= says nothing without qps=")
+            raise OptionsError("burst= has no effect without qps=")
 
         return None
 
@@ -65,16 +65,16 @@ class Throttle:
         )
 
     async def wait(self) -> None:
-        """Take a token, in the order of coming.
+        """Take a token, in the order of the calls.
 
         Cancellation:
-            Safe: the token goes to the next one.
+            Safe: the token goes to the next waiter.
         """
         loop = asyncio.get_running_loop()
         if not self._line and self._take(loop.time()):
             return
 
-        # The bucket was looked into just now, or there is a timer already.
+        # The bucket was refilled just now, or a timer is set.
         waiter = loop.create_future()
         self._line.append(waiter)
         self._set_timer(loop)
@@ -87,7 +87,7 @@ class Throttle:
                 self._abandon(waiter, loop)
 
     def release(self) -> None:
-        """Let everybody through who waits: there is nothing left to be slow for."""
+        """Wake all waiters without tokens, as the client is being closed."""
         while self._line:
             _wake(self._line.popleft())
 
@@ -96,7 +96,7 @@ class Throttle:
     # ------------------------------------------------------------ tokens
 
     def _take(self, now: float) -> bool:
-        # A client that is entered again may tell the time of another loop, which is less.
+        # A client that is entered again may use the clock of another loop, which is behind.
         self._bucket.fill(now)
         if self._bucket.tokens < 1.0:
             return False
@@ -106,13 +106,13 @@ class Throttle:
 
     def _token_came(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        # That is what the timer was for, whatever was lost by rounding.
+        # At least the token that the timer was set for, despite rounding.
         self._bucket.fill(loop.time())
         self._bucket.tokens = max(self._bucket.tokens, 1.0)
         self._let_through(loop)
 
     def _let_through(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let through as many as there are tokens, and set the timer for the next."""
+        """Wake a waiter for each token, and set the timer for the next."""
         while self._line:
             if self._line[0].done():  # cancelled just now
                 self._line.popleft()

@@ -1,7 +1,7 @@
-"""The HTTP session: sends requests, checks the heads of answers, reads their bodies.
+"""`Transport`: the HTTP session of a client.
 
-Imported when a client is entered, because this is what loads aiohttp. Foreign errors
-end here.
+Importing this module loads aiohttp, so it is imported when a client is entered. aiohttp's
+errors are mapped here.
 """
 
 from __future__ import annotations
@@ -55,34 +55,34 @@ def _user_agent() -> str:
     try:
         return f"aioinformer/{importlib.metadata.version('aioinformer')}"
     except importlib.metadata.PackageNotFoundError:
-        return "aioinformer"  # used from its sources
+        return "aioinformer"  # not installed
 
 
-# Read from a file, so once: this module is imported in a thread.
+# Reads a file, so only once: this module is imported in a thread.
 USER_AGENT = _user_agent()
 
-# Go's client keeps them for 90 s, and an API server closes them no earlier.
+# Go's client keeps idle connections for 90 s. API servers do not close them earlier.
 IDLE_SECONDS = 60.0
 
-# Connections are aborted, so that this takes a few turns of the loop.
+# Connections are aborted, which takes a few iterations of the loop.
 CLOSE_SECONDS = 5.0
 
 
-# What a connection that was kept alive fails with, if the server had closed it.
+# Errors of a kept-alive connection that the server had closed.
 _DEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 
 class Transport:
-    """One `aiohttp.ClientSession` to one API server. It owns no task.
+    """HTTP session with one API server. It owns no task.
 
-    Must be made inside a running loop. Settings of the environment (proxies, netrc)
-    are not looked at here, and the number of connections is not limited: watches occupy
-    one each, and requests must never wait for them.
+    Create it inside a running loop. Environment variables and netrc are ignored. The number
+    of connections is not limited, as each watch occupies one and requests must never
+    wait for them.
 
     Args:
-        config: Which server, and how.
-        authenticator: What requests and connections are let in with.
-        meter: What measures requests, if somebody listens.
+        config: Server and connection settings.
+        authenticator: Source of credentials and SSL contexts.
+        meter: Receiver of request metrics; None for none.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Transport:
         self._config = config
         self._authenticator = authenticator
         self._meter = meter
-        # Weak: a closed socket leaves it by itself.
+        # Weak, so that closed sockets drop out.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
-        # Heads that are waited for, and answers that are read.
+        # Requests that wait for a response, and responses that are read.
         self._in_flight: set[Exchange] = set()
         self._proxy, self._proxy_header = _proxy(config.proxy)
-        # Not those of the session: aiohttp sends these with CONNECT, too, which is in
+        # Not set on the session: aiohttp would send them with CONNECT, too, which is in
         # plain text.
         self._base = CIMultiDict(
             [
@@ -127,21 +127,21 @@ class Transport:
         )
 
     async def send(self, request: Request) -> Response:
-        """Send a request and wait for the head of its answer.
+        """Send a request and wait for the head of its response.
 
-        After a 401 the credentials are renewed and, if that gave others, the request
-        is sent once more.
+        After a 401 the credentials are renewed. If they have changed, the request is sent
+        once more.
 
         Returns:
-            The answer; whoever gets it must close it.
+            The response. The caller closes it.
 
         Raises:
-            ApiError: If the server refused.
-            TransportError: If the network failed, or the head did not come in time.
-            DecodeError: If the answer is a web page.
+            ApiError: If the server refused the request.
+            TransportError: If the network failed, or the head did not arrive in time.
+            DecodeError: If the response is a web page.
 
         Cancellation:
-            Safe: the connection is closed. What was asked for may have been done.
+            Safe: the connection is closed. The server may have executed a write.
         """
         auth = await self._auth()
         response = await self._head(request, auth)
@@ -165,19 +165,21 @@ class Transport:
         return response
 
     async def close(self) -> None:
-        """Close all connections, also those in use, and wait until they are gone.
+        """Close all connections, also those in use, and wait for their end.
 
         Cancellation:
-            Deferred until it is done; that takes 5 s at most.
+            Deferred until all are closed, 5 s at most.
         """
         try:
             await finish(self._close(), within_seconds=CLOSE_SECONDS)
         except TimeoutError:
-            logger.warning("connections to %s did not close", self._config.server)
+            logger.warning(
+                "connections to %s did not close in time", self._config.server
+            )
 
     async def _close(self) -> None:
-        # aiohttp would close their connections too, but wake nobody who reads, and
-        # cancel whoever looks up a name.
+        # aiohttp would close the connections too, but not wake their readers, and would
+        # cancel name look-ups.
         self._closed = True
         while self._in_flight:
             for each in list(self._in_flight):
@@ -186,7 +188,7 @@ class Transport:
             await asyncio.sleep(0.001)
 
         await self._session.close()
-        # Polled, as sockets tell nobody that they were closed.
+        # Polled, as sockets do not notify about being closed.
         while any(each.fileno() != -1 for each in self._sockets):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -194,20 +196,20 @@ class Transport:
         try:
             return await self._unless_closed(self._authenticator.current())
         except OptionsError as exc:
-            # When the client was entered they could be got: perhaps they can again.
+            # They were valid when the client was entered, so this may be temporary.
             raise TransportError(
-                f"{self._config.server} cannot be asked: {exc}"
+                f"cannot authenticate to {self._config.server}: {exc}"
             ) from exc
 
     async def _unless_closed(self, renewing: Coroutine[Any, Any, T]) -> T:
-        """Wait for what may take as long as somebody's plugin does."""
+        """Wait for credentials, which may take as long as an exec plugin."""
         waiting = PendingResponse()
         if self._closed:
             waiting.close()
 
         self._in_flight.add(waiting)
         try:
-            async with waiting.patience:
+            async with waiting.timeout:
                 return await renewing
         except AioInformerError:
             raise
@@ -217,9 +219,9 @@ class Transport:
 
             what = f"{type(exc).__name__}: {redacted(str(exc))}"
             # Without a traceback, which could show a secret.
-            logger.error("credentials could not be read: %s", what)  # noqa: TRY400
+            logger.error("cannot read credentials: %s", what)  # noqa: TRY400
             raise TransportError(
-                f"{self._config.server} cannot be asked: {what}"
+                f"cannot authenticate to {self._config.server}: {what}"
             ) from exc
         finally:
             self._in_flight.discard(waiting)
@@ -230,8 +232,8 @@ class Transport:
 
         config, head = self._config, PendingResponse(request.fence)
         try:
-            # Its clock starts when the request has been sent: see `_tracing()`.
-            async with head.patience:
+            # The time limit starts when the request is sent: see `_tracing()`.
+            async with head.timeout:
                 self._in_flight.add(head)
                 try:
                     raw = await self._ask(request, auth, head)
@@ -243,7 +245,7 @@ class Transport:
                 raise self._gone() from exc
 
             raise TransportError(
-                f"{config.server} took the request and did not answer for "
+                f"{config.server} accepted the request but did not respond for "
                 f"{config.head_seconds:g} s. Trying again may help."
             ) from exc
 
@@ -257,11 +259,10 @@ class Transport:
     async def _ask(
         self, request: Request, auth: RequestAuth, head: PendingResponse
     ) -> aiohttp.ClientResponse:
-        """Send it, and once more if nothing but a dead connection can be the reason.
+        """Send a request, once more if only a dead connection can be the reason of a failure.
 
-        A server closes connections that were idle for long, perhaps just when we use
-        one. Whether it still did what we asked for cannot be known, so this is for
-        reading only.
+        Servers close idle connections, perhaps just when one is reused. It is unknown
+        whether the server has executed the request, so only reads are repeated.
         """
         try:
             return await self._request(request, auth, head)
@@ -273,7 +274,7 @@ class Transport:
             if not died or request.method != "GET":
                 raise
 
-        logger.debug("a kept-alive connection to %s was dead", self._config.server)
+        logger.debug("kept-alive connection to %s was dead", self._config.server)
         self._repeats(request, NO_ANSWER)
         return await self._request(request, auth, head)
 
@@ -302,7 +303,7 @@ class Transport:
                 URL(config.server + request.target, encoded=True),
                 data=None if request.body is None else _Content(request.body),
                 headers=self._headers(request, auth.info.authorization),
-                # Connections of another context are not used any more, and go when idle.
+                # Connections of older contexts are not reused, and close when idle.
                 ssl=True if auth.context is None else auth.context,
                 allow_redirects=False,
                 proxy=self._proxy,
@@ -336,10 +337,10 @@ class Transport:
     async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Take from aiohttp what it would do about a connection that broke.
+        """Prevent retries by aiohttp after a broken connection.
 
-        It repeats PUT and DELETE as well, and may have lost the body by then: a dry run
-        would be done in earnest. It repeats nothing that fails with an error of ours.
+        aiohttp also repeats PUT and DELETE, and may have lost the body by then: a dry
+        run would become a real one. It does not repeat after errors of this package.
         """
         with map_errors(self._config.server, proxied=self._proxy is not None):
             return await handler(request)
@@ -353,7 +354,7 @@ class Transport:
 
 
 def _is_of_tls(exc: TransportError) -> bool:
-    """Whether another certificate, or another authority, might help."""
+    """Return whether TLS failed, so that reloading certificates might help."""
     cause = exc.__cause__
     reasons = cause, cause and cause.__cause__
     return any(isinstance(it, aiohttp.ClientSSLError | ssl.SSLError) for it in reasons)
@@ -364,12 +365,12 @@ def _encoding(*, gzip: bool) -> str:
 
 
 def _tracing(head_seconds: float) -> aiohttp.TraceConfig:
-    """Tell a `PendingResponse`, which is the context of its request, how that gets on."""
+    """Notify the `PendingResponse`, the context of a request, of its progress."""
 
     async def reuse(_session: Any, context: Any, _params: Any) -> None:
         context.trace_request_ctx.reused = True
 
-    # Called when there is a connection, and before anything is written to it.
+    # Called once there is a connection, before anything is written to it.
     async def send(_session: Any, context: Any, _params: Any) -> None:
         context.trace_request_ctx.sending(head_seconds)
 
@@ -380,7 +381,7 @@ def _tracing(head_seconds: float) -> aiohttp.TraceConfig:
 
 
 def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
-    """The proxy without its password, which errors would show, and a header with it."""
+    """Return the proxy without its password, which errors would show, and a header."""
     if not url:
         return None, {}
 
@@ -394,20 +395,20 @@ def _proxy(url: str) -> tuple[URL | None, dict[str, str]]:
 
 
 class _Resolver(AbstractResolver):
-    """Looks up names with the system's resolver, each in a thread of its own.
+    """Resolver that uses the system's, with a thread for each look-up.
 
-    aiohttp's resolver uses the loop's default executor. Threads there that are busy
-    would hold up requests, and cost a leader its Lease.
+    aiohttp's resolver uses the loop's default executor. If its threads are busy,
+    requests would be delayed, and a leader would lose its Lease.
     """
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses of a host. Cancellation: safe, its thread goes on."""
+        """Return the addresses of a host. Cancellation: safe, the thread continues."""
         return await in_thread(functools.partial(_addresses, host, port, family))
 
     async def close(self) -> None:
-        """Do nothing: no look-up is kept."""
+        """Do nothing: there is nothing to close."""
 
 
 def _addresses(
@@ -436,7 +437,7 @@ def _addresses(
 
 
 class _Content(aiohttp.Payload):
-    """A body: written in pieces, and as often as it takes.
+    """Request body that is written in pieces, and can be written repeatedly.
 
     aiohttp warns about large `bytes`, and reads a file only once.
     """

@@ -1,4 +1,4 @@
-"""What to send for each verb of the API. Pure: nothing here waits or speaks."""
+"""HTTP requests for the verbs of the API. Pure: nothing here waits or sends."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 Body: TypeAlias = Any
-"""A dict, `KubeObject`, `msgspec.Struct`, anything with Pydantic's `model_dump`, or a
-model of kubernetes_asyncio; also inside of dicts."""
+"""A dict, `KubeObject`, `msgspec.Struct`, object with Pydantic's `model_dump`, or model of
+kubernetes_asyncio; also nested in dicts."""
 
 PatchType: TypeAlias = Literal["merge", "json", "strategic", "apply"]
 
@@ -46,13 +46,13 @@ _PATCHES: dict[str, str] = {
     "apply": "application/apply-patch+yaml",
 }
 
-# Where an object of the resource's own kind is sent: a scale, say, is of another one.
+# Subresources whose bodies are of the resource's own kind. A scale is not.
 _WHOLE = frozenset({"", "status"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request, without what all requests of a client have in common."""
+    """HTTP request, without the settings that all requests of a client share."""
 
     method: str
     path: str
@@ -62,21 +62,21 @@ class Request:
     gzip: bool | None = None
     accept: str = ""
     etag: str = ""
-    """What is known already; the answer may be that it is so still: 304, empty."""
+    """`ETag` of a known version. If it is current, the response is an empty 304."""
     fence: Callable[[], None] | None = field(default=None, repr=False)
-    """Asked right before it is sent, each time: what it raises keeps it from that."""
+    """Function called right before each sending. If it raises, nothing is sent."""
     urgent: bool = False
-    """Sent without a turn by the client's `qps`: it must not queue after other requests."""
+    """True to bypass the client's `qps`, so that it does not queue after other requests."""
 
     @property
     def target(self) -> str:
-        """Path and query, escaped; parameters without a value are left out."""
+        """Escaped path and query, without empty parameters."""
         query = urlencode({key: text for key, text in self.params.items() if text})
         return f"{self.path}?{query}" if query else self.path
 
 
 def selection(label_selector: str, field_selector: str) -> dict[str, str]:
-    """The query parameters of selectors.
+    """Return the query parameters of selectors.
 
     Raises:
         SelectorSyntaxError: If one of them cannot be parsed.
@@ -94,7 +94,7 @@ def create(
     dry_run: bool = False,
     field_manager: str | None = None,
 ) -> Request:
-    """Build the request that creates an object; its type is filled in if it lacks it.
+    """Build the request to create an object; fill in a missing type.
 
     Raises:
         OptionsError: If the namespace is missing or the body cannot be sent.
@@ -104,7 +104,7 @@ def create(
     namespace = namespace or _identity(content).namespace or None
     if resource.namespaced and not namespace:
         raise OptionsError(
-            f"{resource} is namespaced: name the namespace, in the body or beside it"
+            f"{resource} is namespaced: give a namespace, in the body or by namespace="
         )
 
     params = _writing(dry_run, field_manager)
@@ -120,9 +120,9 @@ def update(
     dry_run: bool = False,
     field_manager: str | None = None,
 ) -> Request:
-    """Build the request that replaces the object which the body names.
+    """Build the request to replace the object that the body names.
 
-    Its type is filled in if it lacks it.
+    A missing type is filled in.
 
     Raises:
         OptionsError: If name or namespace are missing or the body cannot be sent.
@@ -134,7 +134,7 @@ def update(
 
     identity = _identity(content)
     if not identity.name:
-        raise OptionsError("the body has no metadata.name: what should it replace?")
+        raise OptionsError("the body of an update needs metadata.name")
 
     namespace = namespace or identity.namespace or None
     path = resource.path(namespace, identity.name, subresource)
@@ -153,21 +153,23 @@ def patch(
     field_manager: str | None = None,
     force: bool = False,
 ) -> Request:
-    """Build the request that changes parts of an object.
+    """Build the request to change parts of an object.
 
-    The type of what is applied is filled in if it lacks it.
+    A missing type is filled in for an apply patch.
 
     Raises:
         OptionsError: If the options contradict each other or the body cannot be sent.
     """
     if type not in _PATCHES:
-        raise OptionsError(f"a patch is of type {', '.join(_PATCHES)}, not {type!r}")
+        raise OptionsError(f"type must be one of {', '.join(_PATCHES)}, not {type!r}")
 
     if type == "apply" and not field_manager:
-        raise OptionsError("an apply needs field_manager=: who owns these fields?")
+        raise OptionsError(
+            "an apply patch needs field_manager=, the owner of its fields"
+        )
 
     if force and type != "apply":
-        raise OptionsError(f"force=True has no meaning for a {type} patch")
+        raise OptionsError(f"force=True works only for an apply patch, not for {type}")
 
     named(resource, name)
     params = _writing(dry_run, field_manager) | ({"force": "true"} if force else {})
@@ -190,14 +192,14 @@ def delete(
     dry_run: bool = False,
     params: Mapping[str, str] | None = None,
 ) -> Request:
-    """Build the request that deletes one object, or without a name those selected.
+    """Build the request to delete one object, or without a name the selected ones.
 
     Raises:
         OptionsError: If the namespace is missing or an option is unknown.
     """
     if propagation not in {None, "Background", "Foreground", "Orphan"}:
         raise OptionsError(
-            f"propagation is Background, Foreground or Orphan, not {propagation!r}"
+            f"propagation must be Background, Foreground or Orphan, not {propagation!r}"
         )
 
     options: dict[str, Any] = {
@@ -209,30 +211,30 @@ def delete(
     options = {key: value for key, value in options.items() if value is not None}
     envelope = {"apiVersion": "v1", "kind": "DeleteOptions"}
     content = orjson.dumps(envelope | options) if options else None
-    # Said twice, as a server that reads a body looks at nothing else, and one that got
-    # none must not take it for earnest.
+    # Repeated in the query: a server that reads a body ignores the query, and one that
+    # lost the body must not execute a dry run.
     params = {**(params or {}), **_writing(dry_run, None)}
     return Request("DELETE", resource.path(namespace, name), params, content)
 
 
 def named(resource: Resource, name: str) -> str:
-    """Give the name back.
+    """Return the name.
 
     Raises:
-        OptionsError: If it is empty: the request would reach all objects.
+        OptionsError: If it is empty: the request would address all objects.
     """
     check_resource(resource)
     if not name:
-        raise OptionsError(f"the name of one of {resource} cannot be empty")
+        raise OptionsError(f"the name of an object of {resource} must not be empty")
 
     return name
 
 
 def encode(body: Body) -> bytes:
-    """Turn a body into JSON.
+    """Encode a body as JSON.
 
     Raises:
-        OptionsError: If it is of a type that cannot be, or holds one.
+        OptionsError: If it is, or contains, a value of an unsupported type.
     """
     try:
         if isinstance(body, KubeObject):
@@ -248,10 +250,10 @@ def encode(body: Body) -> bytes:
             return orjson.dumps(body, default=json_default)
 
     except (TypeError, ValueError) as exc:
-        raise OptionsError(f"the body cannot be written as JSON: {exc}") from exc
+        raise OptionsError(f"the body cannot be encoded as JSON: {exc}") from exc
 
     raise OptionsError(
-        "a body is a dict, KubeObject, msgspec Struct, Pydantic or kubernetes_asyncio "
+        "a body must be a dict, KubeObject, msgspec Struct, Pydantic or kubernetes_asyncio "
         f"model, not {type(body).__name__}"
     )
 
@@ -263,19 +265,19 @@ class _Metadata(msgspec.Struct):
 
 class _Named(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    # Whatever they are: the server says what they should be.
+    # Of any type: the server reports wrong ones.
     apiVersion: Any = None  # noqa: N815 - the name in JSON
     kind: Any = None
 
 
 def _typed(resource: Resource, content: bytes) -> bytes:
-    """Say of which kind an object is, where it does not and the resource knows.
+    """Fill in a missing apiVersion and kind, if the resource knows them.
 
-    A server knows by itself for its built-in kinds, not for custom resources; and what
-    comes out of one's lists does not say it.
+    Servers know the type of built-in kinds, but not of custom resources, and items of
+    their lists do not contain it.
 
     Raises:
-        OptionsError: If it is no object.
+        OptionsError: If it is not an object.
     """
     given = _read(content)
     known = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -287,7 +289,7 @@ def _typed(resource: Resource, content: bytes) -> bytes:
     if not missing:
         return content
 
-    # They stand first, where a reader looks for them.
+    # First, where a reader expects them.
     return orjson.dumps(missing | orjson.loads(content) | missing)
 
 
@@ -299,7 +301,7 @@ def _read(content: bytes) -> _Named:
     try:
         return msgspec.json.decode(content, type=_Named)
     except msgspec.DecodeError as exc:
-        raise OptionsError(f"the body is no Kubernetes object: {exc}") from exc
+        raise OptionsError(f"the body is not a Kubernetes object: {exc}") from exc
 
 
 def _writing(dry_run: bool, field_manager: str | None) -> dict[str, str]:

@@ -17,8 +17,8 @@ from aioinformer.controller.metrics import ControllerMetrics
 from aioinformer.controller.source import sources_of
 from aioinformer.controller.workers import Workers
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError
-from aioinformer.informer.hosting import Entered
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.lifecycle import Lifecycle
 from aioinformer.metrics import NULL_SINK, ScopedSink
 from aioinformer.model.times import seconds_of, timeout_of
 from aioinformer.workqueue.priority import PriorityQueue
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from aioinformer.controller.reconcile import ReconcileRequest
     from aioinformer.controller.source import Source, Watched
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.times import Duration
@@ -50,7 +50,7 @@ SYNC_WARNING_SECONDS = 30.0
 _QUEUES_IN_USE: WeakSet[PriorityQueue[ReconcileRequest]] = WeakSet()
 
 
-class Controller(Entered):
+class Controller(Lifecycle):
     """Loop that calls a reconcile for each object that changes.
 
     ::
@@ -156,7 +156,7 @@ class Controller(Entered):
         self._concurrency = concurrency
         self._metrics = ScopedSink(metrics, f"controller {name}")
         self._reconcile_metrics = ControllerMetrics(name, self._metrics, on_error)
-        reporter = Reporter(f"controller {name}", on_error, self._metrics)
+        reporter = ErrorReporter(f"controller {name}", on_error, self._metrics)
         self._sources = sources_of(for_, owns, watches, predicates, reporter)
         self._queue: PriorityQueue[ReconcileRequest] = (
             PriorityQueue(name, metrics=metrics)

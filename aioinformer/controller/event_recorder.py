@@ -27,9 +27,8 @@ from aioinformer.errors import (
     TransportError,
     WrongLoop,
 )
-from aioinformer.informer.hosting import Entered
-from aioinformer.informer.liveness import running_loop
-from aioinformer.informer.log_limit import LogLimit
+from aioinformer.informer.handlers.error_reporter import LogLimit
+from aioinformer.informer.lifecycle import Lifecycle, running_loop
 from aioinformer.model.resource import Resource
 from aioinformer.model.validation import qualified_name_problem
 
@@ -87,7 +86,7 @@ class _Retry:
         self.when = 0.0
 
 
-class EventRecorder(Entered):
+class EventRecorder(Lifecycle):
     """Recorder of Kubernetes Events, shown by `kubectl describe` and `kubectl events`.
 
     ::

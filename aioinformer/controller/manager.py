@@ -9,16 +9,15 @@ from contextlib import AsyncExitStack, contextmanager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioinformer._runnables import Runnable, Runnables
 from aioinformer._tasks import Supervisor
 from aioinformer._user_code import guarded_logger
 from aioinformer.client.keep_open import keep_open
 from aioinformer.controller.controller import SYNC_WARNING_SECONDS, Controller
-from aioinformer.controller.crew import Crew, Part
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, WrongLoop
-from aioinformer.informer.cache_sync import not_ready
 from aioinformer.informer.factory import SharedInformerFactory
-from aioinformer.informer.hosting import Hosted
-from aioinformer.informer.liveness import running_loop
+from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.status import not_ready
 from aioinformer.model.callables import check_runs, check_takes, is_coroutine_function
 from aioinformer.model.times import seconds_of
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioinformer.client.client import Client
     from aioinformer.controller.leader_election import LeaderElector
-    from aioinformer.informer.asking import InformerOptions
+    from aioinformer.informer.informer_spec import InformerOptions
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.resource import Resource
     from aioinformer.model.times import Duration
@@ -51,7 +50,7 @@ class Runs(Protocol):
         """Run until cancelled."""
 
 
-class Manager(Hosted):
+class Manager(HostedLifecycle):
     """Owner of controllers, informers and a client, which run as one unit.
 
     ::
@@ -117,8 +116,8 @@ class Manager(Hosted):
         """Leader election among several replicas, or None."""
         self._client = client
         seconds = seconds_of(drain_timeout)
-        self._leaders = Crew(seconds, self._fail)
-        self._everyone = Crew(seconds, self._fail)
+        self._leader_only = Runnables(self._runnable_failed, drain_seconds=seconds)
+        self._all_replicas = Runnables(self._runnable_failed, drain_seconds=seconds)
         self._controllers: list[Controller] = []
         self._supervisor = Supervisor(self._life, "manager")
         self._loop: asyncio.AbstractEventLoop | None = None  # where it was started
@@ -131,7 +130,8 @@ class Manager(Hosted):
 
     def __repr__(self) -> str:
         state = "running" if self.running else "stopped" if self._begun else "idle"
-        return f"<Manager {state} leader={self._leaders!r} all={self._everyone!r}>"
+        leader_only, all_replicas = self._leader_only, self._all_replicas
+        return f"<Manager {state} {leader_only=} {all_replicas=}>"
 
     # ------------------------------------------------------------ runnables
 
@@ -173,10 +173,10 @@ class Manager(Hosted):
         if self._over.is_set():
             raise OptionsError("cannot add to a manager that has ended")
 
-        crew = self._leaders if leader_only else self._everyone
-        crew.add(self._part(part, name, leader_only=leader_only))
+        group = self._leader_only if leader_only else self._all_replicas
+        group.add(self._runnable(part, name, leader_only=leader_only))
 
-    def _part(self, part: Any, name: str | None, *, leader_only: bool) -> Part:
+    def _runnable(self, part: Any, name: str | None, *, leader_only: bool) -> Runnable:
         if isinstance(part, Controller):
             if part in self._controllers:
                 raise OptionsError(
@@ -191,7 +191,7 @@ class Manager(Hosted):
 
             self._controllers.append(part)
             elector = self.elector if leader_only else None
-            return Part(
+            return Runnable(
                 name or f"controller {part.name}",
                 lambda: self._control(part, elector),
                 part.hurry,
@@ -208,7 +208,7 @@ class Manager(Hosted):
         check_runs(run, "a runnable")
         check_takes(run, "a runnable", "run()")
         own: str = getattr(part, "__qualname__", type(part).__name__)
-        return Part(name or own, run)
+        return Runnable(name or own, run)
 
     # ------------------------------------------------------------ status
 
@@ -368,7 +368,7 @@ class Manager(Hosted):
         self._idle.clear()
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch(), name="manager watch")
-            everyone = group.create_task(self._everyone.run(), name="manager all")
+            replicas = group.create_task(self._all_replicas.run(), name="manager all")
             leading = group.create_task(self._lead(), name="manager leader")
             try:
                 ready()
@@ -377,7 +377,7 @@ class Manager(Hosted):
                 self._over.set()
                 # If cancelled meanwhile, the group ends both at the same time.
                 await _end(leading)
-                await _end(everyone)
+                await _end(replicas)
                 watching.cancel()
 
     async def _watch(self) -> None:
@@ -390,12 +390,12 @@ class Manager(Hosted):
     async def _lead(self) -> None:
         """Run the leader's runnables once there are any, caches are synced, and it leads."""
         try:
-            await self._leaders.wanted()
+            await self._leader_only.wait_nonempty()
             await self._warm()
             async with (
                 nullcontext() if self.elector is None else self.elector.leading()
             ):
-                await self._leaders.run()
+                await self._leader_only.run()
         except Exception as exc:  # noqa: BLE001 - raised by `shutdown()`
             self._fail("leading", exc)
 
@@ -411,6 +411,9 @@ class Manager(Hosted):
     ) -> None:
         await self._warm()
         await controller.run(client=self._client, elector=elector)
+
+    def _runnable_failed(self, runnable: Runnable, failure: BaseException) -> None:
+        self._fail(runnable.name, failure)
 
     def _fail(self, what: str, failure: BaseException) -> None:
         if self._failure is None:
@@ -428,8 +431,8 @@ class Manager(Hosted):
         self._over.set()
 
     def _hurry(self) -> None:
-        self._leaders.hurry()
-        self._everyone.hurry()
+        self._leader_only.hurry()
+        self._all_replicas.hurry()
 
     def _check_loop(self) -> None:
         if self.running and self._loop is not running_loop():

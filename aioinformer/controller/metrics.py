@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from aioinformer._user_code import guarded_logger, user_errors
 from aioinformer.errors import HandlerError
-from aioinformer.informer.log_limit import LogLimit
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter, LogLimit
 from aioinformer.metrics import GuardedSink
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ class LeaderMetrics:
         self._name = name
         self._identity = identity
         self._sink = GuardedSink(sink, name, name=name)
-        self._reporter = Reporter(name, on_error, sink)
+        self._reporter = ErrorReporter(name, on_error, sink)
         # By the class of the failure.
         self._limits: defaultdict[str, LogLimit] = defaultdict(LogLimit)
         self._status(0)

@@ -29,8 +29,8 @@ from aioinformer.workqueue.priority import LOW_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aioinformer.informer.handlers.error_reporter import ErrorReporter
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.reporting import Reporter
     from aioinformer.model.resource import Resource
 
 __all__ = [
@@ -135,7 +135,7 @@ class Source:
     informer: SharedInformer
     mapping: Mapping
     predicates: tuple[Predicate, ...]
-    reporter: Reporter
+    reporter: ErrorReporter
     kind: str
 
     @classmethod
@@ -144,7 +144,7 @@ class Source:
         informer: SharedInformer,
         mapping: Mapping,
         predicates: Iterable[Predicate],
-        reporter: Reporter,
+        reporter: ErrorReporter,
     ) -> Source:
         """Check the arguments and return a source.
 
@@ -204,7 +204,7 @@ def sources_of(
     owns: Iterable[SharedInformer],
     watches: Iterable[Watched],
     predicates: Iterable[Predicate],
-    reporter: Reporter,
+    reporter: ErrorReporter,
 ) -> list[Source]:
     """Return the sources of a controller, the one of `for_` first.
 

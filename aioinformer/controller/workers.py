@@ -30,8 +30,7 @@ from aioinformer.controller.reconcile import (
 )
 from aioinformer.controller.source import priority_of
 from aioinformer.errors import HistoryReset, LeadershipLost, OptionsError
-from aioinformer.informer.slowness import BLOCKING_SECONDS
-from aioinformer.informer.steps import Steps
+from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

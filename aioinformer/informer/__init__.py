@@ -5,26 +5,24 @@ synchronous and in one place (`pipeline`), coroutines only perform. The reflecto
 machine and processor know the `ListerWatcher` protocol, not the client.
 """
 
-from aioinformer.informer.cache_sync import wait_for_cache_sync
 from aioinformer.informer.events import Events
-from aioinformer.informer.factory import SharedInformerFactory
+from aioinformer.informer.factory import (
+    DynamicInformerFactory,
+    MetadataInformerFactory,
+    SharedInformerFactory,
+)
+from aioinformer.informer.handlers.registration import Registration
 from aioinformer.informer.informer_watch import InformerWatch
-from aioinformer.informer.lister import Lister
-from aioinformer.informer.notifications import Added, Deleted, Updated
-from aioinformer.informer.reflector import (
+from aioinformer.informer.lister import Lister, TypedLister
+from aioinformer.informer.listwatch.reflector import (
     Reflector,
     ReflectorOptions,
     ReflectorStore,
 )
-from aioinformer.informer.registration import Registration
+from aioinformer.informer.notifications import Added, Deleted, Updated
 from aioinformer.informer.shared_informer import SharedInformer
-from aioinformer.informer.status import InformerStatus
-from aioinformer.informer.typed_lister import TypedLister
+from aioinformer.informer.status import InformerStatus, wait_for_cache_sync
 from aioinformer.informer.until_with_sync import until_with_sync
-from aioinformer.informer.variants import (
-    DynamicInformerFactory,
-    MetadataInformerFactory,
-)
 
 __all__ = [
     "Added",

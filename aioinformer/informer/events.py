@@ -11,10 +11,10 @@ from aioinformer.errors import OptionsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioinformer.informer.handlers import Outcome
-    from aioinformer.informer.liveness import Liveness
+    from aioinformer.informer.handlers.event_handlers import Outcome
+    from aioinformer.informer.handlers.registration import Registration
+    from aioinformer.informer.lifecycle import RunState
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.registration import Registration
 
 __all__ = ["AHEAD", "Events"]
 
@@ -45,7 +45,7 @@ class Events:
     def __init__(
         self,
         register: Callable[[Callable[[Notification], Outcome]], Registration],
-        live: Liveness,
+        live: RunState,
         ahead: int = AHEAD,
     ) -> None:
         self._register = register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aioinformer._runnables import Runnable, Runnables
@@ -13,16 +14,24 @@ from aioinformer.client.client import Client
 from aioinformer.client.keep_open import keep_open
 from aioinformer.client.list_watch import DiscoveredListWatch, ListWatch
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
-from aioinformer.informer.asking import InformerOptions
-from aioinformer.informer.cache_sync import not_ready, wait_for_cache_sync
-from aioinformer.informer.defaults import Defaults
-from aioinformer.informer.entry import Entry
-from aioinformer.informer.hosting import Hosted
-from aioinformer.informer.liveness import running_loop
-from aioinformer.informer.reflector_options import WATCH_SECONDS
+from aioinformer.informer.informer_spec import FactoryDefaults, InformerOptions
+from aioinformer.informer.lifecycle import HostedLifecycle, running_loop
+from aioinformer.informer.listwatch.interface import WATCH_SECONDS
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.informer.status import not_ready, wait_for_cache_sync
 from aioinformer.metrics import NULL_SINK
 from aioinformer.model.callables import check_plain
+
+if TYPE_CHECKING:
+    from aioinformer.informer.informer_spec import InformerSpec
+
+__all__ = [
+    "DynamicInformerFactory",
+    "Entry",
+    "MetadataInformerFactory",
+    "SharedInformerFactory",
+]
+
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.errors import HandlerError
-    from aioinformer.informer.asking import Namespaces, Question
+    from aioinformer.informer.informer_spec import InformerSpec, Namespaces
     from aioinformer.metrics import MetricsSink
     from aioinformer.model.compression import Compression
     from aioinformer.model.objects import KubeObject
@@ -42,12 +51,11 @@ if TYPE_CHECKING:
 
     Indexers = Mapping[str, IndexFunction[KubeObject]]
 
-__all__ = ["SharedInformerFactory"]
 
 logger = guarded_logger(__name__)
 
 
-class SharedInformerFactory(Hosted):
+class SharedInformerFactory(HostedLifecycle):
     """Makes informers that share one client, and runs them.
 
     ::
@@ -107,7 +115,7 @@ class SharedInformerFactory(Hosted):
             check_plain(on_error, "on_error")
 
         self._client = client
-        self._defaults = Defaults(
+        self._defaults = FactoryDefaults(
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
@@ -257,7 +265,7 @@ class SharedInformerFactory(Hosted):
 
     @contextlib.asynccontextmanager
     async def _used(
-        self, asked: Question, indexers: Indexers
+        self, asked: InformerSpec, indexers: Indexers
     ) -> AsyncIterator[SharedInformer]:
         self._check_open()
         if not self._runnables.running:
@@ -281,7 +289,7 @@ class SharedInformerFactory(Hosted):
                     then=lambda: self._forget_metrics(entry.informer),
                 )
 
-    def _entry(self, asked: Question, indexers: Indexers) -> Entry:
+    def _entry(self, asked: InformerSpec, indexers: Indexers) -> Entry:
         self._check_open()
         entry = self._entries.get(asked.identity)
         if entry is not None:
@@ -293,7 +301,7 @@ class SharedInformerFactory(Hosted):
         self._runnables.add(entry.runnable)
         return entry
 
-    def _new_entry(self, asked: Question, indexers: Indexers) -> Entry:
+    def _new_entry(self, asked: InformerSpec, indexers: Indexers) -> Entry:
         informer = self._new(asked, indexers)
         runnable = Runnable(
             f"informer {informer.name}", informer.run, on_end=informer.abandon
@@ -305,7 +313,7 @@ class SharedInformerFactory(Hosted):
         )
         return Entry(asked, informer, runnable)
 
-    def _new(self, asked: Question, indexers: Indexers) -> SharedInformer:
+    def _new(self, asked: InformerSpec, indexers: Indexers) -> SharedInformer:
         sources = {it: self._source(asked, it) for it in asked.namespaces}
         return SharedInformer(
             # One namespace is an informer like any other; several have a state each.
@@ -320,7 +328,9 @@ class SharedInformerFactory(Hosted):
             metrics=self._metrics,
         )
 
-    def _source(self, asked: Question, namespace: str | None = None) -> ListerWatcher:
+    def _source(
+        self, asked: InformerSpec, namespace: str | None = None
+    ) -> ListerWatcher:
         return (DiscoveredListWatch if asked.by_name else ListWatch)(
             self._client,
             asked.resource,
@@ -478,3 +488,48 @@ class SharedInformerFactory(Hosted):
         self._check_loop()
         if self._runnables.ended:
             raise InformerStopped("the factory has been left already")
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An informer of a factory, and who needs it.
+
+    Attributes:
+        asked: What it was asked for with.
+        informer: The one that was made for that.
+        runnable: What runs it.
+        lasting: It was asked for without an end.
+        users: How many blocks use it for a time.
+    """
+
+    asked: InformerSpec
+    informer: SharedInformer
+    runnable: Runnable
+    lasting: bool = False
+    users: int = 0
+
+
+class DynamicInformerFactory(SharedInformerFactory):
+    """A factory for resources that are known only when the program runs.
+
+    `factory.informer("example.com/v1", "widgets")` is taken as it is, without asking the
+    server which resources it has: of what kind the objects are, and whether they are in
+    namespaces, they say themselves. Only where a namespace is given, for one or for all,
+    has the factory to be told of those that have none:
+    `Resource.of("example.com/v1", "zones", namespaced=False)`. By its kind the server is
+    asked for a resource here, too. One that it does not serve is no error:
+    `status.not_served` says so, and the informer goes on asking.
+
+    In everything else it is a `SharedInformerFactory`.
+    """
+
+    _any_resource = True
+
+
+class MetadataInformerFactory(DynamicInformerFactory):
+    """The same, asking for nothing of all objects but their metadata.
+
+    See `metadata_only` of `SharedInformerFactory.informer`.
+    """
+
+    _metadata_only = True

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from aioinformer.cache.index import IndexFunction
     from aioinformer.cache.store import Indexer
+    from aioinformer.informer.listwatch.reflector import ReflectorOptions
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.reflector import ReflectorOptions
     from aioinformer.model.objects import KubeObject
     from aioinformer.watch.interface import ListerWatcher
 

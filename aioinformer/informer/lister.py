@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
+from aioinformer._user_code import guarded_logger
 from aioinformer.cache.index import NAMESPACE_INDEX, index_by_label
-from aioinformer.errors import OptionsError
-from aioinformer.informer.body_check import BodyCheck
-from aioinformer.informer.typed_lister import TypedLister
+from aioinformer.errors import DecodeError, OptionsError
+from aioinformer.model.deep_json import check_json
 from aioinformer.model.selectors import LabelSelector
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from aioinformer.model.objects import KubeObject
     from aioinformer.model.times import Duration
 
-__all__ = ["Lister"]
+__all__ = ["BodyJoiner", "Lister", "TypedLister"]
+
 
 T = TypeVar("T")
 
@@ -77,13 +78,13 @@ class Lister:
         check_live: Callable[[str | None], None],
         check_age: Callable[[Duration, str | None], None],
         namespace: str | None = None,
-        bodies: BodyCheck | None = None,
+        bodies: BodyJoiner | None = None,
     ) -> None:
         self._indexer = indexer
         self._check_live = check_live
         self._check_age = check_age
         self._namespace = namespace
-        self._bodies = BodyCheck() if bodies is None else bodies
+        self._bodies = BodyJoiner() if bodies is None else bodies
 
     def __repr__(self) -> str:
         where = "all namespaces" if self._namespace is None else self._namespace
@@ -284,10 +285,17 @@ def _selector(selector: str | LabelSelector, limit: int | None) -> LabelSelector
 
 
 _Buckets = Mapping[str, Mapping[str, "KubeObject"]]
+
+
 _Place = tuple[_Buckets, Sequence[str]]
+
+
 """Buckets of an index, and by which values objects are in those that are meant."""
 
+
 _NOTHING: Mapping[str, KubeObject] = MappingProxyType({})
+
+
 _ITEMS = methodcaller("items")
 
 
@@ -318,3 +326,193 @@ def _read(buckets: _Buckets, values: Sequence[str]) -> list[KubeObject]:
     there = filter(None, map(buckets.get, values))
     found: dict[str, KubeObject] = dict(chain.from_iterable(map(_ITEMS, there)))
     return list(found.values())
+
+
+class TypedLister(Generic[T]):
+    """Reads objects as a type; made by `Lister.into`.
+
+    ::
+
+        class Pod(msgspec.Struct):
+            metadata: Metadata
+            spec: PodSpec
+
+        pods.lister.into(Pod).namespace("shop").list("app=web")  # list[Pod]
+
+    Options and errors of its reads are those of the `Lister`. Besides, they raise
+    `DecodeError` if an object does not fit the type.
+
+    What is read is decoded by that read and belongs to the caller: nothing is kept. The
+    fewer fields the type has, the less that takes; many objects take many milliseconds,
+    during which the event loop does not turn.
+
+    Args:
+        lister: Where the objects come from.
+        kind: What they are decoded into.
+    """
+
+    def __init__(self, lister: Lister, kind: type[T]) -> None:
+        self._lister = lister
+        self._kind = kind
+
+    def __repr__(self) -> str:
+        name = getattr(self._kind, "__name__", self._kind)
+        return f"<TypedLister of {name}, {self._lister!r}>"
+
+    def namespace(self, namespace: str) -> TypedLister[T]:
+        """The same for one namespace."""
+        return TypedLister(self._lister.namespace(namespace), self._kind)
+
+    def get(
+        self,
+        key: str,
+        *,
+        max_staleness: Duration | None = None,
+        allow_unsynced: bool = False,
+    ) -> T | None:
+        """One object, or None if there is none.
+
+        Raises:
+            DecodeError: If it does not fit the type.
+            NotSynced, InformerStopped, Stale, OptionsError: As `Lister.get`.
+        """
+        found = self._lister.get(
+            key, max_staleness=max_staleness, allow_unsynced=allow_unsynced
+        )
+        return None if found is None else found.into(self._kind)
+
+    def list(
+        self,
+        selector: str | LabelSelector = "",
+        *,
+        limit: int | None = None,
+        max_staleness: Duration | None = None,
+        allow_unsynced: bool = False,
+    ) -> builtins.list[T]:
+        """The objects whose labels match, in a fresh list.
+
+        Raises:
+            DecodeError: If one of them does not fit the type.
+            SelectorSyntaxError: If the selector cannot be parsed.
+            NotSynced, InformerStopped, Stale, OptionsError: As `Lister.get`.
+        """
+        found = self._lister.list(
+            selector,
+            limit=limit,
+            max_staleness=max_staleness,
+            allow_unsynced=allow_unsynced,
+        )
+        return [obj.into(self._kind) for obj in found]
+
+    def by_index(
+        self,
+        name: str,
+        value: str,
+        *,
+        max_staleness: Duration | None = None,
+        allow_unsynced: bool = False,
+    ) -> builtins.list[T]:
+        """The objects that have `value` in the index `name`, in a fresh list.
+
+        Raises:
+            DecodeError: If one of them does not fit the type.
+            OptionsError: If the informer has no such index; and as `Lister.get`.
+            NotSynced, InformerStopped, Stale: As `Lister.get`.
+        """
+        found = self._lister.by_index(
+            name, value, max_staleness=max_staleness, allow_unsynced=allow_unsynced
+        )
+        return [obj.into(self._kind) for obj in found]
+
+
+logger = guarded_logger(__name__)
+
+
+# Behind its head, a body is not looked at when it comes in: that would double the cost of
+# a listed object. So a broken one shows only when somebody joins it with others.
+_SLACK = 1024
+
+
+_BODY = attrgetter("body")
+
+
+class BodyJoiner:
+    """Joins the bodies of objects, without those that are not JSON.
+
+    A body is looked at once, which takes about 0.6 ms for each megabyte. From then on
+    its hash tells: bodies remember their hashes, so that 1,000 objects take 0.05 ms.
+    Calls may come from any thread.
+
+    Args:
+        name: Names the informer in the log.
+    """
+
+    def __init__(self, name: str = "informer") -> None:
+        self._name = name
+        # Hashes of bodies. They keep no body alive; some are of bodies that are gone.
+        self._plain: set[int] = set()  # JSON as they are stored
+        self._packed: set[int] = set()  # compressed JSON
+        self._bad: set[int] = set()
+        self.failures = 0
+        """Bodies so far that are not JSON, each counted once."""
+
+    def __repr__(self) -> str:
+        return f"<BodyJoiner {self.failures} failures>"
+
+    def __len__(self) -> int:
+        return len(self._plain) + len(self._packed) + len(self._bad)
+
+    def joined(
+        self, objects: list[KubeObject], stored: Mapping[str, KubeObject]
+    ) -> bytes:
+        """Join the bodies that are JSON, with commas.
+
+        Args:
+            objects: Some of the stored ones.
+            stored: All of them. What is remembered of others is dropped at times.
+
+        Raises:
+            InternalError: A body was compressed, and is damaged.
+        """
+        bodies = list(map(_BODY, objects))
+        if not self._plain.issuperset(map(hash, bodies)):
+            bodies = [raw for obj in objects if (raw := self._checked(obj))]
+            if len(self) > 2 * len(stored) + _SLACK:
+                self._forget_all_but(list(stored.values()))
+
+        return b",".join(bodies)
+
+    def _forget_all_but(self, objects: list[KubeObject]) -> None:
+        now = set(map(hash, map(_BODY, objects)))
+        self._plain, self._packed = self._plain & now, self._packed & now
+        self._bad &= now
+
+    def _checked(self, obj: KubeObject) -> bytes:
+        """Return the JSON of an object; nothing if it is none."""
+        mark = hash(obj.body)
+        if mark in self._bad:
+            return b""
+
+        raw = obj.raw
+        if mark in self._plain or mark in self._packed:
+            return raw
+
+        try:
+            check_json(raw)
+            if not raw.isascii():
+                raw.decode()
+        except (DecodeError, UnicodeDecodeError) as exc:
+            self._bad.add(mark)
+            self.failures += 1
+            logger.warning(
+                "%s: body is not JSON, leaving the object out of lists "
+                "(key=%s, version=%s): %s",
+                self._name,
+                obj.key,
+                obj.resource_version,
+                exc,
+            )
+            return b""
+
+        (self._plain if obj.context.codec is None else self._packed).add(mark)
+        return raw

@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aioinformer.errors import ApiError
+from aioinformer._tasks import run_concurrently
+from aioinformer.errors import ApiError, Forbidden, NotFound, NotSynced, Unauthorized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["InformerStatus", "combined"]
+    from aioinformer.informer.shared_informer import SharedInformer
+    from aioinformer.model.times import Duration
+
+__all__ = [
+    "InformerStatus",
+    "combined",
+    "describe_state",
+    "not_ready",
+    "wait_for_cache_sync",
+    "why_not_ready",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +118,8 @@ class InformerStatus:
 
 
 _WORST_FIRST = ("backing off", "absent", "listing")
+
+
 """A namespace at one of these decides what the informer is at."""
 
 
@@ -148,3 +161,104 @@ def _of_all(
     """The chosen one of some values; None if one is missing."""
     known = [value for value in values if value is not None]
     return choose(known) if len(known) == len(values) else None
+
+
+def describe_state(
+    phase: str,
+    error: Exception | None,
+    failures: int,
+    *,
+    streams_given_up: bool = False,
+) -> str:
+    """Tell the phase, and what went wrong.
+
+    Args:
+        phase: As in `InformerStatus`.
+        error: The last failure, or None.
+        failures: How many there were in a row.
+        streams_given_up: Lists were asked for as streams, which the server does not do.
+    """
+    parts = [phase]
+    if error is None:
+        parts.append("not started yet" if phase == "idle" else "no error so far")
+    else:
+        attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
+        parts.append(f"{attempts} failed: {error}{_hint_for(error)}")
+
+    if streams_given_up:
+        parts.append("lists are asked for in pages, as the server did not stream them")
+
+    return ", ".join(parts)
+
+
+def _hint_for(error: Exception) -> str:
+    """What to look at, where the server's words do not always say it."""
+    match error:
+        case Unauthorized():
+            return " (the server does not accept the credentials)"
+        case Forbidden():
+            return " (to list and to watch must both be allowed)"
+        case NotFound():
+            return " (the server has no such resource)"
+        case _:
+            return ""
+
+
+async def wait_for_cache_sync(
+    *informers: SharedInformer,
+    timeout: Duration | None = None,
+    fail_fast: bool = True,
+) -> None:
+    """Wait until the first complete lists of all these informers are in their stores.
+
+    Args:
+        informers: Whom to wait for.
+        timeout: Seconds, or a timedelta, for all of them together; None waits as long
+            as it takes.
+        fail_fast: Give up when one was refused twice in a row, as
+            `SharedInformer.wait_synced` says.
+
+    Raises:
+        NotSynced: Not all of them are; the text and `results` say for each why.
+        InformerStopped: One has ended, synced or not.
+
+    Cancellation:
+        Safe.
+    """
+    try:
+        # At the same time: one that is just slow must not hide that another is refused.
+        await run_concurrently(
+            *(each.wait_synced(timeout, fail_fast=fail_fast) for each in informers)
+        )
+    except NotSynced as exc:
+        results = _results(informers)
+        missing = [f"{name}: {it}" for name, it in results.items() if it != "synced"]
+        if missing:  # the last one may have come in the very moment
+            raise NotSynced(
+                f"not synced: {'; '.join(missing)}", results=results
+            ) from exc.__cause__
+
+
+def not_ready(informers: Iterable[SharedInformer]) -> dict[str, str]:
+    """Of each whose lister refuses to answer, by its name: why."""
+    return {it.name: why for it in informers if (why := why_not_ready(it))}
+
+
+def why_not_ready(informer: SharedInformer) -> str:
+    """Why its lister refuses to answer; empty if it does answer."""
+    status = informer.status
+    if status.phase == "stopped":
+        died = status.last_error
+        return "stopped" if died is None else f"stopped: {died!r}"
+
+    return "" if informer.has_synced else informer.why_not_synced()
+
+
+def _results(informers: Sequence[SharedInformer]) -> dict[str, str]:
+    """Of each name why it is not synced, or `"synced"`."""
+    results: dict[str, str] = {}
+    for informer in informers:
+        if results.get(informer.name, "synced") == "synced":  # two may have one name
+            results[informer.name] = informer.why_not_synced()
+
+    return results

@@ -1,13 +1,13 @@
 """API server, fakes and pytest fixtures for tests of programs that use Kubernetes.
 
-    APIServer, User      the server of the package `aioinformer_apiserver`
+    APIServer, User      server of the package `aioinformer_apiserver`, with clients
     faults               scripted misbehaviour of that server
-    plugin               the pytest fixture `apiserver`
-    FakeListerWatcher    a source of lists and watches without any server
+    plugin               pytest fixture `apiserver`
+    FakeListerWatcher    source of lists and watches without a server
 
-The law of this layer: it is the public face of the test server, and holds none of its
-engine. Importing this package loads nothing else: pytest imports it in every run, for
-the plugin.
+The law of this layer: it adds clients of aioinformer to the test server, and has none of
+its engine. Importing this package loads nothing else, because pytest imports it in every
+run, for the plugin.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Fakes: what stands in for a server where a test is about handlers alone."""
+"""`FakeListerWatcher`: a source of lists and watches without a server."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ __all__ = ["FakeListPage", "FakeListerWatcher", "PlayedWatch"]
 
 
 class FakeListerWatcher:
-    """A set of objects in memory that answers lists and watches, and nothing else.
+    """A set of objects in memory that supports lists and watches, and nothing else.
 
-    For tests of event handlers, without a server, its rules, or its namespaces: what is
-    added is taken as it is. Versions and missing uids are given in the order of the
-    calls, so that every run is the same. All methods take effect at once.
+    For tests of event handlers, without a server and its validation: objects are stored as
+    given. Versions and missing uids are assigned in the order of the calls, so that every
+    run is the same. All methods take effect at once.
 
     Implements `aioinformer.watch.interface.ListerWatcher`.
 
     Args:
-        *objects: What is there at first.
-        resource: What they are.
+        *objects: Initial objects.
+        resource: Resource of the objects.
 
     Raises:
-        OptionsError: If an object has no name, is of another kind, or comes twice.
+        OptionsError: If an object has no name, is of another kind, or is a duplicate.
 
     Attributes:
-        requests: The options of all lists and watches so far; clear it at will.
+        requests: Options of all lists and watches so far; may be cleared.
 
     Example:
         >>> source = FakeListerWatcher({"metadata": {"name": "web"}})
@@ -88,37 +88,37 @@ class FakeListerWatcher:
 
     @property
     def resource_version(self) -> str:
-        """The newest version; informers have a `wait_for_version()` for it."""
+        """Newest version, for `wait_for_version()` of an informer."""
         return str(self._storage.version)
 
     @property
     def watches(self) -> int:
-        """How many watches are open."""
+        """Number of open watches."""
         return len(self._watches)
 
     @property
     def resource(self) -> Resource:
-        """What the objects are."""
+        """Resource of the objects."""
         return self._resource
 
     def selects(self, obj: KubeObject) -> bool:
-        """All objects belong to it."""
+        """Return True: there are no selectors."""
         return True
 
-    # ---------------------------------------------------------------- what is there
+    # ---------------------------------------------------------------- objects
 
     def add(self, obj: Mapping[str, Any] | KubeObject) -> dict[str, Any]:
         """Add an object.
 
         Args:
-            obj: `apiVersion`, `kind` and `metadata.uid` may be missing; a missing
-                namespace is `default`.
+            obj: The object. `apiVersion`, `kind` and `metadata.uid` may be missing. The
+                default namespace is `default`.
 
         Returns:
-            The object with its version, a fresh dictionary.
+            Object with its version, as a new dictionary.
 
         Raises:
-            OptionsError: If it has no name, is of another kind, or exists.
+            OptionsError: If it has no name, is of another kind, or exists already.
         """
         body, key = self._complete(obj)
         if self._collection.get(key) is not None:
@@ -131,10 +131,10 @@ class FakeListerWatcher:
         return self._storage.put(self._collection, body).body()
 
     def modify(self, obj: Mapping[str, Any] | KubeObject) -> dict[str, Any]:
-        """Replace an object; it keeps its uid unless another one is given.
+        """Replace an object, which keeps its uid unless another one is given.
 
         Returns:
-            The object with its version, a fresh dictionary.
+            Object with its version, as a new dictionary.
 
         Raises:
             OptionsError: If it does not exist, or is of another kind.
@@ -153,10 +153,10 @@ class FakeListerWatcher:
         _, key = self._complete(obj)
         self._storage.drop(self._collection, self._existing(key))
 
-    # ---------------------------------------------------------------- what goes wrong
+    # ---------------------------------------------------------------- faults
 
     def bookmark(self) -> None:
-        """Send a bookmark of the newest version to the watches that asked for them."""
+        """Send a bookmark of the newest version to all watches that accept bookmarks."""
         for watch in self._open():
             watch.bookmark(self._storage.version)
 
@@ -164,19 +164,19 @@ class FakeListerWatcher:
         """End all watches with an ERROR event.
 
         Raises:
-            OptionsError: If it is no ApiError: nothing else can be told so.
+            OptionsError: If it is not an ApiError.
         """
         instance_of("error", error, ApiError, "an ApiError")
         for watch in self._open():
             watch.finish(line=error_line(error))
 
     def gone(self) -> None:
-        """Forget what happened so far, and end all watches with a 410."""
+        """Discard all history, and end all watches with a 410."""
         self._storage.compact()
         self.error(statuses.expired("too old resource version: it has expired"))
 
     def cut(self) -> None:
-        """Break all watches off, as a network does."""
+        """Break the connections of all watches, as a network does."""
         for watch in self._open():
             watch.finish(failure=TransportError("the connection was cut by the test"))
 
@@ -186,14 +186,14 @@ class FakeListerWatcher:
             watch.finish()
 
     def refuse(self, error: ApiError | TransportError, *, times: int = 1) -> None:
-        """Answer the next requests with an error.
+        """Let the next requests fail.
 
         Args:
-            error: What is raised.
-            times: How many requests get it.
+            error: Error to raise.
+            times: Number of requests that fail.
 
         Raises:
-            OptionsError: If the error is none of these, or the times are less than one.
+            OptionsError: If the error has another type, or `times` is less than one.
         """
         if not isinstance(error, ApiError):
             instance_of(
@@ -207,11 +207,11 @@ class FakeListerWatcher:
 
     @asynccontextmanager
     async def list(self, options: ListOptions) -> AsyncIterator[FakeListPage]:
-        """Answer a list, or one page of it.
+        """Answer a list request.
 
         Raises:
-            ApiError: As `refuse()` said, or as a server answers such options.
-            TransportError: As `refuse()` said.
+            ApiError: Error of `refuse()`, or of a server for such options.
+            TransportError: Error of `refuse()`.
 
         Cancellation:
             Safe.
@@ -227,11 +227,11 @@ class FakeListerWatcher:
 
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[PlayedWatch]:
-        """Answer a watch; of a version that was forgotten it is an ERROR event.
+        """Answer a watch request, with an ERROR event for an expired version.
 
         Raises:
-            ApiError: As `refuse()` said, or as a server answers such options.
-            TransportError: As `refuse()` said.
+            ApiError: Error of `refuse()`, or of a server for such options.
+            TransportError: Error of `refuse()`.
 
         Cancellation:
             Safe.
@@ -256,11 +256,11 @@ class FakeListerWatcher:
             self._watches.discard(watch)
             unsubscribe()
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- helpers
 
     async def _begin(self, options: ListOptions | WatchOptions) -> None:
         self.requests.append(options)
-        await asyncio.sleep(0)  # A request takes a turn at least.
+        await asyncio.sleep(0)  # A request takes at least one turn of the loop.
         if self._refusals:
             raise self._refusals.pop(0)
 
@@ -277,14 +277,14 @@ class FakeListerWatcher:
     def _complete(
         self, obj: Mapping[str, Any] | KubeObject
     ) -> tuple[dict[str, Any], str]:
-        """Return a full body that is nobody else's, and its key."""
+        """Return a complete copy of an object, and its key."""
         given = body_of("an object", obj)
         resource = self._resource
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **given}
         if (body["apiVersion"], body["kind"]) != (resource.api_version, resource.kind):
             raise OptionsError(
-                f"{body['apiVersion']} {body['kind']} is none of {resource}; say what "
-                "the objects are by resource="
+                f"{body['apiVersion']} {body['kind']} is not one of {resource}; pass the "
+                "resource of the objects as resource="
             )
 
         metadata = body["metadata"] = body_of("metadata", body.get("metadata") or {})
@@ -299,7 +299,7 @@ class FakeListerWatcher:
 
 
 class FakeListPage:
-    """The answer to one list request."""
+    """Response to a list request."""
 
     def __init__(self, page: Page, decoder: ObjectDecoder) -> None:
         self._page = page
@@ -307,22 +307,22 @@ class FakeListPage:
 
     @property
     def resource_version(self) -> str:
-        """The version of the list."""
+        """Version of the list."""
         return str(self._page.metadata["resourceVersion"])
 
     @property
     def continue_token(self) -> str:
-        """Where the next page begins; empty on the last one."""
+        """Token for the next page; empty on the last page."""
         return str(self._page.metadata.get("continue", ""))
 
     @property
     def skipped(self) -> int:
-        """0: every object can be read."""
+        """Number of skipped objects: 0."""
         return 0
 
     @property
     def unreadable(self) -> list[str]:
-        """None: every object can be read."""
+        """Errors of unreadable objects: none."""
         return []
 
     async def __aiter__(self) -> AsyncGenerator[list[KubeObject], None]:
@@ -331,13 +331,13 @@ class FakeListPage:
 
 
 class PlayedWatch(Watch):
-    """The answer to one watch request.
+    """Response to a watch request.
 
     Args:
-        feed: The changes; None if there are none to tell.
-        shown: How they are written.
-        query: What was asked for.
-        decoder: Makes objects of them.
+        watcher: Source of changes; None if there are none.
+        shown: Format of bookmarks.
+        query: Parameters of the watch.
+        decoder: Decoder of objects.
     """
 
     def __init__(
@@ -357,17 +357,17 @@ class PlayedWatch(Watch):
         self._finished = False
         self._waker = Waker()
         self.wake: Callable[[], None] = self._waker.wake
-        """Is called when there may be something new."""
+        """Function to call when there may be new events."""
         now = asyncio.get_running_loop().time()
         self._until = now + query.timeout if query.timeout else math.inf
 
     @property
     def skipped(self) -> int:
-        """Events left out so far: those of another kind, say."""
+        """Number of skipped events, such as those of another kind."""
         return self._decoder.skipped
 
     def bookmark(self, version: int, *, initial_events_end: bool = False) -> None:
-        """Let a bookmark follow what happened so far."""
+        """Append a bookmark to the events so far."""
         self._pull()
         if self._bookmarks and not self._finished:
             self._lines.append(
@@ -378,11 +378,11 @@ class PlayedWatch(Watch):
     def finish(
         self, *, line: bytes = b"", failure: TransportError | None = None
     ) -> None:
-        """End the watch behind what happened so far.
+        """End the watch after the events so far.
 
         Args:
-            line: The last one, if there is one.
-            failure: What is raised in the place of a clean end.
+            line: Last line; empty for none.
+            failure: Error to raise instead of a clean end.
         """
         self._pull()
         if not self._finished:
@@ -416,7 +416,7 @@ class PlayedWatch(Watch):
         return self._decoder.feed(b"".join(lines))
 
     def _pull(self) -> None:
-        """Take what has happened, so that what comes next stands behind it."""
+        """Take all changes so far, so that later lines follow them."""
         while self._watcher is not None and not self._finished:
             lines = self._watcher.take()
             if not lines:

@@ -1,4 +1,4 @@
-"""Faults that the test server injects on request: see `docs/faults.md`."""
+"""Faults that the test server injects on request; see `docs/faults.md`."""
 
 from aioinformer_apiserver.faults import (
     BlankBookmarks,

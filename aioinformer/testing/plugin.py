@@ -1,7 +1,7 @@
-"""The pytest plugin: the fixture `apiserver`.
+"""Pytest plugin with the fixture `apiserver`.
 
-Installed with the package and loaded by pytest itself, in every run of every project,
-so it imports nothing of the package, and no HTTP, until a test uses the fixture.
+pytest loads it in every run of every project that has the package installed. So it
+imports nothing of the package, and no HTTP library, until a test uses the fixture.
 
     async def test_greets_pods(apiserver):
         apiserver.create(PODS, {"metadata": {"name": "web"}})
@@ -10,10 +10,10 @@ so it imports nothing of the package, and no HTTP, until a test uses the fixture
     @pytest.mark.apiserver(resources=[WIDGETS], token="secret")
     async def test_with_options(apiserver): ...
 
-The fixture is asynchronous, and runs by what the project has for coroutine tests:
-pytest-asyncio in either mode, or the plugin of anyio on its asyncio backend. The server
-lives in the loop of the test, whatever its scope, so that it shares its clock too. Code that blocks, such as
-a client library without asyncio, runs beside it in a thread: `asyncio.to_thread()`.
+The fixture is asynchronous and uses the project's plugin for coroutine tests:
+pytest-asyncio in either mode, or anyio's on the asyncio backend. The server runs in the
+loop of the test, for every loop scope, and so shares its clock. Run blocking code, such as
+a synchronous client library, in a thread: `asyncio.to_thread()`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["apiserver", "apiserver_options", "pytest_configure"]
 
-# The modules that run coroutine tests, under whatever names pytest knows them.
+# Plugins for coroutine tests, by module: their names in pytest differ.
 _ASYNCIO = "pytest_asyncio.plugin"
 _ANYIO = "anyio.pytest_plugin"
 _BY_ASYNCIO = "_aioinformer_by_asyncio_"
-# A fixture of pytest-asyncio runs in the loop that it names, and not in the test's.
+# A fixture of pytest-asyncio runs in the loop of its own scope, not in that of the test.
 _LOOP_SCOPES: tuple[_LoopScope, ...] = (
     "function",
     "class",
@@ -55,7 +55,7 @@ _MARKER = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and the fixture for whoever runs coroutines here."""
+    """Register the marker, and fixtures for the installed plugins for coroutine tests."""
     config.addinivalue_line("markers", _MARKER)
     plugins = config.pluginmanager
     if _has(config, _ASYNCIO):
@@ -71,9 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def apiserver_options() -> dict[str, Any]:
-    """Return options for every `apiserver`: override it in a conftest.py or a module.
+    """Return options for all `apiserver` fixtures; override it in a conftest or a module.
 
-    The marker `apiserver` of a test comes before them.
+    The marker `apiserver` takes precedence.
     """
     return {}
 
@@ -85,7 +85,7 @@ def apiserver(
     """Start an `APIServer` for one test, and stop it afterwards.
 
     Raises:
-        Failed: If the options are none of an APIServer, or the test cannot run it.
+        Failed: If an option is unknown or invalid, or the test cannot run the fixture.
     """
     server: APIServer = request.getfixturevalue(_fixture_for(request))
     return server
@@ -97,14 +97,14 @@ def _has(config: pytest.Config, name: str) -> bool:
 
 
 def _holder(name: str, fixture: object) -> ModuleType:
-    """Make what pytest looks through for fixtures: a module, with only this one."""
+    """Return a module with a single fixture, for pytest to collect."""
     holder = ModuleType(f"aioinformer.testing.plugin.{name}")
     setattr(holder, name, fixture)
     return holder
 
 
 def _starter() -> Callable[..., AsyncIterator[APIServer]]:
-    """Make the fixture's function; each decorator leaves its marks on one of its own."""
+    """Return a new fixture function, because each decorator modifies its function."""
 
     async def started(
         request: pytest.FixtureRequest, apiserver_options: dict[str, Any]
@@ -120,33 +120,33 @@ def _starter() -> Callable[..., AsyncIterator[APIServer]]:
 
 
 def _fixture_for(request: pytest.FixtureRequest) -> str:
-    """Choose the fixture that the loop of this test can run."""
+    """Return the name of the fixture for the loop of a test."""
     if "anyio_backend" in request.fixturenames:
         backend = request.getfixturevalue("anyio_backend_name")
         if backend != "asyncio":
             raise _refusal(
-                f"the fixture needs the asyncio backend of anyio, not {backend}"
+                f"the fixture requires the asyncio backend of anyio, not {backend}"
             )
 
         return _BY_ANYIO
 
     if not _is_coroutine_test(request):
         raise _refusal(
-            "the fixture is for coroutine tests: in a plain one its loop would "
-            "not run. Write `async def`, and run what blocks by asyncio.to_thread()"
+            "the fixture is for coroutine tests, because a plain test runs no event "
+            "loop. Write `async def`, and run blocking code with asyncio.to_thread()"
         )
 
     if _has(request.config, _ASYNCIO):
         return _BY_ASYNCIO + _loop_scope(request)
 
     raise _refusal(
-        "the fixture needs what runs coroutine tests: install pytest-asyncio, "
+        "the fixture requires a plugin for coroutine tests: install pytest-asyncio, "
         "or mark the test with pytest.mark.anyio"
     )
 
 
 def _loop_scope(request: pytest.FixtureRequest) -> str:
-    """Find out, as pytest-asyncio does, in whose loop this test runs."""
+    """Return the loop scope of a test, as pytest-asyncio determines it."""
     marker = request.node.get_closest_marker("asyncio")
     given = {} if marker is None else marker.kwargs
     scope = given.get("loop_scope") or given.get("scope")
@@ -155,30 +155,30 @@ def _loop_scope(request: pytest.FixtureRequest) -> str:
 
 def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
     function = getattr(request.node, "obj", None)
-    # Hypothesis wraps the coroutine function in a plain one.
+    # Hypothesis wraps coroutine functions in plain ones.
     inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
     return inspect.iscoroutinefunction(inner)
 
 
 def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APIServer:
-    """Make the server that fixture and markers ask for.
+    """Make a server with the options of fixture and markers.
 
     Raises:
-        Failed: If they name what is no option, or is none with this value.
+        Failed: If an option is unknown or invalid.
     """
     from aioinformer.errors import OptionsError
     from aioinformer.testing.server import APIServer
 
     if not isinstance(common, dict):
         raise _refusal(
-            "the fixture apiserver_options returns a dictionary of options, such as "
+            "the fixture apiserver_options must return a dictionary of options, such as "
             f"{{'token': 'secret'}}, not {common!r}"
         )
 
     options = dict(common)
     for marker in reversed(list(request.node.iter_markers("apiserver"))):
         if marker.args:
-            raise _refusal(f"the marker takes options by name, not {marker.args!r}")
+            raise _refusal(f"the marker takes keyword arguments, not {marker.args!r}")
 
         options |= marker.kwargs
 
@@ -186,7 +186,7 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise _refusal(
-            f"no options of an APIServer: {', '.join(unknown)}; there are "
+            f"unknown options of APIServer: {', '.join(unknown)}. Options are "
             f"{', '.join(known)}"
         )
 
@@ -197,5 +197,5 @@ def _server_for(request: pytest.FixtureRequest, common: dict[str, Any]) -> APISe
 
 
 def _refusal(message: str) -> BaseException:
-    """Make what fails a test by its message alone: where pytest was is no help."""
+    """Make a failure without a traceback, which would only show this plugin."""
     return pytest.fail.Exception(f"apiserver: {message}", pytrace=False)

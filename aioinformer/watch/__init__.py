@@ -1,28 +1,29 @@
-"""Watching: events, framing and decoding of what a server streams, the seam to it.
+"""Watching: events, and how a server's bytes are framed and decoded.
 
-The law of this layer: it knows bytes and events, not sockets. Whoever implements
-`ListerWatcher` brings the bytes.
+This layer knows bytes and events, not sockets. An implementation of `ListerWatcher`
+provides the bytes.
 
 Every stream of changes is a `Watch`: iterate it, `stop()` it, or leave it by `async
-with`. What differs is where the events come from:
+with`. The kinds of watches differ in the source of their events:
 
-    StreamWatch         the bytes of one answer of a server: `client.watch()`
-    RetryWatch          as many such answers as it takes, one behind the other
-    filtered, Recorder  another watch, of which some is left out, or all remembered
-    Broadcaster.watch   what this process sends to all its watches
+    StreamWatch         the bytes of one response of a server: `client.watch()`
+    RetryWatch          as many such responses as needed, one after the other
+    filtered, Recorder  another watch, with some events left out or all recorded
+    Broadcaster.watch   events that this process sends to all its watches
     FakeWatch, RaceFreeFakeWatch, EmptyWatch    a test
-    aioinformer.informer.InformerWatch          an informer, which lists where it must
+    aioinformer.informer.InformerWatch          an informer, which lists if it must
 
-`until` and `until_without_retry` read one until something has happened.
+`until` and `until_without_retry` read one until a condition is met.
 
-The map, from what is used down to what it stands on:
+On the path of an event:
 
-    until, retry_watch (decides by resuming), filtering
-    broadcaster, fakes, on channel      within this process
-    stream_watch, pages                 of servers: changes, and lists in pages
-    watch, interface                    what all of them are, and who gives them
-    decoding, on framing and kinds      from bytes to events and objects
-    events
+    interface           what watches and their sources have in common
+    stream_watch, pages a server's changes, and its lists in pages
+    decoding, framing, kinds    from bytes to events and objects
+    events              decoded events
+    connectivity        turns of a client's watches while the server is unreachable
+
+`tools` has watches made of other watches.
 """
 
 from aioinformer.watch.decoding import (

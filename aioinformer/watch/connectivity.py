@@ -1,4 +1,4 @@
-"""`Connectivity`: one probe at a time of a server that cannot be reached."""
+"""`Connectivity`: one probe at a time of an unreachable server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from aioinformer._tasks import Notifier
+from aioinformer._condition import LoopCondition
 from aioinformer.backoff import (
     PROBE_JITTER_SECONDS,
     PROBE_SECONDS,
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["Connectivity"]
 
 SPREAD_SECONDS = 2.0
-"""The watches of one client resume within that time of the first that got through."""
+"""Time within which all watches of a client resume after the first connected."""
 
 
 class Connectivity:
-    """Whether a server can be reached, as known to all watches of one client.
+    """Whether a server can be reached, for all watches of one client.
 
-    While it cannot, they take turns: one of them probes the server by its own attempt,
-    at most one a second, and the others wait. The first attempt that gets through wakes
-    them, spread over 2 s.
+    While it cannot, the watches take turns. One of them probes the server by its own
+    attempt, at most once a second, and the others wait. The first attempt that succeeds
+    wakes them, spread over 2 s.
 
-    client-go has no counterpart: each of its reflectors backs off by itself, so that a
-    server that is back after minutes is found by each up to a minute later.
+    client-go has no counterpart. Each of its reflectors backs off alone, so after an
+    outage of minutes each needs up to another minute to find the server.
 
     Owns no task. It belongs to one event loop at a time.
 
@@ -44,22 +44,22 @@ class Connectivity:
         rng: Source of jitter; seed it for a reproducible sequence.
     """
 
-    # Invariant: while the server is down, one `turn()` at most is the probe. Once an
-    # answer came it is not any more, however long its attempt goes on.
+    # Invariant: while the server is down, at most one `turn()` is the probe. It is not
+    # the probe any more after a response, however long its attempt goes on.
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
         self._down = False
         self._probe: object | None = None
         self._next_probe = -math.inf
-        self._bell = Notifier()
+        self._changed = LoopCondition("connectivity")
 
     def __repr__(self) -> str:
         return f"<Connectivity {'down' if self._down else 'up'}>"
 
     @staticmethod
     def of(client: object) -> Connectivity:
-        """Return the one of a client, the same for all who ask."""
+        """Return the instance of a client, always the same one."""
         try:
             return _OF_CLIENTS.setdefault(client, Connectivity())
         except TypeError:  # a class with slots, or one that cannot be hashed
@@ -75,28 +75,28 @@ class Connectivity:
         self._down = True
 
     def failed(self, error: Exception) -> None:
-        """Note the error of an attempt: a refusal shows that the server can be reached."""
+        """Note the error of an attempt. Refusals show that the server is reachable."""
         if failure_of(error) is Failure.UNREACHABLE:
             self.lost()
         elif isinstance(error, ApiError | DecodeError):
             self.reached()
 
     def reached(self) -> None:
-        """Note that the server answered, whatever it said. Idempotent."""
+        """Note that the server answered, with whatever result. Idempotent."""
         if self._down:
             self._down = False
             self._probe = None
-            self._bell.notify()
+            self._changed.notify_all()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for the time of an attempt, which is made in the block.
+        """Wait until an attempt is due, and make it in the block.
 
-        At once while the server can be reached. Say by `reached()` that the head of an
-        answer is there, as soon as it is, or by `failed()` why the attempt failed.
+        Does not wait while the server can be reached. In the block, call `reached()` as
+        soon as the head of a response is there, or `failed()` with the error.
 
         Cancellation:
-            Safe: another one probes instead.
+            Safe: another watch probes instead.
         """
         probe = object()
         await self._wait(probe)
@@ -106,14 +106,14 @@ class Connectivity:
             self._end(probe)
 
     async def _wait(self, probe: object) -> None:
-        """Wait until an attempt may be made: as the probe, or because there was one."""
+        """Wait until an attempt is due: as the probe, or after one that succeeded."""
         while self._down:
             if self._probe is None:
                 self._probe = probe
                 await self._wait_to_probe(probe)
                 return
 
-            await self._bell.wait()
+            await self._changed.wait_for(lambda: not (self._down and self._probe))
             await self._spread()
 
     async def _spread(self) -> None:
@@ -123,7 +123,7 @@ class Connectivity:
     async def _wait_to_probe(self, probe: object) -> None:
         due = False
         try:
-            # A client that is entered again may tell the time of another loop.
+            # A client that is entered again may have the clock of another loop.
             longest = PROBE_SECONDS + PROBE_JITTER_SECONDS
             await asyncio.sleep(min(max(self._next_probe - _now(), 0.0), longest))
             due = True
@@ -136,7 +136,7 @@ class Connectivity:
     def _end(self, probe: object) -> None:
         if self._probe is probe:
             self._probe = None
-            self._bell.notify()  # one of those who wait probes next
+            self._changed.notify_all()  # one of the waiting watches probes next
 
 
 _OF_CLIENTS: WeakKeyDictionary[object, Connectivity] = WeakKeyDictionary()

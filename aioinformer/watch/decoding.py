@@ -1,7 +1,7 @@
-"""Decoding watch streams and list bodies into objects, without building them.
+"""Decoding of watch streams and list bodies into objects.
 
-Of each object only its head is parsed; the body is copied out of the network's buffer
-(which would otherwise be kept alive by every object of it) and stays JSON.
+Only the head of each object is parsed. Its body stays JSON, copied out of the network's
+buffer: otherwise every object would keep its buffer alive.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Decoder(Protocol):
     """Turns the complete JSON of one object into the object."""
 
     kinds: KindCheck
-    """Which objects are asked for. Those that do not pass are not decoded at all."""
+    """Check of the requested kind. Other objects are not decoded."""
 
     def decode(self, body: bytes) -> KubeObject:
         """Decode one object; `body` is kept, so it must not refer to a larger buffer.
@@ -51,17 +51,15 @@ class Decoder(Protocol):
         """
 
     def identify(self, body: bytes) -> KubeObject:
-        """Read which object it is, of one that `decode` cannot read.
-
-        The result has key, uid and version, and no labels.
+        """Read the key, uid and version of an object that `decode` cannot read.
 
         Raises:
-            DecodeError: If even its key cannot be read.
+            DecodeError: If its key cannot be read.
         """
 
 
 class ObjectDecoder:
-    """Makes the objects of one informer, which share labels and decoded bodies."""
+    """Decoder of the objects of one informer, which share labels and decoded bodies."""
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
@@ -73,7 +71,7 @@ class ObjectDecoder:
     def decode(self, body: bytes) -> KubeObject:
         """Decode one object; `body` is kept, so it must not refer to a larger buffer.
 
-        The key of what has no name is empty.
+        An object without a name has an empty key.
 
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
@@ -90,12 +88,10 @@ class ObjectDecoder:
         )
 
     def identify(self, body: bytes) -> KubeObject:
-        """Read which object it is, of one that `decode` cannot read.
-
-        The result has key, uid and version, and no labels.
+        """Read the key, uid and version of an object that `decode` cannot read.
 
         Raises:
-            DecodeError: If it is not JSON, or even its key cannot be read.
+            DecodeError: If it is not JSON, or its key cannot be read.
         """
         head = read_identity(body)
         name, namespace = head.name or "", head.namespace
@@ -134,12 +130,12 @@ def _decode_any_line(text: bytes | memoryview) -> _Line:
 
 
 class _Front(NamedTuple):
-    """How a server writes the lines of one type today."""
+    """First bytes of lines of one type, as servers write them today."""
 
     kind: EventType
     text: bytes
     checked: tuple[bytes, ...]
-    """The same, and behind it how an object begins that needs no other check."""
+    """The same with the first bytes of objects that need no other check."""
 
 
 # Fronts are found by the first letter of the type.
@@ -154,7 +150,7 @@ def _fronts(kinds: KindCheck) -> dict[int, _Front]:
         text = b'{"type":"%s","object":' % kind.value.encode()
         checked = tuple(text + beginning for beginning in kinds.beginnings)
         if kind is EventType.ERROR:
-            checked = (text,)  # a Status, whatever was asked for
+            checked = (text,)  # a Status, of whatever resource
 
         fronts[ord(kind.value[0])] = _Front(kind, text, checked)
 
@@ -162,15 +158,15 @@ def _fronts(kinds: KindCheck) -> dict[int, _Front]:
 
 
 class StreamDecoder:
-    """Turns the bytes of a watch stream, cut anywhere, into events.
+    """Turns the bytes of a watch stream, in chunks of any size, into events.
 
-    A line that is written as servers write it today is not proved to be JSON behind the
-    fields that are needed: a body that is none shows when somebody looks into it. The
-    last line of a stream that ends without a newline is proved, as it may be cut off.
+    In a line as servers write it today, only the needed fields are checked to be JSON.
+    A malformed body shows when it is read. The last line of a stream that ends without
+    a newline is checked, as it may be cut off.
 
-    An object that nests too deeply for a decoder is like any other; who looks into its
-    body gets a `DecodeError`. A DELETED event needs no more than a readable key.
-    Without that it ends the watch, so that a list shows what is gone.
+    An object that nests too deeply for a decoder is like any other; reading its body
+    raises a `DecodeError`. A DELETED event needs only a readable key. Without one it
+    ends the watch, so that a relist finds the deletion.
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -187,9 +183,9 @@ class StreamDecoder:
     def feed(self, chunk: bytes) -> list[WatchEvent]:
         """Take the next bytes; return the events that are complete, in order.
 
-        Raises:
-            DecodeError: If a line is not the JSON of an event. If events came before it
-                with the same bytes, they are returned first: see `failure`.
+        Raises: DecodeError: If a line is not the JSON of an event. Events before it in
+            the same
+                bytes are returned first: see `failure`.
         """
         self._raise_failure()
         data = self._lines.feed(chunk)
@@ -211,10 +207,10 @@ class StreamDecoder:
         return events
 
     def finish(self) -> list[WatchEvent]:
-        """The stream has ended: return the last events.
+        """Return the last events of a stream that has ended.
 
-        Raises:
-            DecodeError: If the last line was cut off, or an earlier one was no event.
+        Raises: DecodeError: If the last line was cut off, or an earlier one was not an
+            event.
         """
         self._raise_failure()
         events: list[WatchEvent] = []
@@ -240,7 +236,7 @@ class StreamDecoder:
                 else:
                     self.skipped += 1
             except DecodeError:
-                pass  # not written as expected after all: the general way decides
+                pass  # not written as expected: decode it in the general way
             else:
                 return
 
@@ -249,14 +245,14 @@ class StreamDecoder:
     def _decode_general(
         self, text: bytes | memoryview, events: list[WatchEvent]
     ) -> None:
-        """Decode a line with no assumption on how its fields are ordered."""
+        """Decode a line whose fields may have any order."""
         if _is_blank(text):
             return  # an empty line keeps a connection alive
 
         try:
             line = _decode_any_line(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise DecodeError(f"a watch line that is no event: {exc}") from exc
+            raise DecodeError(f"cannot read a watch event: {exc}") from exc
 
         if line.type not in EventType.__members__:
             self.skipped += 1
@@ -271,9 +267,9 @@ class StreamDecoder:
                 self.skipped += 1
         except DecodeError:
             if kind is EventType.ERROR:
-                raise  # left out, the end of the watch would seem a clean one
+                raise  # if it were left out, the watch would seem to end cleanly
 
-            # A deletion that is left out leaves the object in every cache.
+            # If a deletion were left out, the object would stay in every cache.
             if kind is EventType.DELETED and decoder.kinds.passes(body):
                 events.append(WatchEvent(kind, decoder.identify(body)))
             else:
@@ -285,7 +281,7 @@ class StreamDecoder:
         if item.key or kind is EventType.ERROR or kind is EventType.BOOKMARK:
             events.append(WatchEvent(kind, item))
         elif kind is EventType.DELETED:
-            raise DecodeError("a DELETED event with an object without a name")
+            raise DecodeError("DELETED event has an object without a name")
         else:
             self.skipped += 1
 
@@ -312,7 +308,7 @@ _ITEMS: Final = re.compile(rb'"items"\s*:\s*\[')
 _TYPED: Final = re.compile(rb'\{\s*"(?:apiVersion|kind)"\s*:')
 
 
-# How far a beginning of the items may lie across the edge of two chunks.
+# Longest start of the items that may be split between two chunks.
 _ITEMS_REACH: Final = 64
 
 
@@ -323,18 +319,17 @@ _HEAD_LIMIT: Final = 64 * 1024
 
 
 class ListSplitter:
-    """Turns the bytes of a list body, cut anywhere, into objects as they arrive.
+    """Turns the bytes of a list body, in chunks of any size, into objects on arrival.
 
-    Items of built-in kinds lack `apiVersion` and `kind` in lists: they are put in
-    front, so that a listed object has the same fields as a watched one.
+    Items of built-in kinds have no `apiVersion` and `kind` in lists. They are added, so
+    that a listed object has the same fields as a watched one.
 
     A body without the kind of a list, or without metadata, is refused: it could be any
-    answer, and an empty one would seem to say that nothing exists. Lists of built-in
-    kinds have a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have
-    none.
+    response, and an empty one would mean that no object exists. Lists of built-in kinds
+    need a resource version, too; those of aggregated APIs (`metrics.k8s.io`) have none.
 
-    A list that leaves out an object says that it was deleted. So an item that cannot be
-    read is named in `unreadable`, and one without a readable name fails the list.
+    A list without an object means that it was deleted. So the key of an unreadable item
+    is in `unreadable`, and an item without a readable key fails the list.
     """
 
     def __init__(self, decoder: ObjectDecoder) -> None:
@@ -368,7 +363,7 @@ class ListSplitter:
         return self._objects(self._items.feed(chunk))
 
     def finish(self) -> list[KubeObject]:
-        """The body has ended: return the last objects.
+        """Return the last objects of a body that has ended.
 
         Raises:
             DecodeError: If it was cut off, or is not a list of this kind.
@@ -385,7 +380,7 @@ class ListSplitter:
         return self._objects(map(memoryview, envelope.items or ()))
 
     def _read_head(self, head: bytearray, chunk: bytes) -> bytes:
-        """Look for the beginning of the items; return what stands behind it."""
+        """Look for the start of the items; return the bytes after it."""
         looked_at = len(head)
         head += chunk
         if looked_at > _HEAD_LIMIT:
@@ -404,7 +399,7 @@ class ListSplitter:
         return b""
 
     def _note(self, envelope: _Envelope) -> None:
-        """Take kind, version and token from what stands before or behind the items."""
+        """Take kind, version and token from the fields before or after the items."""
         kind, version = envelope.kind or "", envelope.api_version or ""
         listed = kind.removesuffix("List")
         # A "List" is of no kind; its items say theirs.
@@ -433,10 +428,10 @@ class ListSplitter:
             self.continue_token = envelope.metadata.continue_token or ""
 
     def _check_head(self) -> None:
-        """Check that the body has said what it is.
+        """Check that the body was a list of this kind.
 
         Raises:
-            DecodeError: If it could be something else than a list of this kind.
+            DecodeError: If it could be something else.
         """
         if not self._has_kind:
             raise DecodeError("not a list: no kind")
@@ -446,10 +441,10 @@ class ListSplitter:
 
         resource = self._decoder.resource
         if not self.resource_version and lookup(resource.api_version, resource.plural):
-            raise DecodeError(f"a list of {resource} without a resource version")
+            raise DecodeError(f"list of {resource} has no resource version")
 
     def _objects(self, items: Iterable[memoryview]) -> list[KubeObject]:
-        """Make objects of copies of the items; they get a type if they have none."""
+        """Make objects of copies of the items; add a type to those without one."""
         objects: list[KubeObject] = []
         decode, prefix, is_typed = self._decoder.decode, self._prefix, _TYPED.match
         for item in items:
@@ -475,16 +470,16 @@ class ListSplitter:
         return objects
 
     def _note_unreadable(self, body: bytes) -> None:
-        """Note which object it is that cannot be read.
+        """Note the key of an unreadable object.
 
         Raises:
-            DecodeError: If that cannot be read either.
+            DecodeError: If its key cannot be read either.
         """
         self.unreadable.append(self._decoder.identify(body).key)
         self.skipped += 1
 
     def _note_foreign(self, body: bytes) -> None:
-        """Note an object of another type: of our kind in another version, it is there."""
+        """Note an object of another type. Of our kind in another version, it exists."""
         if type_of(body)[0] == self._kind:
             self._note_unreadable(body)
         else:
@@ -492,10 +487,10 @@ class ListSplitter:
 
 
 def _closed_at(head: bytearray, cut: int) -> _Envelope | None:
-    """The head of a list, if `cut` stands behind the bracket that opens its items.
+    """Return the head of a list if its items start at `cut`, else None.
 
-    Closed there, the text decodes to a list without items only if that is the bracket
-    of the list itself, and no other one.
+    The text is closed there. It decodes to a list without items only if the bracket
+    before `cut` is that of the items.
     """
     try:
         envelope = _decode_envelope(b"%s]}" % memoryview(head)[:cut])
@@ -506,7 +501,7 @@ def _closed_at(head: bytearray, cut: int) -> _Envelope | None:
 
 
 def _decode_rest(rest: bytes) -> _Envelope:
-    """Decode the last items and what stands behind the list, from behind its `[` on."""
+    """Decode the last items of a list and the fields after them."""
     try:
         return _decode_envelope(b'{"items":[' + rest)
     except RecursionError:
@@ -515,14 +510,14 @@ def _decode_rest(rest: bytes) -> _Envelope:
         envelope.items = [msgspec.Raw(it) for it in items]
         return envelope
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise DecodeError(f"a list that cannot be read: {exc}") from exc
+        raise DecodeError(f"cannot read a list: {exc}") from exc
 
 
 def _decode_body(body: bytes) -> _Envelope:
     try:
         return _decode_envelope(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise DecodeError(f"a list that cannot be read: {exc}") from exc
+        raise DecodeError(f"cannot read a list: {exc}") from exc
 
 
 _KIND: Final = METADATA_KIND
@@ -538,29 +533,29 @@ _HEAD: Final = b'{"kind":"%s","apiVersion":"%s","metadata":' % (
 _AS: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 
 LIST_OF_METADATA: Final = _AS.format(f"{_KIND}List")
-"""What to accept in answer to a list. As in client-go, whole objects will do."""
+"""`Accept` header of a list request. As in client-go, it allows whole objects."""
 
 
 WATCH_OF_METADATA: Final = _AS.format(_KIND)
-"""What to accept in answer to a watch."""
+"""`Accept` header of a watch request."""
 
 
 class MetadataKinds(KindCheck):
-    """Lets the metadata of objects pass, and whole objects of a resource.
+    """Check that accepts the metadata of objects, and whole objects of a resource.
 
     Args:
-        resource: What was asked for.
+        resource: Requested resource.
     """
 
     __slots__ = ("_whole",)
 
     def __init__(self, resource: Resource) -> None:
-        # Of what the metadata is, it does not say.
+        # The metadata does not name the type of its object.
         super().__init__(Resource.of(_API_VERSION, resource.plural, _KIND))
         self._whole = KindCheck(resource)
 
     def allows(self, kind: str, api_version: str) -> bool:
-        """True if this is the right type; either may be empty."""
+        """Return True if this is the right type; either may be empty."""
         return super().allows(kind, api_version) or self._whole.allows(
             kind, api_version
         )
@@ -574,13 +569,15 @@ _decode: Final = msgspec.json.Decoder(_Object).decode
 
 
 class MetadataDecoder(ObjectDecoder):
-    """Makes objects that have nothing but metadata, whatever the server sends.
+    """Decoder of objects that have nothing but metadata: `PartialObjectMetadata`.
 
-    They are of the kind `PartialObjectMetadata` of `meta.k8s.io/v1`, as a server writes
-    them. `KubeObject.type_meta` names what they are the metadata of.
+    A server that cannot omit the rest (some aggregated ones) sends whole objects. Of
+    these only the metadata is kept, so the objects are the same. They are of the kind
+    `PartialObjectMetadata` of `meta.k8s.io/v1`. `KubeObject.type_meta` names the type
+    whose metadata they are.
 
     Args:
-        resource: What was asked for.
+        resource: Requested resource.
     """
 
     def __init__(self, resource: Resource) -> None:
@@ -589,7 +586,7 @@ class MetadataDecoder(ObjectDecoder):
         self._context = ObjectContext(resource=resource)
 
     def decode(self, body: bytes) -> KubeObject:
-        """Decode one object, as `ObjectDecoder` does; of a whole one, the metadata.
+        """Decode one object as `ObjectDecoder` does; keep only its metadata.
 
         Raises:
             DecodeError: If it is not JSON, or its metadata has the wrong shape.
@@ -601,9 +598,9 @@ class MetadataDecoder(ObjectDecoder):
 
 
 def _metadata_of(body: bytes) -> bytes:
-    """The body of an object without all that is no metadata."""
+    """Return the body of an object without everything but the metadata."""
     if type_of(body) in {(_KIND, _API_VERSION), ("Status", "v1")}:
-        return body  # what a watch ends with is no object
+        return body  # already metadata, or the Status at the end of a watch
 
     try:
         metadata: bytes | msgspec.Raw = _decode(body).metadata
@@ -611,6 +608,6 @@ def _metadata_of(body: bytes) -> bytes:
         check_json(body)
         metadata = json_field(body, "metadata") or b"{}"
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise DecodeError(f"an object without readable metadata: {exc}") from exc
+        raise DecodeError(f"cannot read the metadata of an object: {exc}") from exc
 
     return b"%s%s}" % (_HEAD, metadata)

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 __all__ = ["EventType", "WatchEvent"]
 
-# What a Status has room for; a header may ask for any number.
+# Largest number in a Status; a header may have any.
 _MOST_SECONDS: Final = 2**31 - 1
 
 
 class EventType(enum.StrEnum):
-    """What an event says about its object; the values are those on the wire."""
+    """Kind of event; the values are those of the API."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """Nothing changed; the object carries only a newer resource version."""
+    """Nothing changed. The object has only a newer resource version."""
 
     ERROR = "ERROR"
-    """The watch ends; the object is a Status that says why."""
+    """The watch ends. The object is a Status with the reason."""
 
 
 class WatchEvent(msgspec.Struct, gc=False, frozen=True):
@@ -41,9 +41,9 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
     Its `repr()` names the object and shows nothing of its body.
 
     Attributes:
-        type: What happened.
-        object: The object after the change; for DELETED its last state, with the
-            version of the deletion; for ERROR a Status.
+        type: Kind of event.
+        object: Object after the change; for DELETED its last state, with the version of
+            the deletion; for ERROR a Status.
     """
 
     type: EventType
@@ -55,16 +55,16 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
         what: WatchEvent | EventType | str,
         obj: KubeObject | Mapping[str, Any] | None = None,
     ) -> WatchEvent:
-        """Make an event of its type and its object; one that is complete stays itself.
+        """Make an event of a type and an object, or return an event unchanged.
 
         Args:
-            what: The type, or the event.
-            obj: The object; None with an event.
+            what: Type, or event.
+            obj: Object; None with an event.
 
         Raises:
             OptionsError: If the type is unknown, or one of the two is missing.
             DecodeError: If the object's metadata has the wrong shape.
-            TypeError: If the mapping holds something that is not JSON.
+            TypeError: If the mapping has values that are not JSON.
 
         Example:
             >>> WatchEvent.of("ADDED", {"metadata": {"name": "web", "namespace": "shop"}})
@@ -72,26 +72,26 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
         """
         if isinstance(what, WatchEvent):
             if obj is not None:
-                raise OptionsError("an event has its object already")
+                raise OptionsError("an event has an object: obj= must be None")
 
             return what
 
         if obj is None:
-            # Without showing what there is: it may be the object, and that a Secret.
-            raise OptionsError("of an event the type or the object is missing")
+            # Without the value: it may be the object, such as a Secret.
+            raise OptionsError("cannot make an event: type or object is missing")
 
         if what not in EventType.__members__:
             known = ", ".join(EventType)
-            raise OptionsError(f"{what!r} is no type of event (there are: {known})")
+            raise OptionsError(f"unknown event type {what!r} (types: {known})")
 
         return cls(EventType(what), KubeObject.of(obj))
 
     @classmethod
     def of_error(cls, error: ApiError | KubeObject | Mapping[str, Any]) -> WatchEvent:
-        """Make the ERROR event that tells of an error; `error()` gives it back.
+        """Make the ERROR event of an error; `error()` returns the error again.
 
         Args:
-            error: The error, or the Status object that says it.
+            error: Error, or its Status object.
 
         Raises:
             DecodeError: If the Status has metadata of the wrong shape.
@@ -101,23 +101,22 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
         return cls(EventType.ERROR, KubeObject.of(status))
 
     def error(self) -> ApiError:
-        """What an ERROR event says.
+        """Return the error of an ERROR event.
 
         Raises:
-            DecodeError: If its object is not JSON, or is none that says what happened:
-                of another kind than Status.
+            DecodeError: If its object is not JSON, or not a Status.
         """
         try:
             said = self.object.to_dict()
         except DecodeError:
-            # It may nest too deeply: what matters stands in the first levels.
+            # It may nest too deeply. The fields of a Status are in the first levels.
             said = decode_json(truncate_nesting(self.object.raw), "an ERROR event")
 
         kind = said.get("kind")
-        # One without a kind is taken for what it should be.
+        # Without a kind it counts as a Status.
         if kind and kind != "Status":
             name = f" {self.object.key}" if self.object.key else ""
-            raise DecodeError(f"an ERROR event with a {kind}{name} and not a Status")
+            raise DecodeError(f"ERROR event has a {kind}{name} instead of a Status")
 
         return ApiError.from_status(said)
 
@@ -130,7 +129,7 @@ class WatchEvent(msgspec.Struct, gc=False, frozen=True):
 
 
 def _status_of(error: ApiError) -> dict[str, Any]:
-    """The Status object from which `ApiError.from_status()` makes the same error."""
+    """Return the Status from which `ApiError.from_status()` makes the same error."""
     details = dict(error.details)
     if error.retry_after is not None:
         # The field holds whole seconds, and is a lower bound.
@@ -150,7 +149,7 @@ def _status_of(error: ApiError) -> dict[str, Any]:
 
 
 def _summary(status: KubeObject) -> str:
-    """The code and the reason of a Status, as far as they can be read."""
+    """Return the code and the reason of a Status, if they can be read."""
     try:
         return f"{status.at('code', 0)} {status.at('reason', '')}".rstrip()
     except DecodeError:

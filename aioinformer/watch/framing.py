@@ -1,8 +1,8 @@
-"""Framing: where one watch line, or one item of a list body, ends and the next begins.
+"""Framing: the ends of watch lines and of items in list bodies.
 
-Pure and synchronous; bytes go in as the network cut them, whole pieces come out. Each
-byte is looked at a bounded number of times, however the stream is cut and however long
-a line or an item is.
+Pure and synchronous: chunks of any size go in, whole pieces come out. Each byte is read
+a bounded number of times, however the stream is split and however long a line or an
+item is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ItemFramer", "LineFramer", "prove", "split_deep"]
 
 
 class LineFramer:
-    """Cuts a stream of bytes behind its last newline and keeps the rest for later."""
+    """Splits a stream of bytes after its last newline and keeps the rest."""
 
     __slots__ = ("_parts",)
 
@@ -32,7 +32,7 @@ class LineFramer:
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes; return all complete lines, newlines included."""
+        """Take the next bytes; return all complete lines, with their newlines."""
         end = chunk.rfind(b"\n") + 1
         if not end:
             if chunk:
@@ -48,22 +48,22 @@ class LineFramer:
         return lines
 
     def rest(self) -> bytes:
-        """Hand over the bytes behind the last newline."""
+        """Return and drop the bytes after the last newline."""
         rest = b"".join(self._parts)
         self._parts = []
         return rest
 
 
-# Without a border that could be proved for this long, the slower scan takes over.
-# Nearly all lists have items of a few KiB that all begin with the same key.
+# After so many bytes without a proved border, the slower scan takes over. Nearly all
+# lists have items of a few KiB that start with the same key.
 _GUESSING_LIMIT: Final = 256 * 1024
 
-# How many bytes to remember for a border that lies across two chunks; borders are the
-# length of a key, and one that is longer is found as soon as it lies within a chunk.
+# Bytes to remember for a border that is split between two chunks. Borders have the
+# length of a key. A longer one is found once it is within a chunk.
 _BORDER_REACH: Final = 256
 
-# What all items begin with: their type if they name it, which what lies within an item
-# often begins with as well (a managed field, an owner), and the key behind that.
+# The start of all items: their type if they name it, and the next key. Parts of an item
+# often start with a type as well (a managed field, an owner reference).
 _BEGINNING: Final = re.compile(
     rb"""\s*(\{\s*
         (?:"(?:apiVersion|kind)"\s*:\s*"[^"\\]*"\s*,\s*)*+
@@ -72,39 +72,38 @@ _BEGINNING: Final = re.compile(
     re.VERBOSE,
 )
 
-# How servers write the items of built-in kinds, which do not name their type in lists.
+# The start of items of built-in kinds, which do not name their type in lists.
 _SURE_BEGINNING: Final = b'{"metadata":{'
 _METADATA: Final = b'"metadata":{'
 _BEFORE_NEXT: Final = b"},{"
 _BEFORE_INNER: Final = b":{"
 
-# How much of a list is proved in any case. What writes lists otherwise does so from the
-# beginning; and a list that is shorter is done with soon enough.
+# Bytes of a list that are proved in any case. A server that writes lists otherwise does
+# so from the start, and a shorter list is cheap.
 _PROVED_BYTES: Final = 64 * 1024
 
 _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class ItemFramer:
-    """Splits the items of a list body, from behind its `[` on, while they arrive.
+    """Splits the items of a list body, from after its `[` on, while they arrive.
 
-    The fast way guesses and proves: all items usually begin alike, so the last
-    `},{"metadata":` in the bytes is probably a border between two items. If what
-    stands before it decodes as a JSON array, it is one: the text begins at an item, and
-    only a border between items leaves all brackets closed. Where a guess fails, or none
-    is found for long, the rest of the list is scanned for brackets instead.
+    The fast way guesses and proves. All items usually start alike, so the last
+    `},{"metadata":` in the bytes is probably a border of two items. If the text before
+    it decodes as a JSON array, it is: the text starts at an item, and only a border of
+    items leaves all brackets closed. If a guess fails, or there is none for long, the
+    rest of the list is scanned for brackets instead.
 
-    Proving looks at every byte, which is half of the work for a list. For kinds in
-    which nothing but a border can look like one (see `has_sure_borders`) it is done
-    only until the list is known to be written as expected. A server that writes an item
-    without metadata, or with other white space, behind that is trusted too far: such an
-    item would be taken for the end of the one before.
+    Proving reads every byte, which is half of the work for a list. If only a border can
+    look like one (see `has_sure_borders`), it is done only until the list is known to
+    be written as expected. If a server then wrote an item without metadata, or with
+    other white space, that item would be taken for the end of the one before.
 
-    The items that are returned refer to a buffer of all of them: copy what is kept.
+    The returned items refer to a buffer of all of them: copy what is kept.
 
-    Args:
-        sure: True for a list of a kind whose borders need no proof. What is between
-            them may then be no JSON; who cannot read one asks `prove`.
+    Args: sure: True for a list of a kind whose borders need no proof. The bytes between
+        them
+            may then be malformed; use `prove` if an item cannot be read.
     """
 
     __slots__ = ("_border", "_parts", "_proved", "_recent", "_scan", "_size", "_sure")
@@ -123,7 +122,7 @@ class ItemFramer:
         """Take the next bytes; return the items that are complete, in order.
 
         Raises:
-            DecodeError: If what stands between the items' borders is not JSON.
+            DecodeError: If the text between borders is not JSON.
         """
         if not chunk:
             return []
@@ -144,14 +143,14 @@ class ItemFramer:
         return self._start_scanning() if self._size > _GUESSING_LIMIT else []
 
     def rest(self) -> bytes:
-        """Hand over what is left: the last item or two, and what stands behind."""
+        """Return and drop the bytes left: the last item or two, and later fields."""
         rest = b"".join(self._parts)
         self._parts = []
         self._size = 0
         return rest
 
     def _guess(self, chunk: bytes) -> int:
-        """Where the comma of the last supposed border stands; 0 or less if nowhere."""
+        """Return the position of the comma of the last supposed border, or <= 0."""
         if not self._border and not self._learn_border():
             return -1
 
@@ -160,14 +159,14 @@ class ItemFramer:
         if found >= 0:
             return before + found + 1
 
-        # It may lie across the edge of this chunk and those before.
+        # It may be split between this chunk and those before.
         edge = self._recent + chunk[:_BORDER_REACH]
         found = edge.rfind(self._border)
         return before - len(self._recent) + found + 1 if found >= 0 else -1
 
     def _learn_border(self) -> bool:
         if self._size > 2 * _BORDER_REACH and len(self._parts) > 1:
-            return False  # what is not at the very beginning will not come later
+            return False  # it is at the very start, or nowhere
 
         start = b"".join(self._parts)
         first = _BEGINNING.match(start)
@@ -179,7 +178,7 @@ class ItemFramer:
         return True
 
     def _choose(self, size: int) -> Callable[[bytes], list[memoryview]]:
-        """How to split the next so many bytes."""
+        """Return the function that splits the next bytes."""
         if self._proved > _PROVED_BYTES:
             return _cut_items
 
@@ -206,9 +205,9 @@ class ItemFramer:
     def _take(
         self, comma: int, split: Callable[[bytes], list[memoryview]]
     ) -> list[memoryview]:
-        """Split what stands before the comma; keep what stands behind it.
+        """Split the bytes before a comma; keep those after it.
 
-        Nothing has changed when it raises.
+        Nothing has changed if it raises.
         """
         last = self._parts[-1]
         cut = comma - (self._size - len(last))
@@ -231,11 +230,11 @@ def _prove_items(array: bytes) -> list[memoryview]:
 
 
 def _cut_items(array: bytes) -> list[memoryview]:
-    """Split an array of objects that begin with their metadata, without a proof.
+    """Split an array of objects that start with their metadata, without a proof.
 
-    Inside a JSON string a quote is written \\", so what is found is a key, and what is
-    behind a brace and a comma is an item of an array. Where objects of a kind hold
-    other metadata, those are not in arrays, but the value of a key.
+    In a JSON string a quote is written \", so a match is a key. After a brace and a
+    comma it starts an item of an array. Other metadata in objects of these kinds is not
+    in arrays, but the value of a key.
     """
     items = []
     view = memoryview(array)
@@ -245,7 +244,7 @@ def _cut_items(array: bytes) -> list[memoryview]:
             items.append(view[start : found - 2])
             start = found - 1
         elif not array.startswith(_BEFORE_INNER, found - 2):
-            return _prove_items(array)  # not written as expected: that takes a proof
+            return _prove_items(array)  # not written as expected
 
     items.append(view[start:-1])
     return items
@@ -255,10 +254,10 @@ def split_deep(text: bytes) -> tuple[list[bytes], bytes]:
     """Split the items of a list of which some nest too deeply to be decoded.
 
     Args:
-        text: What stands behind the list's opening bracket.
+        text: Text after the opening bracket of the list.
 
     Returns:
-        The items, and what stands behind the list's closing bracket.
+        Items, and the text after the closing bracket of the list.
 
     Raises:
         DecodeError: If the list does not end, or an item is not JSON.
@@ -266,7 +265,7 @@ def split_deep(text: bytes) -> tuple[list[bytes], bytes]:
     scan = _BracketScan()
     commas = scan.commas(text)
     if text[scan.end : scan.end + 1] != b"]":
-        raise DecodeError("a list that does not end")
+        raise DecodeError("the list does not end")
 
     edges = pairwise((-1, *commas, scan.end))
     pieces = [text[start + 1 : end].strip() for start, end in edges]
@@ -285,7 +284,7 @@ def _split(array: bytes) -> list[memoryview]:
 
 
 def prove(item: bytes | memoryview) -> None:
-    """Make sure that an item is JSON, however deep it nests.
+    """Check that an item is JSON, however deep it nests.
 
     Raises:
         DecodeError: If it is not.
@@ -309,7 +308,7 @@ class _BracketScan:
         """Where the list's own bracket stands in the last chunk; -1 before that."""
 
     def commas(self, chunk: bytes) -> list[int]:
-        """Where the commas between items stand in `chunk`."""
+        """Return the positions of the commas between items in `chunk`."""
         found: list[int] = []
         at = self._leave_string(chunk, 0) if self._in_string else 0
         while self.end < 0:
@@ -334,7 +333,7 @@ class _BracketScan:
         return found
 
     def _leave_string(self, chunk: bytes, at: int) -> int:
-        """Go behind the string's closing quote, or to the end of the chunk."""
+        """Return the position after the closing quote, or the end of the chunk."""
         if self._escaped:
             self._escaped = False
             at += 1
@@ -350,7 +349,10 @@ class _BracketScan:
 
 
 def _skipping(pattern: bytes) -> Callable[[bytes, int], int]:
-    """Make a function that says where `pattern` ends, which may be empty."""
+    """Return a function that finds the end of a match of `pattern`.
+
+    The match may be empty.
+    """
     match = re.compile(pattern, re.DOTALL).match
 
     def skip(data: bytes, at: int) -> int:

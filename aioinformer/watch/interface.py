@@ -1,7 +1,7 @@
-"""The seam between the list-watch machine and whatever answers its requests.
+"""Interfaces of watches and of their sources.
 
-The client, a fake, and a replayed recording all implement `ListerWatcher`. Nothing
-above this file knows whether there is a network.
+The client, a fake and a replayed recording implement `ListerWatcher`. Code that uses it
+does not know whether there is a network.
 """
 
 from __future__ import annotations
@@ -34,63 +34,64 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What to list: one page of it, or all of it."""
+    """Options of a list request, for one page or for all objects."""
 
     resource_version: str = ""
-    """`""` for the newest state, `"0"` for whatever the server has at hand."""
+    """`""` for the newest state, `"0"` for any state that the server has."""
 
     resource_version_match: str = ""
-    """`"NotOlderThan"`, `"Exact"`, or empty for the server's own rule."""
+    """`"NotOlderThan"`, `"Exact"`, or empty for the server's default."""
 
     limit: int = 0
     """Objects in one page; 0 for all. A server may ignore it."""
 
     continue_token: str = ""
-    """The token of the page before; then `resource_version` must be empty."""
+    """Token of the previous page; then `resource_version` must be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Which changes to watch, and for how long."""
+    """Options of a watch request."""
 
     resource_version: str = ""
-    """Changes after this version. `""` and `"0"` begin with the current objects."""
+    """Version to start after. `""` and `"0"` begin with the current objects."""
 
     timeout_seconds: int | None = None
-    """After how many seconds the server ends the watch; None leaves it to the server."""
+    """Seconds after which the server ends the watch; None for its default."""
 
     bookmarks: bool = True
-    """Ask for BOOKMARK events, which carry nothing but a newer version."""
+    """Whether to send BOOKMARK events, which have nothing but a newer version."""
 
     send_initial_events: bool = False
-    """Ask for the current objects as ADDED events, ended by an annotated BOOKMARK."""
+    """Whether to send current objects as ADDED events, then an annotated BOOKMARK."""
 
 
 class ListPage(Protocol):
-    """The answer to one list request, read while it arrives.
+    """Response to one list request, read while it arrives.
 
-    Iterate it once, to its end; each step yields the objects that are complete. Who may
-    leave before the end, by a cancellation too, closes the iterator: `aclosing()`.
+    Iterate it once, to its end. Each step yields the objects that are complete. Code
+    that may leave before the end, also by a cancellation, closes the iterator with
+    `aclosing()`.
     """
 
     @property
     def resource_version(self) -> str:
-        """The version of the list; complete when the iteration has ended."""
+        """Version of the list; known when the iteration has ended."""
 
     @property
     def continue_token(self) -> str:
-        """Where the next page begins; empty on the last one."""
+        """Token of the next page; empty on the last one."""
 
     @property
     def skipped(self) -> int:
-        """Objects left out so far, because they cannot be read."""
+        """Number of objects left out so far, because they cannot be read."""
 
     @property
     def unreadable(self) -> list[str]:
-        """The keys of those of them that are of the kind asked for.
+        """Keys of the left out objects that are of the requested kind.
 
-        An object of which not even the key can be read fails the page: left out, it
-        would seem deleted.
+        An object whose key cannot be read fails the page. Left out, it would seem
+        deleted.
         """
 
     def __aiter__(  # noqa: PYI058 - it has to have an aclose()
@@ -99,31 +100,31 @@ class ListPage(Protocol):
 
 
 class ListerWatcher(Protocol):
-    """Lists and watches one collection: a resource, perhaps narrowed by selectors.
+    """Source that lists and watches one collection: a resource, or a selection of it.
 
-    Entering the contexts sends the request and waits for the answer's head; leaving
-    them closes its connection. They raise `ApiError` for a refusal, `TransportError`
-    where the network failed, `DecodeError` where the answer cannot be read, and
-    nothing else.
+    Entering the contexts sends the request and waits for the head of the response.
+    Leaving them closes its connection. They raise `ApiError` for a refusal,
+    `TransportError` if the network failed, `DecodeError` if the response cannot be
+    read, and nothing else.
     """
 
     def list(self, options: ListOptions) -> AbstractAsyncContextManager[ListPage]:
-        """Ask for the objects, or for one page of them."""
+        """Request all objects, or one page of them."""
 
     def watch(self, options: WatchOptions) -> AbstractAsyncContextManager[Watch]:
-        """Ask for the changes."""
+        """Request changes."""
 
 
 @runtime_checkable
 class Selection(Protocol):
-    """What a `ListerWatcher` may know besides: what belongs to its collection."""
+    """Optional part of a `ListerWatcher`: what belongs to its collection."""
 
     @property
     def resource(self) -> Resource:
-        """What is listed and watched."""
+        """Listed and watched resource."""
 
     def selects(self, obj: KubeObject) -> bool:
-        """Whether an object of the resource is one that is listed and watched."""
+        """Return whether an object of the resource is in the collection."""
 
 
 @runtime_checkable
@@ -137,15 +138,15 @@ class Connected(Protocol):
 
 @runtime_checkable
 class ServedCheck(Protocol):
-    """What a `ListerWatcher` may know besides: whether its resource exists at all."""
+    """Optional part of a `ListerWatcher`: whether its resource exists."""
 
     async def is_served(self) -> bool:
-        """Ask the server, now, whether it names the resource among those it serves.
+        """Ask the server whether it serves the resource now.
 
         Raises:
-            ApiError: The server refused to say.
-            TransportError: The network failed.
-            DecodeError: The answer cannot be read.
+            ApiError: If the server refused the request.
+            TransportError: If the network failed.
+            DecodeError: If the response cannot be read.
 
         Cancellation:
             Safe.
@@ -161,34 +162,34 @@ class Watch(ABC):
             async for event in stream:
                 ...
 
-    Events and batches may be taken by turns: nothing is lost, nothing comes twice. Only
-    one task reads at a time; any code of the same loop may call `stop()`.
+    Events and batches may be taken by turns: nothing is lost or repeated. Only one task
+    reads at a time. Any code of the same loop may call `stop()`.
 
     A subclass implements `_fetch()` and `_close()`, and calls `super().__init__()`.
     """
 
     def __init__(self) -> None:
-        # Fetched, and not handed out yet: an iteration takes one at a time.
+        # Fetched events that were not returned yet: an iteration returns one at a time.
         self._ready: deque[WatchEvent] = deque()
         self._ended = False
         self._stopped = False
 
     @property
     def skipped(self) -> int:
-        """Events left out so far, because they cannot be read or are not asked for."""
+        """Number of events left out so far: unreadable ones, or of another kind."""
         return 0
 
     @property
     def stopped(self) -> bool:
-        """True once `stop()` was called."""
+        """True after `stop()`."""
         return self._stopped
 
     async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that have arrived. An empty list is the end.
+        """Wait for events and return all that have arrived; an empty list is the end.
 
         Raises:
-            TransportError: The connection broke, or its last line was cut off.
-            DecodeError: A line is not what a watch sends.
+            TransportError: If the connection broke, or its last line was cut off.
+            DecodeError: If a line is not an event.
 
         Cancellation:
             Safe: nothing is lost, call again.
@@ -211,7 +212,7 @@ class Watch(ABC):
         return events
 
     def stop(self) -> None:
-        """End the watch, at once; whoever waits for events gets the end. Idempotent."""
+        """End the watch at once, also for a waiting reader. Idempotent."""
         if not self._stopped:
             self._stopped = self._ended = True
             self._ready.clear()
@@ -237,11 +238,11 @@ class Watch(ABC):
 
     @abstractmethod
     async def _fetch(self) -> list[WatchEvent]:
-        """Wait for events that nobody has had yet; none are the end.
+        """Wait for events that were not returned before; return none at the end.
 
-        Raises what `next_batch()` does. A cancellation must lose nothing.
+        Raises the errors of `next_batch()`. A cancellation must lose nothing.
         """
 
     @abstractmethod
     def _close(self) -> None:
-        """Let go of what it holds, and wake a `_fetch()` that waits; called once."""
+        """Free the resources, and wake a waiting `_fetch()`; called once."""

@@ -1,8 +1,8 @@
-"""`KindCheck`: whether an object is of the kind and API version that was asked for.
+"""`KindCheck`: whether an object is of the requested kind and API version.
 
-A server that is asked for pods sends pods; what stands between may not: an answer meant
-for `kubectl get` (a Table), another version out of a cache, a proxy that mixes answers
-up. Its versions and names are not those of the objects that are followed.
+A server that is asked for pods sends pods. An intermediary may send something else: a
+response meant for `kubectl get` (a Table), another version out of a cache, or a mixed
+up response. Its versions and names are not those of the watched objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _TypeMeta(msgspec.Struct, gc=False, rename="camel"):
 _decode: Final = msgspec.json.Decoder(_TypeMeta).decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
 
-# Both in front, in either order, and behind them a field or the end of the object.
+# Both first, in either order, followed by a field or the end of the object.
 _TEXT: Final = rb'("[^"\\]*")'
 _FRONT: Final = re.compile(
     rb'\s*\{\s*(?:"kind"\s*:\s*%(text)s\s*,\s*"apiVersion"\s*:\s*%(text)s'
@@ -39,14 +39,14 @@ _FRONT: Final = re.compile(
 
 
 def type_of(body: bytes) -> tuple[str, str]:
-    """Read kind and `apiVersion` of an object; what is absent or null is empty.
+    """Read kind and `apiVersion` of an object; an absent or null one is empty.
 
     Args:
-        body: The JSON of a whole object. If the two stand in front, as they nearly
-            always do, nothing else is looked at.
+        body: JSON of a whole object. If the two come first, as they nearly always do,
+            nothing else is read.
 
     Raises:
-        DecodeError: If they stand elsewhere in what cannot be read, or are no texts.
+        DecodeError: If they come later in an unreadable body, or are not strings.
     """
     try:
         front = _FRONT.match(body)
@@ -57,7 +57,7 @@ def type_of(body: bytes) -> tuple[str, str]:
         kind, api_version = front[1] or front[4], front[2] or front[3]
         return _decode_text(kind), _decode_text(api_version)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise DecodeError(f"an object whose kind cannot be read: {exc}") from exc
+        raise DecodeError(f"cannot read the kind of an object: {exc}") from exc
 
 
 def _decode_type(body: bytes) -> _TypeMeta:
@@ -67,12 +67,11 @@ def _decode_type(body: bytes) -> _TypeMeta:
         return _decode(truncate_nesting(body))
 
 
-# Of each group the kinds that a list can be cut of without looking at every byte. In
-# none of them an array holds objects with metadata of their own (that of a
-# StatefulSet's claims does), and nobody can write JSON of their own into them, as into
-# a custom object or a ControllerRevision: managed fields are free by their type, but
-# servers write them anew. (Webhooks could; but who runs one can do more.) Tests compare
-# this with what servers say of their types.
+# Kinds whose lists can be split without reading every byte. None of them has an array
+# of objects with metadata (as a StatefulSet has in its claims). Users cannot write
+# arbitrary JSON into them, as into a custom object or a ControllerRevision: managed
+# fields are free by their type, but servers rewrite them. (Webhooks could, but their
+# owners can do more.) Tests compare this with the servers' schemas.
 _SURE_BORDERS: Final = frozenset(
     (api_version, kind)
     for api_version, kinds in (
@@ -98,10 +97,10 @@ _SURE_BORDERS: Final = frozenset(
 
 
 def has_sure_borders(api_version: str, kind: str) -> bool:
-    """Whether `},{"metadata":{` in a list of this kind can only be between two items.
+    """Return whether `},{"metadata":{` is always a border of items in lists of a kind.
 
-    True for built-in kinds that have no place for an object which looks like an item;
-    in the JSON of others who writes an object could make it look like two.
+    True for built-in kinds that cannot contain an object which looks like an item. The
+    author of another object could make its JSON look like two.
     """
     return (api_version, kind) in _SURE_BORDERS
 
@@ -109,12 +108,12 @@ def has_sure_borders(api_version: str, kind: str) -> bool:
 class KindCheck:
     """Compares objects with the kind and API version of a resource.
 
-    What an object does not say is taken to be right: in lists of built-in kinds no
-    object says it, and of servers made for tests some say it nowhere. A Table is never
-    right, also where the resource does not know its kind.
+    A missing kind or version counts as right: in lists of built-in kinds no object has
+    them, and on some test servers none ever does. A Table is never right, also if the
+    resource does not know its kind.
 
     Args:
-        resource: What was asked for; without a kind every kind will do.
+        resource: Requested resource; without a kind every kind is right.
     """
 
     __slots__ = ("_api_version", "_kind", "beginnings")
@@ -124,8 +123,10 @@ class KindCheck:
         self._api_version = resource.api_version
         names = msgspec.json.encode(self._kind), msgspec.json.encode(self._api_version)
         self.beginnings: tuple[bytes, ...] = ()
-        """How servers begin the objects that pass: those of built-in kinds, and custom
-        ones. Empty if the kind is not known."""
+        """First bytes of right objects, for built-in kinds and custom ones.
+
+        Empty if the kind is not known.
+        """
         if self._kind:
             self.beginnings = (
                 b'{"kind":%s,"apiVersion":%s,' % names,
@@ -133,15 +134,15 @@ class KindCheck:
             )
 
     def passes(self, body: bytes) -> bool:
-        """True if an object is of the right type, as far as it says so.
+        """Return True if an object is of the right type, as far as it has one.
 
         Raises:
-            DecodeError: If that cannot be read.
+            DecodeError: If its type cannot be read.
         """
         return body.startswith(self.beginnings) or self.allows(*type_of(body))
 
     def allows(self, kind: str, api_version: str) -> bool:
-        """True if this is the right type; either may be empty."""
+        """Return True if this is the right type; either may be empty."""
         if not self._kind:
             return not (kind == "Table" and api_version.startswith("meta.k8s.io/"))
 

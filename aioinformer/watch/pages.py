@@ -1,8 +1,8 @@
-"""`PagesAhead`: asks for the next page of a list while the one before is read.
+"""`PagesAhead`: requests the next page of a list while the page before is read.
 
-Where the next page begins is known as soon as the first bytes of a page are here. Asked
-for then, it waits at the door when the page before has been read: a list in pages takes
-as long as a whole one.
+The first bytes of a page have the token of the next one. Requested at that moment, the
+next page has arrived when the page before has been read. So a list in pages takes as
+long as a whole one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["PagesAhead"]
 
 
 class PagesAhead:
-    """The pages of a list, of which one at most is asked for ahead.
+    """Pages of a list, of which at most one is requested ahead.
 
     ::
 
@@ -31,28 +31,28 @@ class PagesAhead:
                     pages.ask(next_options)
                     ...
 
-    What is asked for ahead is a request whose answer's body nobody reads yet: it takes
-    a connection and the buffers of a socket, not the memory of a page. It is entered
-    and left by a task of its own, and none is left when the outer context is.
+    A page ahead is a response whose body is not read yet. It takes a connection and the
+    buffers of a socket, not the memory of a page. It is entered and left by a task of
+    its own, and none is left when the outer context has ended.
 
     Args:
-        source: Answers the requests.
+        source: Source of the pages.
     """
 
     def __init__(self, source: ListerWatcher) -> None:
         self._source = source
         self._ahead: BackgroundContext[ListPage] | None = None
-        # What the page ahead was asked for with; without meaning if there is none.
+        # Options of the page ahead; without meaning if there is none.
         self._asked: ListOptions | None = None
-        # Invariant: all that is on its way out, and perhaps some that is out.
+        # Invariant: all pages that are being left, and perhaps some that were left.
         self._dropped: list[BackgroundContext[ListPage]] = []
 
     def ask(self, options: ListOptions) -> None:
-        """Begin to ask for a page; another one that was asked for ahead is dropped.
+        """Request a page ahead; drop another one that was requested ahead.
 
-        Asking again for the same changes nothing, so it may be called at each step of
-        an iteration. It waits for nothing; an error is raised by the `page()` that
-        wants that page, and by nobody if none does.
+        Repeating the same request changes nothing, so it may be called at each step of
+        an iteration. It does not wait. An error is raised by the `page()` that uses
+        that page, or never if none does.
         """
         if self._ahead is not None and self._asked == options:
             return
@@ -63,17 +63,17 @@ class PagesAhead:
 
     @asynccontextmanager
     async def page(self, options: ListOptions) -> AsyncIterator[ListPage]:
-        """The page of these options: the one asked for ahead, or one asked for now.
+        """Return the page of these options: the one requested ahead, or a new one.
 
-        A page of other options that was asked for ahead is dropped.
+        A page of other options that was requested ahead is dropped.
 
         Raises:
             ApiError: If the server refused.
             TransportError: If the network failed.
-            DecodeError: If the answer cannot be read.
+            DecodeError: If the response cannot be read.
 
         Cancellation:
-            Safe: the page is left, whoever asked for it.
+            Safe: the page is left.
         """
         held = self._take(options)
         if held is None:

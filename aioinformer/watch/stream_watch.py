@@ -17,38 +17,37 @@ __all__ = ["ByteStream", "StreamWatch"]
 
 
 class ByteStream(Protocol):
-    """Bytes that arrive: the body of an answer to those who only read it."""
+    """Bytes that arrive: the body of a response, for its reader."""
 
     async def read_some(self, *, patient: bool = False) -> bytes:
-        """Wait for the next bytes; none at the end.
+        """Wait for the next bytes; return none at the end.
 
         Args:
-            patient: Wait for ever, as silence is normal here.
+            patient: Whether to wait without a limit, for streams that are often silent.
 
         Raises:
-            TransportError: The connection broke, or nothing came for too long.
+            TransportError: If the connection broke, or no bytes came for too long.
 
         Cancellation:
             Safe: nothing is lost, call again.
         """
 
     def close(self) -> None:
-        """End it, at once; whoever waits gets a `TransportError`. Idempotent."""
+        """End it at once; a waiting reader gets a `TransportError`. Idempotent."""
 
 
 class StreamWatch(Watch):
-    """A watch over the bytes of a stream, cut anywhere, and their decoder.
+    """A watch over the bytes of a stream, and their decoder.
 
-    Every error ends it, as behind a line that cannot be read the rest of the stream is
-    not to be trusted. It is raised once, when the events before it were given; then
-    comes the end. (client-go's `StreamWatcher` makes an ERROR event of a line that it
-    cannot read, which looks as if the server had sent it.)
+    Every error ends it: after an unreadable line the rest of the stream cannot be
+    trusted. The error is raised once, after the events before it. Then the watch ends.
+    (client-go's `StreamWatcher` makes an ERROR event of an unreadable line, as if the
+    server had sent it.)
 
-    Args:
-        source: Where the bytes come from; closed when the watch ends, however it does.
-        decoder: Makes events of them.
-        seconds: After how long it ends by itself, which is no failure: what was read by
-            then is still given. None for when the stream ends.
+    Args: source: Source of the bytes; closed when the watch ends. decoder: Decoder of
+        the bytes. seconds: Seconds after which the watch ends without an error, and
+        with the events
+            that were read; None for the end of the stream.
     """
 
     def __init__(
@@ -60,9 +59,9 @@ class StreamWatch(Watch):
         super().__init__()
         self._source = source
         self._decoder = decoder
-        # What was read and not decoded yet: a cancellation must not lose it.
+        # Bytes that were read and not decoded yet: a cancellation must not lose them.
         self._piece: bytes | None = None
-        # Nothing more is to be read; the piece above can still be decoded.
+        # Nothing more will be read. The piece above can still be decoded.
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         if seconds is not None:
@@ -71,14 +70,14 @@ class StreamWatch(Watch):
 
     @property
     def skipped(self) -> int:
-        """Events left out so far: unreadable, of another kind, or of an unknown type."""
+        """Number of events left out so far: unreadable, or of another kind or type."""
         return self._decoder.skipped
 
     async def _fetch(self) -> list[WatchEvent]:
         budget = LoopBudget.current()
         while not self._closed or self._piece:
             if self._decoder.failure is not None:
-                self._feed(b"")  # raises it: what came before it was given
+                self._feed(b"")  # raises it: the events before it were returned
 
             if self._piece is None:
                 self._piece = await self._read()
@@ -95,7 +94,7 @@ class StreamWatch(Watch):
         return []
 
     def _end(self) -> None:
-        """Let go of everything but the events that were read."""
+        """Free all resources; events that were read can still be fetched."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -107,7 +106,7 @@ class StreamWatch(Watch):
         self._end()
 
     async def _read(self) -> bytes:
-        """Wait for bytes; none are the end, which `_end()` brings about as well."""
+        """Wait for bytes; return none at the end, or after `_end()`."""
         try:
             return await self._source.read_some(patient=True)
         except TransportError as exc:
@@ -115,20 +114,20 @@ class StreamWatch(Watch):
                 self._end()
                 raise
 
-            # aiohttp raises one and the same object for all connections that we close:
-            # what its traceback refers to, which is all of this, would stay alive.
+            # aiohttp raises the same object for all connections that we close. Its
+            # traceback would keep all of this alive.
             if exc.__cause__ is not None:
                 exc.__cause__.__traceback__ = None
 
             return b""
 
     def _take(self) -> list[WatchEvent]:
-        """Decode what was read."""
+        """Decode the bytes that were read."""
         piece, self._piece = self._piece, None
         if piece:
             return self._feed(piece)
 
-        # Ended by us, within a line perhaps: nobody has cut it off.
+        # Ended by us, perhaps within a line. That is not an error.
         if self._closed:
             return []
 

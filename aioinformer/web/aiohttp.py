@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from aioinformer.web.answers import Answer
-from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
+from aioinformer.web.responses import HEADERS, HTTPResponse
 from aioinformer.web.streams import (
-    MOST_READERS,
+    MAX_READERS,
     WRITE_SECONDS,
     EventStream,
     not_begun,
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
-    from aioinformer.web.answers import Responder
     from aioinformer.web.health import HasInformers
+    from aioinformer.web.responses import Responder
 
 __all__ = ["event_stream", "health_routes", "metrics_routes"]
 
@@ -95,7 +94,7 @@ def event_stream(
     heartbeat: Duration = 15.0,
     secret_data: bool = False,
     resume_seconds: Duration = 60.0,
-    max_readers: int | None = MOST_READERS,
+    max_readers: int | None = MAX_READERS,
     write_timeout: Duration | None = WRITE_SECONDS,
 ) -> web.Application:
     """An app that sends the objects of an informer as server-sent events.
@@ -146,7 +145,7 @@ def event_stream(
 async def _send(stream: EventStream, request: web.Request) -> web.StreamResponse:
     last_event_id = request.headers.get("Last-Event-ID")
     asked = stream.ask_or_refuse(request.query.items(), last_event_id)
-    if isinstance(asked, Answer):
+    if isinstance(asked, HTTPResponse):
         return _response(asked)
 
     response = web.StreamResponse(headers=HEADERS)
@@ -184,6 +183,6 @@ async def _answer(responder: Responder, request: web.Request) -> web.Response:
     return _response(await responder(request.headers.get("Accept", "")))
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: HTTPResponse) -> web.Response:
     headers = {"Content-Type": answer.content_type, **answer.headers}
     return web.Response(status=answer.status, body=answer.body, headers=headers)

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from aioinformer._tasks import run_concurrently
-from aioinformer.web.answers import Answer, refusal
-from aioinformer.web.frames import HEADERS
 from aioinformer.web.health import health_responders
 from aioinformer.web.metrics import metrics_responders
+from aioinformer.web.responses import HEADERS, HTTPResponse, refusal
 from aioinformer.web.streams import (
-    MOST_READERS,
+    MAX_READERS,
     WRITE_SECONDS,
     EventStream,
     not_begun,
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
-    from aioinformer.web.answers import Responder
     from aioinformer.web.health import HasInformers
-    from aioinformer.web.streams import Ask
+    from aioinformer.web.responses import Responder
+    from aioinformer.web.streams import StreamRequest
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
@@ -109,7 +108,7 @@ def event_stream(
     heartbeat: Duration = 15.0,
     secret_data: bool = False,
     resume_seconds: Duration = 60.0,
-    max_readers: int | None = MOST_READERS,
+    max_readers: int | None = MAX_READERS,
     write_timeout: Duration | None = WRITE_SECONDS,
 ) -> StreamApp:
     """An app that sends the objects of an informer as server-sent events.
@@ -174,11 +173,11 @@ class Routes:
         return Routes({**self._routes, **other._routes})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, as ASGI says."""
+        """HTTPResponse one request, as ASGI says."""
         if await _is_request(scope, receive, send):
             await _answer(scope, send, await self._answer(scope))
 
-    async def _answer(self, scope: Scope) -> Answer:
+    async def _answer(self, scope: Scope) -> HTTPResponse:
         responder = self._routes.get(_path_below(scope))
         if responder is None:
             return refusal(404, "not found")
@@ -201,12 +200,12 @@ class StreamApp:
         return f"<StreamApp {self.stream!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, as ASGI says."""
+        """HTTPResponse one request, as ASGI says."""
         if not await _is_request(scope, receive, send):
             return
 
         asked = self._asked(scope)
-        if isinstance(asked, Answer):
+        if isinstance(asked, HTTPResponse):
             await _answer(scope, send, asked)
             return
 
@@ -242,7 +241,7 @@ class StreamApp:
             elif _abort(receive, send):
                 await _until_disconnected(receive)
 
-    def _asked(self, scope: Scope) -> Ask | Answer:
+    def _asked(self, scope: Scope) -> StreamRequest | HTTPResponse:
         refused = _not_allowed(scope)
         if refused is not None:
             return refused
@@ -322,14 +321,14 @@ def _path_below(scope: Scope) -> str:
     return path
 
 
-def _not_allowed(scope: Scope) -> Answer | None:
+def _not_allowed(scope: Scope) -> HTTPResponse | None:
     if scope["method"] in {"GET", "HEAD"}:
         return None
 
     return refusal(405, "method not allowed", Allow="GET, HEAD")
 
 
-async def _answer(scope: Scope, send: Send, answer: Answer) -> None:
+async def _answer(scope: Scope, send: Send, answer: HTTPResponse) -> None:
     headers = {
         "Content-Type": answer.content_type,
         "Content-Length": str(len(answer.body)),

@@ -18,16 +18,16 @@ import msgspec
 
 from aioinformer.controller.manager import Manager
 from aioinformer.errors import InformerStopped, NotSynced, OptionsError, Stale
-from aioinformer.informer.cache_sync import why_not_ready
 from aioinformer.informer.shared_informer import SharedInformer
+from aioinformer.informer.status import why_not_ready
 from aioinformer.model.times import seconds_of
-from aioinformer.web.answers import Answer
+from aioinformer.web.responses import HTTPResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from aioinformer.model.times import Duration
-    from aioinformer.web.answers import Responder
+    from aioinformer.web.responses import Responder
 
 __all__ = ["HasInformers", "health_responders", "livez", "readyz"]
 
@@ -70,16 +70,18 @@ def health_responders(
     if seconds is not None and seconds <= 0:
         raise OptionsError(f"max_staleness must be positive, not {max_staleness}")
 
-    async def is_alive(_: str) -> Answer:
+    async def is_alive(_: str) -> HTTPResponse:
         return livez(*sources, reasons=reasons)
 
-    async def is_ready(_: str) -> Answer:
+    async def is_ready(_: str) -> HTTPResponse:
         return readyz(*sources, max_staleness=seconds, reasons=reasons)
 
     return {"/livez": is_alive, "/readyz": is_ready}
 
 
-def livez(*sources: HasInformers | SharedInformer, reasons: bool = False) -> Answer:
+def livez(
+    *sources: HasInformers | SharedInformer, reasons: bool = False
+) -> HTTPResponse:
     """200 unless an informer that the app depends on is dead, which is for good.
 
     Those of a factory that was left are dead, too. Whatever else is wrong with them
@@ -101,7 +103,7 @@ def readyz(
     *sources: HasInformers | SharedInformer,
     max_staleness: Duration | None = None,
     reasons: bool = False,
-) -> Answer:
+) -> HTTPResponse:
     """200 if each informer that the app depends on is alive, synced, and fresh enough.
 
     Those of `factory.use()` are shown, and count for nothing: who uses one waits for it,
@@ -158,7 +160,7 @@ def _answer(
     why: Callable[[SharedInformer], _Trouble | None],
     *,
     reasons: bool,
-) -> Answer:
+) -> HTTPResponse:
     reports = []
     dead = [it.why_dead() for it in sources if isinstance(it, Manager)]
     reason = "; ".join(filter(None, dead))
@@ -172,7 +174,7 @@ def _answer(
 
     status = "ok" if ok else "unavailable"
     body = {"status": status} | _told(trouble, reasons=reasons)
-    return Answer(
+    return HTTPResponse(
         200 if ok else 503,
         msgspec.json.encode(body | {"informers": reports}),
         "application/json",

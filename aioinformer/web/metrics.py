@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aioinformer.errors import OptionsError
-from aioinformer.web.answers import Answer
+from aioinformer.web.responses import HTTPResponse
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from aioinformer.web.answers import Responder
+    from aioinformer.web.responses import Responder
 
 __all__ = ["exposition", "metrics_responders"]
 
@@ -39,7 +39,9 @@ def metrics_responders(
     return {path: partial(_exposition, registry)}
 
 
-def exposition(registry: CollectorRegistry | None = None, accept: str = "") -> Answer:
+def exposition(
+    registry: CollectorRegistry | None = None, accept: str = ""
+) -> HTTPResponse:
     """All metrics of a registry, in the format that the header `Accept` prefers.
 
     A header that makes no sense is none.
@@ -59,10 +61,10 @@ def exposition(registry: CollectorRegistry | None = None, accept: str = "") -> A
         # It fails for versions that are none, such as `version=abc`.
         encode, content_type = choose_encoder("")
 
-    return Answer(200, encode(registry), content_type)
+    return HTTPResponse(200, encode(registry), content_type)
 
 
-async def _exposition(registry: CollectorRegistry | None, accept: str) -> Answer:
+async def _exposition(registry: CollectorRegistry | None, accept: str) -> HTTPResponse:
     # In a thread: collectors read files, and text of many metrics takes its time.
     return await asyncio.to_thread(exposition, registry, accept)
 

@@ -1,4 +1,4 @@
-"""`Selection`: which objects the reader of an event stream wants, and may have."""
+"""`StreamSelection`: which objects the reader of an event stream wants, and may have."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ if TYPE_CHECKING:
 
     from aioinformer.model.objects import KubeObject
 
-__all__ = ["LONGEST_NAMESPACES", "LONGEST_SELECTOR", "MOST_REQUIREMENTS", "Selection"]
+__all__ = [
+    "MAX_NAMESPACE_CHARACTERS",
+    "MAX_REQUIREMENTS",
+    "MAX_SELECTOR_CHARACTERS",
+    "StreamSelection",
+]
 
-LONGEST_SELECTOR = 1000
+MAX_SELECTOR_CHARACTERS = 1000
 """Characters that a query may use for selectors. A web server takes 64 KiB, and to parse
 a kilobyte takes a millisecond."""
 
-MOST_REQUIREMENTS = 32
+MAX_REQUIREMENTS = 32
 """Requirements that the selectors of a query may have in total. Each is checked for each
 change, once for all readers that ask for the same."""
 
-LONGEST_NAMESPACES = 4096
+MAX_NAMESPACE_CHARACTERS = 4096
 """Characters that a query may use for namespaces."""
 
 
@@ -34,7 +39,7 @@ _parsed = lru_cache(maxsize=256)(LabelSelector.parse)
 
 
 @dataclass(frozen=True)
-class Selection:
+class StreamSelection:
     """Objects by namespace and labels; called with one it says whether that is meant."""
 
     namespaces: frozenset[str] | None = None
@@ -46,7 +51,7 @@ class Selection:
     @staticmethod
     def of(
         namespace: str | Sequence[str] | None = None, label_selector: str = ""
-    ) -> Selection:
+    ) -> StreamSelection:
         """Make one of what a user says.
 
         Args:
@@ -60,15 +65,15 @@ class Selection:
         selector = _parsed(label_selector)
         selectors = () if selector.empty else (selector,)
         if namespace is None or namespace == "":
-            return Selection(None, selectors)
+            return StreamSelection(None, selectors)
 
         names = [namespace] if isinstance(namespace, str) else list(namespace)
         if not names or not all(names):
             raise OptionsError(f"namespaces without a name, or none: {names}")
 
-        return Selection(frozenset(names), selectors)
+        return StreamSelection(frozenset(names), selectors)
 
-    def narrowed(self, query: Iterable[tuple[str, str]]) -> Selection:
+    def narrowed(self, query: Iterable[tuple[str, str]]) -> StreamSelection:
         """This one and what the query of a URL asks for: both must hold.
 
         Args:
@@ -83,22 +88,22 @@ class Selection:
         """
         pairs = [(name, value) for name, value in query if value]
         texts = [value for name, value in pairs if name == "labelSelector"]
-        if sum(map(len, texts)) > LONGEST_SELECTOR:
+        if sum(map(len, texts)) > MAX_SELECTOR_CHARACTERS:
             raise OptionsError(
-                f"labelSelector= is longer than {LONGEST_SELECTOR} characters"
+                f"labelSelector= is longer than {MAX_SELECTOR_CHARACTERS} characters"
             )
 
         selectors = [_parsed(text) for text in texts]
         count = sum(len(it.requirements) for it in selectors)
-        if count > MOST_REQUIREMENTS:
+        if count > MAX_REQUIREMENTS:
             raise OptionsError(
-                f"labelSelector= has {count} requirements, more than {MOST_REQUIREMENTS}"
+                f"labelSelector= has {count} requirements, more than {MAX_REQUIREMENTS}"
             )
 
         wanted = frozenset(value for name, value in pairs if name == "namespace")
-        if sum(map(len, wanted)) > LONGEST_NAMESPACES:
+        if sum(map(len, wanted)) > MAX_NAMESPACE_CHARACTERS:
             raise OptionsError(
-                f"namespace= is longer than {LONGEST_NAMESPACES} characters"
+                f"namespace= is longer than {MAX_NAMESPACE_CHARACTERS} characters"
             )
 
         namespaces = self.namespaces
@@ -108,7 +113,7 @@ class Selection:
                 named = ", ".join(map(repr, sorted(wanted)))
                 raise OptionsError(f"there is nothing of namespace {named} here")
 
-        return Selection(
+        return StreamSelection(
             namespaces, (*self.selectors, *(it for it in selectors if not it.empty))
         )
 

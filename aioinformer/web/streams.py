@@ -21,25 +21,30 @@ from aioinformer.errors import (
     SelectorSyntaxError,
 )
 from aioinformer.model.times import seconds_of
-from aioinformer.web.answers import Answer, refusal
-from aioinformer.web.frames import Position, frame, heartbeat
-from aioinformer.web.journal import Journal
-from aioinformer.web.selection import Selection
+from aioinformer.web.change_log import ChangeLog
+from aioinformer.web.responses import (
+    EventID,
+    HTTPResponse,
+    encode_event,
+    heartbeat,
+    refusal,
+)
+from aioinformer.web.selection import StreamSelection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from aioinformer.informer.handlers.registration import Registration
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.registration import Registration
     from aioinformer.informer.shared_informer import SharedInformer
     from aioinformer.model.times import Duration
-    from aioinformer.web.journal import Reader
+    from aioinformer.web.change_log import Reader
 
 __all__ = [
-    "MOST_READERS",
+    "MAX_READERS",
     "WRITE_SECONDS",
-    "Ask",
     "EventStream",
+    "StreamRequest",
     "TooManyReaders",
     "not_begun",
 ]
@@ -50,7 +55,7 @@ CHUNK = 64 * 1024
 """Bytes that are made ahead of a reader, but for the last object; so many are written
 at once."""
 
-MOST_READERS = 1000
+MAX_READERS = 1000
 """Readers that a stream has at the most, unless told."""
 
 WRITE_SECONDS = 30.0
@@ -67,7 +72,7 @@ GRACE_SECONDS = 1.0
 """How long a reader that takes nothing may hold up the end."""
 
 
-def not_begun() -> Answer:
+def not_begun() -> HTTPResponse:
     """Return the answer to a reader to whom `EventStream.send()` has written nothing."""
     return refusal(503, "the stream is full, or has ended", Retry_After="5")
 
@@ -77,17 +82,17 @@ class TooManyReaders(AioInformerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class StreamRequest:
     """What a reader asks for."""
 
-    selection: Selection
+    selection: StreamSelection
     """Which objects."""
     last_event_id: str = ""
     """Where it was before, if it was here."""
 
 
 @dataclass(eq=False, slots=True)
-class _Visit:
+class _Connection:
     """One reader, from its coming to its leaving."""
 
     gone: Callable[[], bool]
@@ -101,7 +106,7 @@ class _Visit:
     """Nothing more is to be written."""
 
     def end(self) -> None:
-        """Ask for its end: at once, or after a write that does not take long."""
+        """StreamRequest for its end: at once, or after a write that does not take long."""
         if not self.over:
             self.over = True
             self._end_in(GRACE_SECONDS if self.writing else 0.0)
@@ -121,12 +126,12 @@ class _Stuck(Exception):
 
 
 class _Feed:
-    """A journal that an informer fills, and how it does."""
+    """A log that an informer fills, and how it does."""
 
     def __init__(self, informer: SharedInformer, told: Callable[[], None]) -> None:
-        self.journal = Journal()
+        self.log = ChangeLog()
         self.epoch = secrets.token_hex(4)
-        self._told = told
+        self._applied = told
         # What waits while a change is told to many readers is merged, as it is for each
         # of them.
         self.registration: Registration = informer.add_event_handler(
@@ -135,7 +140,7 @@ class _Feed:
 
     async def _apply(self, event: Notification) -> None:
         budget = LoopBudget.current()
-        for count, _ in enumerate(self.journal.applying(event), 1):
+        for count, _ in enumerate(self.log.applying(event), 1):
             if count % WOKEN_AT_ONCE == 0:
                 # To wake a reader takes longer than to tell it: here they wake.
                 budget.end()
@@ -144,25 +149,25 @@ class _Feed:
             elif budget.over():
                 await budget.start()
 
-        self._told()
+        self._applied()
 
-    def reader(self, ask: Ask, visit: _Visit) -> Reader:
+    def reader(self, ask: StreamRequest, connection: _Connection) -> Reader:
         """Begin where the reader was, or anew."""
-        position = Position.parse(ask.last_event_id)
+        position = EventID.parse(ask.last_event_id)
         here = (self.epoch, ask.selection.token)
         since = None
         if position is not None and (position.epoch, position.selection) == here:
             since = position.number
 
-        return self.journal.reader(ask.selection, since, on_news=visit.news.set)
+        return self.log.reader(ask.selection, since, on_news=connection.news.set)
 
-    def position(self, reader: Reader, ask: Ask) -> Position | None:
+    def position(self, reader: Reader, ask: StreamRequest) -> EventID | None:
         """Where it is; None in the middle of something."""
         number = reader.reached
         if number is None:
             return None
 
-        return Position(self.epoch, number, ask.selection.token)
+        return EventID(self.epoch, number, ask.selection.token)
 
 
 class EventStream:
@@ -225,12 +230,12 @@ class EventStream:
         heartbeat: Duration = 15.0,
         secret_data: bool = False,
         resume_seconds: Duration = 60.0,
-        max_readers: int | None = MOST_READERS,
+        max_readers: int | None = MAX_READERS,
         write_timeout: Duration | None = WRITE_SECONDS,
         host_stops: Callable[[], bool] = lambda: False,
     ) -> None:
         self._informer = informer
-        self._selection = Selection.of(namespace, label_selector)
+        self._selection = StreamSelection.of(namespace, label_selector)
         self._query = query
         self._heartbeat = seconds_of(heartbeat)
         self._resume_seconds = seconds_of(resume_seconds)
@@ -254,21 +259,23 @@ class EventStream:
         self._host_stops = host_stops
         self._feed: _Feed | None = None
         self._closed = False
-        self._visits: set[_Visit] = set()  # who reads now
+        self._connections: set[_Connection] = set()  # who reads now
         self._left = 0.0  # when the last one did
         self._looking: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<EventStream of {self._informer.name} readers={len(self._visits)}>"
+        return (
+            f"<EventStream of {self._informer.name} readers={len(self._connections)}>"
+        )
 
     @property
     def readers(self) -> int:
         """How many read now."""
-        return len(self._visits)
+        return len(self._connections)
 
     def ask(
         self, query: Iterable[tuple[str, str]] = (), last_event_id: str | None = None
-    ) -> Ask:
+    ) -> StreamRequest:
         """What a request asks for.
 
         Args:
@@ -291,15 +298,15 @@ class EventStream:
 
         if self._full:
             raise TooManyReaders(
-                f"{self._informer.name} has {len(self._visits)} readers, as many as it may"
+                f"{self._informer.name} has {len(self._connections)} readers, as many as it may"
             )
 
         given = dict(pairs).get("lastEventId", "")
-        return Ask(self._selection.narrowed(pairs), last_event_id or given)
+        return StreamRequest(self._selection.narrowed(pairs), last_event_id or given)
 
     def ask_or_refuse(
         self, query: Iterable[tuple[str, str]], last_event_id: str | None
-    ) -> Ask | Answer:
+    ) -> StreamRequest | HTTPResponse:
         """As `ask()`, for who serves HTTP: what it would raise is an answer, 400 or 503."""
         try:
             return self.ask(query, last_event_id)
@@ -310,7 +317,7 @@ class EventStream:
 
     async def send(
         self,
-        ask: Ask,
+        ask: StreamRequest,
         write: Callable[[bytes], Awaitable[object]],
         *,
         gone: Callable[[], bool] = lambda: False,
@@ -337,15 +344,15 @@ class EventStream:
         Cancellation:
             Safe: nothing is left of it.
         """
-        visit = _Visit(gone)
+        connection = _Connection(gone)
         try:
-            feed = self._join(visit)
+            feed = self._join(connection)
         except (InformerStopped, TooManyReaders):
             return True  # since `ask()`; nothing was written
 
         try:
-            async with visit.limit:
-                await self._send(feed, ask, write, visit)
+            async with connection.limit:
+                await self._send(feed, ask, write, connection)
         except _Stuck:
             logger.info(
                 "%s: reader cut off (took nothing for %g s)",
@@ -354,12 +361,12 @@ class EventStream:
             )
             return False
         except TimeoutError:
-            if not visit.limit.expired():
+            if not connection.limit.expired():
                 raise
 
-            return visit.over and not visit.writing
+            return connection.over and not connection.writing
         finally:
-            self._leave(visit)
+            self._leave(connection)
 
         return True
 
@@ -373,21 +380,21 @@ class EventStream:
     async def _send(
         self,
         feed: _Feed,
-        ask: Ask,
+        ask: StreamRequest,
         write: Callable[[bytes], Awaitable[object]],
-        visit: _Visit,
+        connection: _Connection,
     ) -> None:
         async def send(chunk: bytes) -> None:
             for start in range(0, len(chunk), CHUNK):
-                if visit.over:  # its limit would cut this off
+                if connection.over:  # its limit would cut this off
                     break
 
-                visit.writing = True
+                connection.writing = True
                 await self._write(write, chunk[start : start + CHUNK])
-                visit.writing = False
+                connection.writing = False
 
         await send(heartbeat())  # so that the headers are on their way
-        while not visit.over:
+        while not connection.over:
             try:
                 await feed.registration.wait_synced(self._heartbeat)
                 break
@@ -396,21 +403,21 @@ class EventStream:
             except InformerStopped:
                 return
 
-        reader = feed.reader(ask, visit)
+        reader = feed.reader(ask, connection)
         try:
-            while not visit.over:
-                visit.news.clear()
+            while not connection.over:
+                connection.news.clear()
                 if reader.behind:
                     await send(await self._chunk(feed, reader, ask))
                     continue
 
                 try:
                     async with asyncio.timeout(self._heartbeat):
-                        await visit.news.wait()
+                        await connection.news.wait()
                 except TimeoutError:
                     await send(heartbeat(feed.position(reader, ask)))
         finally:
-            feed.journal.dismiss(reader)
+            feed.log.dismiss(reader)
 
     async def _write(
         self, write: Callable[[bytes], Awaitable[object]], piece: bytes
@@ -425,7 +432,7 @@ class EventStream:
 
             raise
 
-    async def _chunk(self, feed: _Feed, reader: Reader, ask: Ask) -> bytes:
+    async def _chunk(self, feed: _Feed, reader: Reader, ask: StreamRequest) -> bytes:
         """What to send next; empty if all that was looked at is not for this reader."""
         budget = LoopBudget.current()
         await budget.start()
@@ -437,7 +444,7 @@ class EventStream:
                 continue
 
             position = feed.position(reader, ask)
-            part = frame(
+            part = encode_event(
                 told,
                 position,
                 secret_data=self._secret_data,
@@ -451,7 +458,7 @@ class EventStream:
 
     # ------------------------------------------------------------ all of them
 
-    def _join(self, visit: _Visit) -> _Feed:
+    def _join(self, connection: _Connection) -> _Feed:
         if self._ended:
             raise InformerStopped("the informer has ended, or the app stops")
 
@@ -459,17 +466,17 @@ class EventStream:
             raise TooManyReaders("there are as many readers as there may be")
 
         if self._feed is None:
-            self._feed = _Feed(self._informer, self._told)
+            self._feed = _Feed(self._informer, self._applied)
 
-        self._visits.add(visit)
+        self._connections.add(connection)
         if self._looking is None:
             self._look_again()
 
         return self._feed
 
-    def _leave(self, visit: _Visit) -> None:
-        self._visits.discard(visit)
-        if not self._visits:
+    def _leave(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
             self._left = asyncio.get_running_loop().time()
             if self._looking is not None:
                 self._looking.cancel()
@@ -478,9 +485,9 @@ class EventStream:
             if not self._resume_seconds:
                 self._forget()
 
-    def _told(self) -> None:
-        """The journal has been filled."""
-        if not self._visits:
+    def _applied(self) -> None:
+        """The log has been filled."""
+        if not self._connections:
             now = asyncio.get_running_loop().time()
             if now - self._left > self._resume_seconds:
                 self._forget()
@@ -508,12 +515,12 @@ class EventStream:
         if self._ended:
             self._end()
 
-        for visit in self._visits:
-            visit.look()
+        for connection in self._connections:
+            connection.look()
 
     def _end(self) -> None:
-        for visit in self._visits:
-            visit.end()
+        for connection in self._connections:
+            connection.end()
 
 
 _NARROWING = {"namespace", "labelSelector"}

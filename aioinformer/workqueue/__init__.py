@@ -1,9 +1,8 @@
-"""Work queues: which key to work on next, by whom, and when again.
+"""Work queues: which key to work on next, by which worker, and when again.
 
-The law of this layer: an item is in one place at a time, queued or in work, never in
-the hands of two workers, and what was asked for while it was in work is asked for
-again. Everything but waiting is a plain function; the layer knows nothing of
-Kubernetes, starts no task, and reads no clock but the loop's.
+An item is queued or in work, and never in the hands of two workers. If it is added
+while in work, it is queued again. Everything but waiting is a plain function. The layer
+does not know Kubernetes, starts no task, and reads no clock but the loop's.
 """
 
 from aioinformer.workqueue.delaying import DelayingQueue, RateLimitingQueue

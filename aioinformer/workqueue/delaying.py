@@ -27,8 +27,8 @@ __all__ = ["DelayingQueue", "RateLimitingQueue"]
 
 T = TypeVar("T", bound="Hashable")
 
-# An item whose time has come costs about 2 us: a turn of the loop is held for about
-# 2 ms when many come at once, and the rest follow in the next turns.
+# A due item takes about 2 us. So a turn of the loop lasts about 2 ms when many are due
+# together; the rest follow in the next turns.
 READY_PER_TURN = 1000
 
 # The heap is rebuilt when more than half of it, and more than this, is out of date.
@@ -38,41 +38,39 @@ STALE_ENTRIES_KEPT = 64
 class DelayingQueue(WorkQueue[T]):
     """A `WorkQueue` to which items can be added after a delay.
 
-    Guarantees:
-        Those of `WorkQueue`. An item waits for its earliest deadline only: asking for
-        a later one changes nothing. Items whose time comes at once are added in the
-        order of their deadlines, then in the order of asking.
+    Guarantees: Those of `WorkQueue`. An item waits for its earliest deadline: a later
+        one changes nothing. Items that are due together are added in the order of their
+        deadlines, then of the calls.
 
-    Not guaranteed:
-        That an item waits no more once it is added without a delay: it is added again
-        when its time comes, as in client-go.
+    Not guaranteed: That adding an item without a delay ends its delay. It is added
+        again when its time comes, as in client-go.
 
     Lifetime:
-        As `WorkQueue`; besides it owns one timer while items are delayed.
+        As `WorkQueue`. It also owns one timer while items are delayed.
     """
 
     def __init__(self, name: str = "", *, metrics: MetricsSink = NULL_SINK) -> None:
         super().__init__(name, metrics=metrics)
 
-        # Invariant: each (item, deadline) of _deadlines is in _heap; what else the
-        # heap holds is out of date and skipped. Deadlines are times of the loop.
+        # Invariant: each (item, deadline) of _deadlines is in _heap. Other entries of
+        # the heap are out of date and skipped. Deadlines are times of the loop.
         self._deadlines: dict[T, float] = {}
         self._heap: list[tuple[float, int, T]] = []
         self._sequence = count()
 
-        # Invariant: a timer is set, for the first entry of _heap or earlier, exactly
-        # as long as _heap is not empty.
+        # Invariant: while _heap is not empty, a timer is set to its first entry, or
+        # earlier.
         self._timer: asyncio.TimerHandle | None = None
 
     def add_after(self, item: T, delay: float | timedelta) -> None:
-        """Add `item` when `delay` has passed; at once if that is not above 0.
+        """Add an item when `delay` has passed; at once if that is not above 0.
 
         If it is delayed already, the earlier time counts. Does nothing once the queue
-        is shut down; while it drains, the delay is cut and this is `add()`, unless the
-        drain returns what is delayed.
+        is shut down. While it drains, the delay is cut and this is `add()`, unless the
+        drain returns delayed items.
 
         Args:
-            item: What to add.
+            item: Item to add.
             delay: Seconds, or a `timedelta`.
 
         Raises:
@@ -84,7 +82,7 @@ class DelayingQueue(WorkQueue[T]):
     def _delay(
         self, item: T, delay: float | timedelta, add: Callable[[T], None]
     ) -> bool:
-        """Delay an item, or `add` it now; true if it is delayed."""
+        """Delay an item, or `add` it now; return whether it is delayed."""
         seconds = seconds_of(delay)
         loop = self._running_loop()
 
@@ -129,7 +127,7 @@ class DelayingQueue(WorkQueue[T]):
         return self._deadlines.get(entry[2]) == entry[0]
 
     def _set_timer(self) -> None:
-        """Have the timer fire no later than at the first deadline."""
+        """Set the timer to the first deadline, or earlier."""
         first = self._heap[0][0]
         if self._timer is not None:
             if self._timer.when() <= first:
@@ -140,7 +138,7 @@ class DelayingQueue(WorkQueue[T]):
         self._timer = self._running_loop().call_at(first, self._add_ready, first)
 
     def _add_ready(self, deadline: float) -> None:
-        """Add what is due, and set the timer for the rest."""
+        """Add the items that are due, and set the timer for the rest."""
         # The loop may call a little early, within the resolution of its clock.
         now = max(deadline, self._running_loop().time())
         self._timer = None
@@ -154,12 +152,12 @@ class DelayingQueue(WorkQueue[T]):
                 del self._deadlines[item]
                 self._add_due(item)
         finally:
-            # Whatever happened: what is delayed must not be forgotten.
+            # Also after an error: the other delayed items must not be lost.
             if self._first_deadline() < math.inf:
                 self._set_timer()
 
     def _first_deadline(self) -> float:
-        """The earliest deadline; infinity if there is none."""
+        """Return the earliest deadline; infinity if there is none."""
         while self._heap and not self._is_current(self._heap[0]):
             heappop(self._heap)
 
@@ -180,20 +178,19 @@ class DelayingQueue(WorkQueue[T]):
 
 
 class RateLimitingQueue(DelayingQueue[T]):
-    """A `DelayingQueue` for retries: what fails often waits longer.
+    """A `DelayingQueue` for retries: items that fail often wait longer.
 
     Guarantees:
         Those of `DelayingQueue`.
 
-    Not guaranteed:
-        That `done()` forgets an item: call `forget()` when it succeeded or is given
-        up, or its next failure waits as long as if there had been no success.
+    Not guaranteed: That `done()` forgets the failures of an item. Call `forget()` when
+        it succeeded or is given up: otherwise its next failure waits as long as if
+        there had been no success.
 
-    Args:
-        name: Names the queue in metrics and in `repr()`.
-        rate_limiter: What decides on the delays, for this queue only;
-            `default_controller_rate_limiter()` unless given.
-        metrics: As for `WorkQueue`.
+    Args: name: Name in metrics and in `repr()`. rate_limiter: Limiter that decides on
+        the delays, for this queue only; by default
+            `default_controller_rate_limiter()`.
+        metrics: Sink of metrics, see `WorkQueue`.
 
     Example:
         >>> async def work_on_one(queue: RateLimitingQueue[str]) -> None:
@@ -220,11 +217,11 @@ class RateLimitingQueue(DelayingQueue[T]):
         for method in ("when", "forget", "num_requeues"):
             if not callable(getattr(self._limiter, method, None)):
                 raise OptionsError(
-                    f"not a rate limiter: {rate_limiter!r} has no {method}()"
+                    f"rate_limiter={rate_limiter!r} has no method {method}()"
                 )
 
     def add_rate_limited(self, item: T) -> None:
-        """Add `item` after the delay that the rate limiter says.
+        """Add an item after the delay that the rate limiter returns.
 
         The limiter counts the attempt even if the queue is shutting down.
 
@@ -234,9 +231,9 @@ class RateLimitingQueue(DelayingQueue[T]):
         self.add_after(item, self._limited(item))
 
     def forget(self, item: T) -> None:
-        """Make the rate limiter forget the failures of `item`; its next delay is short.
+        """Forget the failures of an item, so that its next delay is short.
 
-        Says nothing about the work: `done()` is still needed.
+        This does not end the work on it: call `done()`, too.
 
         Raises:
             WrongLoop: If called from another loop or thread.
@@ -245,7 +242,7 @@ class RateLimitingQueue(DelayingQueue[T]):
         self._limiter.forget(item)
 
     def num_requeues(self, item: T) -> int:
-        """How often `item` was added with a rate limit since it was last forgotten.
+        """Return how often an item was added with a rate limit since it was forgotten.
 
         Raises:
             WrongLoop: If called from another loop or thread.

@@ -1,7 +1,7 @@
-"""Rate limiters: how long an item has to wait before it is worked on again.
+"""Rate limiters: how long an item waits before it is retried.
 
-Plain, synchronous state for each item; nothing here waits. A `RateLimitingQueue` asks
-`when()` and does the waiting. A limiter belongs to one queue, and to its loop.
+Plain, synchronous state for each item; nothing here waits. A `RateLimitingQueue` calls
+`when()` and waits. A limiter belongs to one queue, and to its loop.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class RateLimiter(Protocol[T_contra]):
-    """Decides how long each item waits, and remembers how often it was asked."""
+    """Decides how long each item waits, and counts its attempts."""
 
     def when(self, item: T_contra, /) -> float:
         """Count one more attempt of `item`; return the seconds to wait before it."""
 
     def forget(self, item: T_contra, /) -> None:
-        """Drop what is remembered of `item`: it succeeded, or is given up."""
+        """Drop the attempts of `item`: it succeeded, or is given up."""
 
     def num_requeues(self, item: T_contra, /) -> int:
-        """How often `item` was asked about since it was last forgotten."""
+        """Return the number of attempts of `item` since it was last forgotten."""
 
 
 class ItemExponentialFailureRateLimiter:
     """Doubles the delay of an item with each attempt: base, 2 base, 4 base, ...
 
-    An item is remembered until `forget()`: one that is never forgotten costs memory.
+    An item is remembered until `forget()`. If it is never forgotten, it takes memory.
 
-    With jitter, items that failed together do not come back together: each delay is
-    drawn from the upper part of what it would be, so that none is longer than without.
-    (client-go's limiter has none.)
+    With jitter, items that failed together do not come back together. Each delay is
+    drawn from the upper part of the one without jitter, so none is longer. (client-go's
+    limiter has no jitter.)
 
     Args:
-        base_delay: The first delay. The defaults are those of client-go's controllers.
-        max_delay: No delay is longer than this.
-        jitter: How much of a delay is drawn, from 0 for nothing to 1 for all of it: a
-            delay `d` is drawn from [(1 - jitter) d, d].
-        rng: Where the jitter comes from; seed it for a reproducible sequence.
+        base_delay: First delay. The defaults are those of client-go's controllers.
+        max_delay: Longest delay.
+        jitter: Part of a delay that is drawn, from 0 to 1: a delay `d` is drawn from
+            [(1 - jitter) d, d].
+        rng: Source of jitter; seed it for a reproducible sequence.
 
     Raises:
         OptionsError: If a delay is negative or not finite, or the jitter not in [0, 1].
@@ -102,19 +102,19 @@ class ItemExponentialFailureRateLimiter:
         self._attempts.pop(item, None)
 
     def num_requeues(self, item: Hashable, /) -> int:
-        """How many delays `item` was given since it was last forgotten."""
+        """Return the number of delays of `item` since it was last forgotten."""
         return self._attempts.get(item, 0)
 
 
 class ItemFastSlowRateLimiter:
-    """A short delay for an item's first attempts, a long one for those after.
+    """A short delay for an item's first attempts, a long one for later attempts.
 
     An item is remembered until `forget()`.
 
     Args:
-        fast_delay: The delay of the first `max_fast_attempts` attempts.
-        slow_delay: The delay of each attempt after these.
-        max_fast_attempts: How many attempts are fast; 0 for none.
+        fast_delay: Delay of the first `max_fast_attempts` attempts.
+        slow_delay: Delay of each later attempt.
+        max_fast_attempts: Number of fast attempts; 0 for none.
 
     Raises:
         OptionsError: If a delay is negative or not finite, or the number negative.
@@ -127,7 +127,9 @@ class ItemFastSlowRateLimiter:
         max_fast_attempts: int,
     ) -> None:
         if max_fast_attempts < 0:
-            raise OptionsError(f"max_fast_attempts cannot be {max_fast_attempts}")
+            raise OptionsError(
+                f"max_fast_attempts must be at least 0, not {max_fast_attempts}"
+            )
 
         self._fast = _not_negative("fast_delay", fast_delay)
         self._slow = _not_negative("slow_delay", slow_delay)
@@ -145,7 +147,7 @@ class ItemFastSlowRateLimiter:
         self._attempts.pop(item, None)
 
     def num_requeues(self, item: Hashable, /) -> int:
-        """How many delays `item` was given since it was last forgotten."""
+        """Return the number of delays of `item` since it was last forgotten."""
         return self._attempts.get(item, 0)
 
 
@@ -238,13 +240,13 @@ T = TypeVar("T")
 
 
 class MaxOfRateLimiter(Generic[T]):
-    """The longest delay that any of several limiters asks for.
+    """The longest delay of several limiters.
 
-    Every limiter is asked each time, so each counts the attempt, and a bucket gives
-    a token even where another limiter's delay is the longer one.
+    Every limiter is asked each time, so each counts the attempt. A bucket gives a token
+    even if the delay of another limiter is longer.
 
     Args:
-        limiters: The limiters to ask. Without any the delay is 0.
+        limiters: Limiters to ask. Without any the delay is 0.
     """
 
     def __init__(self, *limiters: RateLimiter[T]) -> None:
@@ -260,16 +262,16 @@ class MaxOfRateLimiter(Generic[T]):
             limiter.forget(item)
 
     def num_requeues(self, item: T, /) -> int:
-        """The largest number that any of the limiters has counted."""
+        """Return the largest number of attempts that a limiter has counted."""
         return max((each.num_requeues(item) for each in self._limiters), default=0)
 
 
 class WithMaxWaitRateLimiter(Generic[T]):
-    """Another limiter, none of whose delays is longer than a maximum.
+    """Another limiter, with a longest delay.
 
     Args:
-        limiter: The limiter to ask.
-        max_delay: The longest delay.
+        limiter: Limiter to ask.
+        max_delay: Longest delay.
 
     Raises:
         OptionsError: If `max_delay` is negative or not finite.
@@ -288,15 +290,15 @@ class WithMaxWaitRateLimiter(Generic[T]):
         self._limiter.forget(item)
 
     def num_requeues(self, item: T, /) -> int:
-        """What the limiter has counted."""
+        """Return the number of attempts that the limiter has counted."""
         return self._limiter.num_requeues(item)
 
 
 def default_controller_rate_limiter() -> MaxOfRateLimiter[Hashable]:
-    """Make the limiter that controllers use unless told otherwise.
+    """Return a new limiter with the defaults of controllers.
 
-    Per item 5 ms doubling to 1000 s (reached at the 19th attempt in a row), and over
-    all items 10 retries a second with a burst of 100: the numbers of client-go, so
+    For each item 5 ms doubling to 1000 s (after 19 attempts in a row). For all items
+    together 10 retries a second with a burst of 100. These are client-go's numbers, so
     that controllers of both kinds retry alike.
     """
     return MaxOfRateLimiter(
@@ -308,7 +310,7 @@ def default_controller_rate_limiter() -> MaxOfRateLimiter[Hashable]:
 def _not_negative(name: str, duration: float | timedelta) -> float:
     seconds = seconds_of(duration)
     if seconds < 0:
-        raise OptionsError(f"{name} cannot be negative: {duration!r}")
+        raise OptionsError(f"{name} must not be negative: {duration!r}")
 
     return seconds
 

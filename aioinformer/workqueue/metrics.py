@@ -1,4 +1,4 @@
-"""`WorkQueueMetrics`: what a work queue tells its metrics sink, and when."""
+"""`WorkQueueMetrics`: what a work queue reports to its metrics sink, and when."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ logger = guarded_logger(__name__)
 
 T = TypeVar("T")
 
-# How often a sink that does not collect is told the ages of what is in work: as often
-# as client-go's queue does it.
+# Period of ages of items in work for a sink that does not collect, as in client-go.
 AGES_SECONDS = 0.5
 
-# So many durations are kept until somebody collects them. Telling them takes about
-# 0.1 ms, which nobody notices, and is cheaper for each than telling it alone.
+# Durations to keep before they are reported. Reporting them takes about 0.1 ms, less
+# than reporting each alone.
 KEPT = 1000
 
 METRICS = (
@@ -39,7 +38,7 @@ METRICS = (
 
 
 class WorkQueueHooks(NamedTuple, Generic[T]):
-    """What a queue calls after an item was added in effect, taken, and done."""
+    """Functions that a queue calls when an item was added, taken, and done."""
 
     added: Callable[[T], None]
     taken: Callable[[T], None]
@@ -47,28 +46,26 @@ class WorkQueueHooks(NamedTuple, Generic[T]):
 
 
 class WorkQueueMetrics(Generic[T]):
-    """Measures one queue; a sink that fails ends nothing.
+    """Metrics of one queue. A failing sink is logged and ends nothing.
 
     Names and meanings are those of client-go, all with the label `name`:
 
-    * `workqueue_depth`: items that are queued, by `priority`, which is empty for a queue
-      without priorities, as in controller-runtime;
-    * `workqueue_adds_total`: adds, without those of items that were asked for already;
+    * `workqueue_depth`: number of queued items, by `priority`, which is empty without
+      priorities, as in controller-runtime;
+    * `workqueue_adds_total`: adds, except of items that were queued already;
     * `workqueue_retries_total`: calls of `add_after()` and `add_rate_limited()`;
     * `workqueue_queue_duration_seconds`: from such an add to `get()`;
     * `workqueue_work_duration_seconds`: from `get()` to `done()`;
-    * `workqueue_unfinished_work_seconds`: how long what is in work has been, in all;
-    * `workqueue_longest_running_processor_seconds`: and the longest of it.
+    * `workqueue_unfinished_work_seconds`: sum of the ages of items in work;
+    * `workqueue_longest_running_processor_seconds`: the longest of these ages.
 
-    There is no task and no timer. A `CollectingSink` is told when it is read, and
-    in between when many durations have come together; another sink is told of each
-    change, and with it of the last two gauges, at most every 0.5 s. They are about work
-    that hangs: only a sink that collects sees it grow while nothing else happens.
+    There is no task and no timer. A `CollectingSink` gets the values when it is read,
+    and in between when many durations have accumulated. Another sink gets each change,
+    and the last two gauges at most every 0.5 s. These are about work that hangs: only a
+    collecting sink sees them grow while nothing else happens.
 
-    Args:
-        name: The queue's.
-        sink: Where measurements go.
-        depths: How many items are queued, by the label `priority`.
+    Args: name: Name of the queue. sink: Sink of the measurements. depths: Function that
+        returns the number of queued items by the label `priority`.
     """
 
     def __init__(
@@ -80,9 +77,8 @@ class WorkQueueMetrics(Generic[T]):
         self.retries = 0
         self._clock: Callable[[], float] = _no_time
 
-        # Invariant: an effective add is in _since until its item is taken, or for ever
-        # if it never is; then one of _waits until it is told; and counted by _past from
-        # there on.
+        # Invariant: an effective add is in _since until its item is taken, if ever. Then
+        # it is in _waits until it is reported, and after that counted in _past.
         self._since: dict[T, float] = {}
         self._waits: list[float] = []
         self._past = 0
@@ -91,7 +87,7 @@ class WorkQueueMetrics(Generic[T]):
         self._starts: dict[T, float] = {}
         self._works: list[float] = []
 
-        # Whoever collects may do it in another thread.
+        # A sink may collect in another thread.
         self._lock = Lock()
         self._told: dict[str, float] = {}
         self._told_depths: dict[str, int] = {}
@@ -104,9 +100,10 @@ class WorkQueueMetrics(Generic[T]):
             self._collecting.register(self.tell)
 
     def start_clock(self, clock: Callable[[], float]) -> None:
-        """Read the time of this clock from now on.
+        """Use this clock from now on.
 
-        What was added before waits from now on. Hooks from before are out of date.
+        Items that were added before wait from now on. Hooks from before are out of
+        date.
         """
         self._clock = clock
         now = clock()
@@ -114,10 +111,10 @@ class WorkQueueMetrics(Generic[T]):
             times.update(dict.fromkeys(times, now))
 
     def hooks(self) -> WorkQueueHooks[T]:
-        """Make what the queue calls.
+        """Return the functions that the queue calls.
 
-        Plain functions that find everything in their closure: with attributes it would
-        take a quarter longer.
+        They are plain functions that find everything in their closure: with attributes
+        they would take a quarter longer.
         """
         since, starts, clock = self._since, self._starts, self._clock
         waits, works, tell = self._waits, self._works, self._tell_durations
@@ -148,7 +145,7 @@ class WorkQueueMetrics(Generic[T]):
     def _telling(
         self, hook: Callable[[T], None], *parts: Callable[[], None]
     ) -> Callable[[T], None]:
-        """Tell at once, but only what the hook may have changed."""
+        """Wrap a hook so that it reports at once, but only what it may have changed."""
 
         def hook_and_tell(item: T) -> None:
             hook(item)
@@ -157,12 +154,12 @@ class WorkQueueMetrics(Generic[T]):
         return hook_and_tell
 
     def changed(self) -> None:
-        """Something else has changed: the depth, or `retries`."""
+        """Report another change: of the depth, or of `retries`."""
         if self._collecting is None:
             self.tell()
 
     def forget(self) -> None:
-        """Have the sink drop the series of this queue, and tell it nothing more."""
+        """Have the sink drop the series of this queue, and stop reporting."""
         with self._lock:
             sink, self._sink, self._collecting = self._sink, NULL_SINK, None
 
@@ -172,7 +169,7 @@ class WorkQueueMetrics(Generic[T]):
     # ------------------------------------------------------------ telling
 
     def tell(self) -> None:
-        """Tell the sink what has come together; from any thread."""
+        """Report what has accumulated; from any thread."""
         self._tell_durations()
         with self._lock:
             self._tell((self._tell_counts, self._tell_depths, self._tell_ages))
@@ -200,8 +197,8 @@ class WorkQueueMetrics(Generic[T]):
         self._observe("workqueue_work_duration_seconds", _taken_out(self._works))
 
     def _tell_counts(self) -> None:
-        # In this order: what moves on between the two is missed until the next time,
-        # instead of counted twice.
+        # In this order: an add that moves between the two is missed until the next
+        # report, not counted twice.
         adds = self._past + len(self._waits)
         self._count("workqueue_adds_total", adds + len(self._since))
         self._count("workqueue_retries_total", self.retries)
@@ -229,7 +226,7 @@ class WorkQueueMetrics(Generic[T]):
 
     def _count(self, name: str, total: int) -> None:
         more = total - self._told.get(name, 0)
-        # The first time also nothing, so that it is seen to begin at 0.
+        # The first time also 0, so that the series starts there.
         if more > 0 or name not in self._told:
             self._told[name] = total
             self._sink.count(name, more, name=self._name)
@@ -259,5 +256,5 @@ def _taken_out(values: list[float]) -> list[float]:
 
 
 def _no_time() -> float:
-    """The clock of a queue that has no loop yet."""
+    """Clock of a queue that has no loop yet."""
     return 0.0

@@ -1,4 +1,4 @@
-"""`PriorityQueue`: what matters more comes first, and nothing waits for ever."""
+"""`PriorityQueue`: higher priorities come first, and no item waits for ever."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ __all__ = ["LOW_PRIORITY", "PrioritizedItems", "PriorityQueue"]
 T = TypeVar("T", bound="Hashable")
 
 LOW_PRIORITY = -100
-"""For what nobody waits for: objects of the first list, and resyncs. The same number as
-in controller-runtime."""
+"""Priority of objects of the first list, and of resyncs, as in controller-runtime."""
 
-# With LOW_PRIORITY, so that what happens now goes before what was found at the start,
-# for five minutes; then it is the turn of the latter.
+# With LOW_PRIORITY, present events come before objects of the first list for five
+# minutes. After that the first list has its turn.
 AGEING_SECONDS = 3.0
 
-# Far more than anybody needs, and little enough to calculate with times exactly.
+# Far more than needed, and small enough for exact sums with times.
 LARGEST_PRIORITY = 1_000_000
 
 
-# Rank, priority and item. Of one rank the lower priority comes first: it is older.
+# Rank, priority and item. Of equal ranks the lower priority comes first: it is older.
 Place: TypeAlias = tuple[float, int, T]
 
 DISTINCT_LABELS = 25
-"""Number of priorities with a depth of their own in metrics, as in controller-runtime."""
+"""Number of priorities with their own depth in metrics, as in controller-runtime."""
 
 OTHER_LABEL = "other"
 """Label of all other priorities."""
@@ -50,39 +49,35 @@ EMPTY_PLACES_KEPT = 64
 class PriorityQueue(RateLimitingQueue[T]):
     """A `RateLimitingQueue` whose items have priorities; the higher one comes first.
 
-    Guarantees:
-        Those of `RateLimitingQueue`, except for the order: items of one priority are
-        handed out in the order in which they were added, and one of a higher priority
-        before them, unless they have waited for long.
+    Guarantees: Those of `RateLimitingQueue`, except for the order. Items of one
+        priority are handed out in the order in which they were added. An item of a
+        higher priority comes before them, unless they have waited for long.
 
-        Nothing starves: an item goes before another one of a priority that is higher by
-        `d` if it was added more than `d * ageing` seconds earlier. So what an item
-        waits for is bounded, however much is added: it is what is queued already, and
-        what is added in the next `d * ageing` seconds, where `d` is the distance from
-        its priority to the highest in use.
+        No item starves: it comes before another one of a priority that is higher by `d`
+        if it was added more than `d * ageing` seconds earlier. So the number of items
+        before it is bounded, however many are added: those queued already, and those
+        added in the next `d * ageing` seconds, where `d` is the distance to the highest
+        priority in use.
 
         A key is in the queue once. Adding it again with a higher priority moves it
-        behind the others of that priority (or leaves it where it is, if it has waited
-        so long that its place is better); with a lower one it changes nothing. Added
-        again while in work, or while its delay runs, the highest priority asked for
-        meanwhile counts.
+        after the others of that priority, or leaves it where it is if its place is a
+        better one. A lower priority changes nothing. If it is added while in work, or
+        while its delay runs, the highest priority requested meanwhile counts.
 
     Not guaranteed:
-        Priorities among items that are in work: nothing is taken from a worker.
+        Priorities among items that are in work: no item is taken from a worker.
 
     Adding and taking cost O(log p) with p different priorities, however many items
-    there are. The metric `workqueue_depth` has the priority as a label, of which there
-    are 25 different ones at most; the rest comes under `"other"`.
+    there are. The metric `workqueue_depth` has the priority as a label. There are at
+    most 25 different ones; the rest has the label `"other"`.
 
-    Args:
-        name: Names the queue in metrics and in `repr()`.
-        ageing: How many seconds of waiting are worth one step of priority. The default
-            lets what is added with priority 0 go before what was added with
-            `LOW_PRIORITY` for 5 minutes. None or 0 for strict priorities, where a
-            steady stream of important items keeps others waiting for ever, as in
-            controller-runtime.
-        rate_limiter: As for `RateLimitingQueue`.
-        metrics: As for `WorkQueue`.
+    Args: name: Name in metrics and in `repr()`. ageing: Seconds of waiting that are
+        worth one step of priority. By default, items of
+            priority 0 come before those of `LOW_PRIORITY` for 5 minutes. None or 0 for
+            strict priorities, with which a steady stream of important items makes
+            others wait for ever, as in controller-runtime.
+        rate_limiter: Limiter of retries, see `RateLimitingQueue`.
+        metrics: Sink of metrics, see `WorkQueue`.
 
     Raises:
         OptionsError: If `ageing` is negative or not finite.
@@ -98,7 +93,7 @@ class PriorityQueue(RateLimitingQueue[T]):
     ) -> None:
         seconds = 0.0 if ageing is None else seconds_of(ageing)
         if seconds < 0:
-            raise OptionsError(f"ageing cannot be negative: {ageing!r}")
+            raise OptionsError(f"ageing must not be negative: {ageing!r}")
 
         self._prioritized = PrioritizedItems[T](seconds)
         super().__init__(name, rate_limiter=rate_limiter, metrics=metrics)
@@ -109,18 +104,17 @@ class PriorityQueue(RateLimitingQueue[T]):
     # ------------------------------------------------------------ items
 
     def add(self, item: T, priority: int = 0) -> None:
-        """Ask for `item` to be worked on.
+        """Queue an item, unless it is queued.
 
-        If it is queued already, only a higher priority changes something. Does nothing
-        once the queue is shutting down (`shut_down_with_drain()` names the one
-        exception).
+        If it is queued, only a higher priority has an effect. Once the queue is
+        shutting down this does nothing (`shut_down_with_drain()` has one exception).
 
         Args:
-            item: What to add.
-            priority: Higher comes first; from -1,000,000 to 1,000,000.
+            item: Item to add.
+            priority: Priority from -1,000,000 to 1,000,000; higher ones come first.
 
         Raises:
-            OptionsError: If that is no priority.
+            OptionsError: If the priority is out of range.
             WrongLoop: If called from another thread: use `add_threadsafe()`.
         """
         _check(priority)
@@ -148,31 +142,30 @@ class PriorityQueue(RateLimitingQueue[T]):
                 self._metrics.changed()
 
     def add_threadsafe(self, item: T, priority: int = 0) -> None:
-        """Ask for `item` to be worked on, from any thread.
+        """Queue an item, from any thread.
 
         As `WorkQueue.add_threadsafe()`, with a priority.
 
-        Raises:
-            OptionsError: If that is no priority.
-            WrongLoop: If the loop of this queue was closed, and the queue was not shut
-                down before.
+        Raises: OptionsError: If the priority is out of range. WrongLoop: If the loop of
+            this queue was closed, and the queue was not shut down
+                before.
         """
         _check(priority)
         self._add_from_thread(item, priority)
 
     def add_after(self, item: T, delay: float | timedelta, priority: int = 0) -> None:
-        """Add `item` when `delay` has passed; at once if that is not above 0.
+        """Add an item when `delay` has passed; at once if that is not above 0.
 
         If it is delayed already, the earlier time and the higher priority count.
         Otherwise as `DelayingQueue.add_after()`.
 
         Args:
-            item: What to add.
+            item: Item to add.
             delay: Seconds, or a `timedelta`.
-            priority: Higher comes first. It has no effect on the delay.
+            priority: Priority; it has no effect on the delay.
 
         Raises:
-            OptionsError: If the delay is not finite, or that is no priority.
+            OptionsError: If the delay is not finite, or the priority out of range.
             WrongLoop: If called from another loop or thread, or outside of any loop.
         """
         _check(priority)
@@ -181,35 +174,35 @@ class PriorityQueue(RateLimitingQueue[T]):
             self._delayed_priorities[item] = max(known, priority)
 
     def add_rate_limited(self, item: T, priority: int = 0) -> None:
-        """Add `item` after the delay that the rate limiter says.
+        """Add an item after the delay that the rate limiter returns.
 
         The limiter counts the attempt even if the queue is shutting down.
 
         Raises:
-            OptionsError: If that is no priority.
+            OptionsError: If the priority is out of range.
             WrongLoop: If called from another loop or thread, or outside of any loop.
         """
         _check(priority)
         self.add_after(item, self._limited(item), priority)
 
     async def get_with_priority(self) -> tuple[T, int]:
-        """Wait for the next item and take it; also say which priority it had.
+        """Wait for the next item, take it and return it with its priority.
 
-        With it, a controller can add the item again as important as it was. Otherwise
-        as `get()`.
+        A controller can add the item again with the same priority. Otherwise as
+        `get()`.
 
         Raises:
-            QueueShutDown: If the queue is shutting down and nothing is queued.
+            QueueShutDown: If the queue is shutting down and empty.
             WrongLoop: If called from another loop.
 
         Cancellation:
             Safe: nothing is lost, call again.
         """
         item = await self.get()
-        # It was taken in this very step: nobody else has taken one since.
+        # No other item was taken since: `get()` returned in this turn of the loop.
         return item, self._prioritized.last_priority
 
-    # ------------------------------------------------------------ what it is made of
+    # ------------------------------------------------------------ as a WorkQueue
 
     def _make_queued(self) -> tuple[QueuedItems[T], Callable[[], Mapping[str, int]]]:
         return self._prioritized, self._prioritized.depths
@@ -228,19 +221,22 @@ class PriorityQueue(RateLimitingQueue[T]):
 
 def _check(priority: int) -> None:
     if not -LARGEST_PRIORITY <= priority <= LARGEST_PRIORITY:
-        raise OptionsError(f"a priority cannot be {priority!r}")
+        raise OptionsError(
+            f"priority must be from -{LARGEST_PRIORITY:,} to {LARGEST_PRIORITY:,}, "
+            f"not {priority!r}"
+        )
 
 
 class PrioritizedItems(Generic[T]):
-    """Items by priority and age: the one of the lowest rank comes first.
+    """Queued items by priority and age: the lowest rank comes first.
 
-    A rank is fixed when the item is put in: the time then, less `ageing` seconds for
-    each step of priority. As time goes on others get higher ranks, so an item gains on
-    them without being moved. Without ageing the rank is the priority alone.
+    A rank is set when an item is added: the time then, less `ageing` seconds for each
+    step of priority. Later items get higher ranks, so an item gains on them without
+    being moved. Without ageing the rank is the priority alone.
 
-    So within one priority ranks never fall, and the line is a row for each priority, of
-    which only the first places are compared: putting in and taking out cost O(log p) at
-    most with p different priorities, however many items there are.
+    Within one priority ranks never fall. So there is a row for each priority, and only
+    the first places of the rows are compared. Adding and taking cost at most O(log p)
+    with p different priorities, however many items there are.
 
     Args:
         ageing: Seconds for each step of priority; 0 for none.
@@ -252,26 +248,26 @@ class PrioritizedItems(Generic[T]):
         self._weight = ageing if self._ages else 1.0
         self._clock: Callable[[], float] = _no_time
 
-        # Invariant: the place of each item in the line is in the row of its priority;
-        # what else is there is empty and skipped. No row is without places.
+        # Invariant: the place of each queued item is in the row of its priority. Other
+        # places are empty and skipped. No row is without places.
         self._places: dict[T, Place[T]] = {}
         self._rows: dict[int, deque[Place[T]]] = {}
-        # Invariant: a heap of the first place of each row. No two have one priority, so
-        # items are never compared.
+        # Invariant: a heap of the first place of each row. No two have the same
+        # priority, so items are never compared.
         self._firsts: list[Place[T]] = []
         self._empty = 0
 
-        # The priority of an item that its place does not tell: it is not in the line
-        # yet (0 unless it is here), or was raised and stayed where it was.
+        # Priorities of items that differ from their places: of an item that is not
+        # queued yet (0 if missing here), or that was raised and kept its place.
         self.wanted: dict[T, int] = {}
 
-        # How many more items have a priority than its row has places, where it differs.
+        # Number of items of a priority minus the places in its row, if not 0.
         self._excess: Counter[int] = Counter()
-        # What was shown once must be seen to be 0; the usual one from the beginning.
+        # A depth that was shown once must be shown as 0; the usual one from the start.
         self._labels = {0: "0"}
         self._shown: Iterable[str] = self._labels.values()
         self.last_priority = 0
-        """That of the item that was taken out last."""
+        """Priority of the item that was taken out last."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -280,7 +276,7 @@ class PrioritizedItems(Generic[T]):
         return iter(self._places)
 
     def start_clock(self, clock: Callable[[], float]) -> None:
-        """Tell the time by this clock from now on; what is in the line is new now."""
+        """Use this clock from now on; items that are queued count as new."""
         if self._ages:
             self._clock = clock
             self._rebuild(later=clock())
@@ -288,7 +284,7 @@ class PrioritizedItems(Generic[T]):
     # ------------------------------------------------------------ priorities
 
     def priority_of(self, item: T) -> int:
-        """That of an item in the line, or wanted."""
+        """Return the priority of an item that is queued or wanted."""
         priority = self.wanted.get(item)
         if priority is not None:
             return priority
@@ -297,10 +293,9 @@ class PrioritizedItems(Generic[T]):
         return 0 if place is None else place[1]
 
     def raise_to(self, item: T, priority: int) -> None:
-        """Give an item in the line, or wanted, a higher priority.
+        """Give a higher priority to an item that is queued or wanted.
 
-        It goes behind the others of that priority, unless it has waited so long that
-        its place is a better one.
+        It is moved after the others of that priority, unless its place is a better one.
         """
         place = self._places.get(item)
         if place is None:
@@ -321,7 +316,7 @@ class PrioritizedItems(Generic[T]):
             self._rebuild()
 
     def depths(self) -> Mapping[str, int]:
-        """How many items are in the line, by the label of their priority."""
+        """Return the number of queued items by the label of their priority."""
         depths = dict.fromkeys(self._shown, 0)
         rows, excess = self._rows, self._excess
         for priority in {*list(rows), *list(excess)}:
@@ -336,12 +331,12 @@ class PrioritizedItems(Generic[T]):
     # ------------------------------------------------------------ as a deque does it
 
     def append(self, item: T) -> None:
-        """Put in an item that is not in it, with the priority that is wanted."""
+        """Add an item that is not queued, with its wanted priority."""
         priority = self.wanted.pop(item, 0) if self.wanted else 0
         self._put(item, priority, self._clock() - priority * self._weight)
 
     def popleft(self) -> T:
-        """Take out the next item; an `IndexError` if there is none."""
+        """Take out the next item; raises `IndexError` if there is none."""
         firsts, rows, places = self._firsts, self._rows, self._places
         while True:
             place = firsts[0]
@@ -368,7 +363,7 @@ class PrioritizedItems(Generic[T]):
             self._excess[priority] += 1
 
     def clear(self) -> None:
-        """Take out all items, and forget what was wanted."""
+        """Take out all items, and forget wanted priorities."""
         self._places.clear()
         self.wanted.clear()
         self._rebuild()
@@ -385,7 +380,7 @@ class PrioritizedItems(Generic[T]):
             row.append(place)
 
     def _rebuild(self, later: float = 0.0) -> None:
-        """Drop the empty places, and give the others ranks that are so much higher."""
+        """Drop empty places, and raise all ranks by a number."""
         rows: dict[int, deque[Place[T]]] = {}
         excess = Counter[int]()
         for row in self._rows.values():
@@ -412,5 +407,5 @@ class PrioritizedItems(Generic[T]):
 
 
 def _no_time() -> float:
-    """The clock of a line whose queue has no loop yet."""
+    """Clock of items whose queue has no loop yet."""
     return 0.0

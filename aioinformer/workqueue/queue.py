@@ -81,10 +81,10 @@ class QueuedItems(Protocol[T]):
 
 
 class WorkQueue(Generic[T]):
-    """A queue of distinct hashable items, such as object keys, for any number of workers.
+    """A queue of distinct hashable items, such as object keys, for its workers.
 
     A worker takes an item with `get()` and must call `done()` for it. `item()` and
-    `async for` call `done()` themselves.
+    `async for` call `done()` themselves. There may be any number of workers.
 
     Guarantees:
         Items are handed out in the order in which they were first added.
@@ -421,7 +421,8 @@ class WorkQueue(Generic[T]):
     def _close(self, phase: _Phase) -> None:
         self._phase = phase
         if self._loop_thread._is_owned():  # noqa: SLF001
-            self._loop_thread.release()  # from now on every call checks the loop and the phase
+            # From now on every call checks the loop and the phase.
+            self._loop_thread.release()
 
         self._filled.notify_all()
 

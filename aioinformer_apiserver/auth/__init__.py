@@ -1,4 +1,4 @@
-"""Who asks, and what they may do.
+"""Authentication and authorization.
 
-The law of this package: synchronous, and before anything is looked up.
+The law of this package: it is synchronous, and runs before any object is looked up.
 """

@@ -1,4 +1,4 @@
-"""Access: who asks, and may they? Before anything is looked up."""
+"""`AccessControl`: authentication, impersonation and authorization."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 _ACCOUNT = "system:serviceaccount:"
 _ACCOUNTS = "system:serviceaccounts"
 _NODE = "system:node:"
-# Of the users that are impersonated, where the newer rights are meant.
+# API group of impersonated users in rules for constrained impersonation.
 _NEWER_GROUP = "authentication.k8s.io"
 
 
 class AccessControl:
-    """Knows the users by their tokens, and lets them do what their roles allow.
+    """Authenticator of users by their tokens, and authorizer by their roles.
 
     Args:
-        storage: Holds the roles and bindings.
-        token: Of an administrator; None if there is none. Without users, too, everyone
-            is an administrator.
-        users: Further users, by their tokens.
+        storage: Roles and bindings.
+        token: Token of an administrator; None for no such token. Without token and
+            users, everyone is an administrator.
+        users: Further users by token.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class AccessControl:
         self.users = dict(users)
 
     def authenticate(self, request: Request, info: RequestInfo) -> User:
-        """Find out who asks, or whom they impersonate.
+        """Return the user of a request, or the user whom they impersonate.
 
-        A server without tokens takes everyone for an administrator who is no service
-        account. One with tokens
-        takes who has none for anonymous, as a kube-apiserver does by default.
+        Without tokens in the server, everyone except service accounts is an
+        administrator. With tokens, requests without one are anonymous, the default of a
+        kube-apiserver.
 
         Raises:
-            ApiError: 401 for a token that nobody has; 400 for groups to impersonate
-                without a user; 403 for somebody who may not impersonate whom they want.
+            ApiError: 401 for an unknown token, 400 for impersonated groups without a
+                user, 403 if the user may not impersonate the other one.
         """
         user = self._bearer(request)
         wanted = _impersonated(request)
@@ -72,8 +72,8 @@ class AccessControl:
             for it in _steps_to(wanted, "impersonate"):
                 self.authorize(user, it)
         except Forbidden:
-            # Or they hold the newer rights, which name the action as well. These are
-            # what a refusal is about.
+            # They may have the rights of constrained impersonation, which also name the
+            # action. The error message is about these.
             way = _way_to(wanted)
             self.authorize(
                 user, replace(info, verb=f"impersonate-on:{way}:{info.verb}")
@@ -84,7 +84,7 @@ class AccessControl:
         return _completed(wanted)
 
     def holder_of(self, token: str) -> User | None:
-        """Return the user whose token this is; None if nobody has it."""
+        """Return the user of a token; None if it is unknown."""
         if token and token == self.token:
             return _ADMIN
 
@@ -95,7 +95,7 @@ class AccessControl:
         return User(user.name, (*user.groups, AUTHENTICATED))
 
     def authorize(self, user: User, info: RequestInfo) -> None:
-        """Check that `user` may do what is `asked`.
+        """Check that a user may send a request.
 
         Raises:
             ApiError: 403, if they may not.
@@ -133,10 +133,10 @@ class AccessControl:
 
 
 def _impersonated(request: Request) -> User | None:
-    """Return who is named in the headers, as they are named there.
+    """Return the user in the impersonation headers; None without such headers.
 
     Raises:
-        ApiError: 400, if there are groups and no user.
+        ApiError: 400, if there are groups but no user.
     """
     name = request.headers.get("Impersonate-User", "")
     given = request.headers.get("Impersonate-Group", "").split(",")
@@ -155,14 +155,14 @@ def _impersonated(request: Request) -> User | None:
 
 
 def _service_account(user: User) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that somebody is; None if not."""
+    """Return namespace and name of a service account; None for other users."""
     namespace, slash, name = user.name.removeprefix(_ACCOUNT).partition(":")
     is_one = user.name.startswith(_ACCOUNT) and namespace and slash and name
     return (namespace, name) if is_one else None
 
 
 def _way_to(wanted: User) -> str:
-    """Name the kind of impersonation that the newer rights are about."""
+    """Return the kind of constrained impersonation."""
     if _service_account(wanted):
         return "serviceaccount"
 
@@ -170,7 +170,7 @@ def _way_to(wanted: User) -> str:
 
 
 def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
-    """Yield what one must be allowed, one by one, in order to be somebody else."""
+    """Yield the permissions that are needed to impersonate a user."""
     account = _service_account(wanted)
     if account:
         plural, (namespace, name) = "serviceaccounts", account
@@ -185,7 +185,7 @@ def _steps_to(wanted: User, verb: str) -> Iterator[RequestInfo]:
 
 
 def _completed(wanted: User) -> User:
-    """Add the groups that a real server adds, whoever it is."""
+    """Add the groups that a real server adds to an impersonated user."""
     groups = wanted.groups
     account = _service_account(wanted)
     if account and not groups:
@@ -201,11 +201,11 @@ def _completed(wanted: User) -> User:
     return User(wanted.name, groups if added in groups else (*groups, added))
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
 def _denied(user: User, info: RequestInfo, problem: str) -> Exception:
-    """Make the refusal of something about a resource."""
+    """Make the 403 for a resource request."""
     group, plural = info.group, info.plural
     what = f"{plural}.{group}" if group else plural
     named = f'{what} "{info.name}"' if info.name else what

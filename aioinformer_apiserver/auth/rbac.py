@@ -1,4 +1,4 @@
-"""RBAC: what the roles and bindings in the storage let somebody do. Synchronous."""
+"""RBAC: users, and their rights by the roles and bindings in the storage."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ UNAUTHENTICATED = "system:unauthenticated"
 _API_GROUP = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
-# What "view" leaves out because it would lead to more rights than it gives.
+# Excluded from "view", because reading them would give further rights.
 _SECRET = frozenset({"secrets", "roles", "rolebindings"})
 _ABOUT_RIGHTS = frozenset({"roles", "rolebindings"})
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who asks.
+    """A user.
 
     Attributes:
-        name: As bindings name them.
-        groups: The groups they are in; whoever is in `system:masters` may do everything.
+        name: Name in role bindings.
+        groups: Groups of the user. Members of `system:masters` may do everything.
 
     Raises:
-        OptionsError: If the name is no text, or the groups are not several: one text
-            would be a group for each of its letters.
+        OptionsError: If the name is not a string, or the groups are not a tuple or list:
+            a string would be one group for each of its letters.
     """
 
     name: str
@@ -58,43 +58,46 @@ class User:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise OptionsError(f"the name of a User is a text, not {self.name!r}")
+            raise OptionsError(
+                f"the name of a User must be a string, not {self.name!r}"
+            )
 
-        # Whatever the annotation says, a list is written easily.
+        # A list is a likely mistake, and harmless.
         given: object = self.groups
         if not isinstance(given, tuple | list) or not all(
             isinstance(it, str) and it for it in given
         ):
             raise OptionsError(
-                f"the groups of a User are a tuple such as ('support',), not {given!r}"
+                "the groups of a User must be a tuple such as ('support',), not "
+                f"{given!r}"
             )
 
         object.__setattr__(self, "groups", tuple(given))
 
     @property
     def is_master(self) -> bool:
-        """They may do everything, whatever the roles say."""
+        """True if the user may do everything, regardless of roles."""
         return MASTERS in self.groups
 
 
 class RBACAuthorizer:
-    """The rules that apply to a user: those of all roles that are bound to them."""
+    """Authorizer by the rules of all roles that are bound to a user."""
 
     def __init__(self, storage: Storage) -> None:
         self._collections = [
             storage.collection(resource)
             for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS)
         ]
-        # The last changes that have been read. Not their versions: a server that goes
-        # back to a backup gives the same ones again, for other roles.
+        # Last changes that have been read. Not their versions: a server that restores a
+        # backup uses the same versions again for other roles.
         self._tails: list[Change] = []
         self._bodies: list[dict[str, dict[str, Any]]] = []
 
     def problem(self, user: User, info: RequestInfo) -> str | None:
-        """Say why `user` may not do what is `asked`; None if they may.
+        """Return why a user may not send a request; None if they may.
 
         Returns:
-            What to append to the refusal: mostly nothing, else which role is missing.
+            Suffix of the error message: mostly empty, otherwise the missing roles.
         """
         if user.is_master:
             return None
@@ -113,12 +116,12 @@ class RBACAuthorizer:
     def rules(
         self, user: User, namespace: str, missing: list[str] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield every rule that applies to `user` in a namespace; empty for all.
+        """Yield every rule that applies to a user in a namespace.
 
         Args:
-            user: Who.
-            namespace: Where; only rules for the whole cluster if empty.
-            missing: Is appended what is said of roles that are bound but not there.
+            user: The user.
+            namespace: Namespace; empty for rules of the whole cluster only.
+            missing: List to which messages about missing roles are appended.
         """
         cluster_roles, cluster_bindings, roles, bindings = self._read()
         for binding in cluster_bindings.values():
@@ -130,7 +133,7 @@ class RBACAuthorizer:
                 yield from _rules_of(binding, namespace, cluster_roles, roles, missing)
 
     def _read(self) -> list[dict[str, dict[str, Any]]]:
-        """Decode all roles and bindings, once for each state of them."""
+        """Decode all roles and bindings, once for each of their states."""
         tails = [it.tail for it in self._collections]
         if tails != self._tails:
             self._bodies = [
@@ -142,7 +145,7 @@ class RBACAuthorizer:
 
 
 def _allows(rule: Mapping[str, Any], info: RequestInfo) -> bool:
-    """Say whether one rule of a role lets through what is asked."""
+    """Return whether a rule allows a request."""
     if not _covers(rule.get("verbs"), info.verb):
         return False
 
@@ -162,16 +165,17 @@ def _allows(rule: Mapping[str, Any], info: RequestInfo) -> bool:
 
 
 def first_roles(kinds: Iterable[Collection]) -> Iterator[tuple[bool, dict[str, Any]]]:
-    """Yield the cluster roles and bindings that every server begins with.
+    """Yield the initial cluster roles and bindings of a server.
 
-    Those that people bind (`cluster-admin`, `admin`, `edit`, `view`), and those by which
-    everyone may ask what is served and who they are; not the many of its own parts.
+    These are the roles that people bind (`cluster-admin`, `admin`, `edit`, `view`) and
+    those that allow everyone discovery and reviews of themselves, but not the roles of
+    the components of a cluster.
 
     Args:
-        kinds: What is served; `view` and the like are about all of it.
+        kinds: Served collections, which `admin`, `edit` and `view` cover.
 
     Yields:
-        Whether it is a binding, and its body.
+        True for a binding or False for a role, and its body.
     """
     everything = [
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -290,7 +294,7 @@ def _rules_of(
     roles: Mapping[str, dict[str, Any]],
     missing: list[str] | None,
 ) -> Iterable[dict[str, Any]]:
-    """Return the rules of the role that a binding names."""
+    """Return the rules of the role that a binding refers to."""
     reference = binding.get("roleRef") or {}
     name = reference.get("name")
     if reference.get("kind") == "Role":

@@ -1,4 +1,4 @@
-"""Reviews: questions about rights, asked by creating objects that nobody stores."""
+"""Reviews: questions about tokens and rights, in the form of objects to create."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["REVIEWS", "answer_to"]
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
 
-# All that can be asked, in the order of discovery.
+# All reviews, in the order of discovery.
 REVIEWS = (
     Resource(_AUTHENTICATION, "v1", "selfsubjectreviews", "SelfSubjectReview", False),
     Resource(_AUTHENTICATION, "v1", "tokenreviews", "TokenReview", False),
@@ -54,18 +54,17 @@ def answer_to(
     """Answer a review.
 
     Args:
-        access: Knows the rules.
-        user: Who asks.
-        asked: What the request is.
-        call: The request.
+        access_control: Users and rules.
+        user: User who sends the request.
+        info: Attributes of the request.
+        request: The request.
 
     Returns:
-        The review with its status; None if the request is none.
+        Review with its status; None if the request is not a review.
 
     Raises:
-        ApiError: 404 if its path goes on, or has a namespace where there should be none
-            (or none where there should be one); 405 if it is not created; 400, 415 or
-            422 if the body will not do.
+        ApiError: 404 if the path is too long, or its namespace is missing or superfluous;
+            405 for other verbs than create; 400, 415 or 422 for an invalid body.
     """
     kind = _KINDS.get(_key_of(info))
     if kind is None:
@@ -171,7 +170,7 @@ def _access_status(
         problems += _wrong_place(spec, info.namespace)
 
     if problems:
-        # A real server leaves out what kind of review it refuses.
+        # A real server omits the kind of the review.
         raise refusal(_KINDS[_key_of(info)].stored, "", problems, said_kind="")
 
     if not about_oneself:
@@ -185,7 +184,7 @@ def _access_status(
 
 
 def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with what a review asks about."""
+    """Yield the invalid fields of the attributes in a review."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and other is not None:
         why = "cannot be specified in combination with resourceAttributes"
@@ -198,7 +197,7 @@ def _wrong_wish(spec: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
-    """Yield what is asked that a review in this namespace does not tell."""
+    """Yield the attributes that a review in this namespace does not allow."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if other is not None:
         why = "disallowed on this kind of request"
@@ -210,7 +209,7 @@ def _wrong_place(spec: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
 
 
 def _in_go(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Name fields as messages do that show a whole struct."""
+    """Return attributes with the field names of their Go struct, for messages."""
     return {
         "Path": attributes.get("path") or "",
         "Verb": attributes.get("verb") or "",
@@ -226,7 +225,7 @@ def _wanted(spec: Mapping[str, Any]) -> RequestInfo:
     return RequestInfo(
         verb=wanted.get("verb", ""),
         group=wanted.get("group", ""),
-        # An empty one means any; here it only says that a resource is meant.
+        # Empty means any version. Here it only marks a resource request.
         version=wanted.get("version") or "*",
         plural=wanted.get("resource", ""),
         subresource=wanted.get("subresource", ""),

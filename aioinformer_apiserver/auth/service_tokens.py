@@ -1,7 +1,7 @@
-"""Tokens of service accounts: made on demand, and known again.
+"""Tokens of service accounts: issued by TokenRequests, and authenticated.
 
-They are JSON web tokens as those of a real server, but for the key: the server's own, of
-which nobody else knows anything.
+They are JSON web tokens like those of a real server, signed with a random key of this
+server.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _HEAD = {"alg": "HS256", "typ": "JWT"}
 
 
 class ServiceTokens:
-    """Makes and reads the tokens of one server.
+    """Issuer and authenticator of the tokens of one server.
 
     Args:
-        storage: Holds the accounts.
+        storage: Service accounts.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -54,16 +54,16 @@ class ServiceTokens:
     def answer_to(
         self, namespace: str, name: str, body: object, options: WriteOptions
     ) -> dict[str, Any]:
-        """Answer a TokenRequest; also in a dry run, as nothing is stored.
+        """Answer a TokenRequest, also in a dry run, because nothing is stored.
 
         Args:
-            namespace: Of the account.
-            name: Of the account.
-            body: Bytes of JSON, or decoded.
-            options: How.
+            namespace: Namespace of the account.
+            name: Name of the account.
+            body: Body of the request, decoded or as bytes of JSON.
+            options: Options of the write.
 
         Raises:
-            ApiError: 400 or 422 if the body will not do, 404 if there is no such account.
+            ApiError: 400 or 422 for an invalid body, 404 if the account does not exist.
         """
         got = decode_body(_REQUEST, body, options)
         check_namespace(namespace, got["metadata"])
@@ -91,10 +91,10 @@ class ServiceTokens:
         }
 
     def holder_of(self, token: str) -> User | None:
-        """Return the account whose token this is; None if it is not of this server.
+        """Return the account of a token; None if the token is invalid.
 
-        A token is worth nothing once it has expired, was made for others than the API
-        server, or its account is gone.
+        A token is invalid if another server issued it, if it has expired, if it is for
+        another audience than the API server, or if its account has been deleted.
         """
         claims = self._claims_of(token)
         if claims is None or claims["exp"] <= _now() or _ISSUER not in claims["aud"]:
@@ -119,7 +119,7 @@ class ServiceTokens:
     def _claims_of(self, token: str) -> dict[str, Any] | None:
         text, _, signature = token.rpartition(".")
         known = self._signature(text).encode()
-        # A header may hold bytes that are no text.
+        # A header may contain bytes that are not UTF-8.
         if not hmac.compare_digest(signature.encode(errors="replace"), known):
             return None
 
@@ -135,10 +135,10 @@ class ServiceTokens:
 
 
 def _check(name: str, given: str, seconds: int) -> None:
-    """Check what is asked for.
+    """Check the options of a TokenRequest.
 
     Raises:
-        ApiError: 422, if it is no token that this account could have.
+        ApiError: 422, if the account cannot have such a token.
     """
     if given not in {"", name}:
         why = "must match the service account name if specified"
@@ -160,7 +160,7 @@ def _check(name: str, given: str, seconds: int) -> None:
 def _claims(
     account: Stored, audiences: list[str], now: int, expires: int
 ) -> dict[str, Any]:
-    """Return what a token says."""
+    """Return the claims of a token."""
     return {
         "aud": audiences,
         "exp": expires,

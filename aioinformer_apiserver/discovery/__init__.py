@@ -1,4 +1,4 @@
-"""What a server says about itself: what it serves, how that looks, and that it lives.
+"""Discovery, OpenAPI, version and health checks.
 
-The law of this package: pure functions of the kinds that are served, and of the request.
+The law of this package: pure functions of the served kinds and the request.
 """

@@ -1,7 +1,6 @@
-"""Discovery: the documents that say what is served. Pure.
+"""Discovery documents: groups, versions and resources. Pure.
 
-Groups, versions and resources stand in the order of a real server, because clients take
-the first that fits.
+All are in the order of a real server, because clients use the first match.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "document_at"]
 
-# The release that is imitated, in whatever can be seen of it.
+# Imitated release.
 VERSION = {
     "major": "1",
     "minor": "36",
@@ -58,11 +57,11 @@ VERSION = {
     "platform": "linux/amd64",
 }
 
-# What the media type of the aggregated document says beside its format.
+# Parameters in the media type of aggregated discovery.
 _AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-# The groups compiled into a real server, by the priorities it gives them. Those of
-# custom resources follow, by name.
+# Built-in groups by their priority in a real server. Groups of custom resources follow by
+# name.
 _GROUPS = (
     "apps",
     "events.k8s.io",
@@ -83,7 +82,7 @@ _GROUPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One resource, or the subresource of one, as discovery tells it."""
+    """Resource with its subresources in discovery."""
 
     resource: Resource
     verbs: tuple[str, ...]
@@ -95,20 +94,18 @@ class _Entry:
 
 
 def document_at(storage: Storage, request: Request) -> Response | None:
-    """Return what a request for the server itself is answered; None for a resource.
+    """Return the response to a non-resource request.
 
     Args:
-        storage: Whose kinds are served.
-        call: The request. Its body does not matter.
+        storage: Storage with the served kinds.
+        request: The request. Its body does not matter.
 
     Returns:
-        The document, which may be a page that says that there is nothing; None if the
-        path is that of a resource, in a group that is served.
+        Document or 404 page; None if the path is that of a resource in a served group.
 
     Raises:
-        ApiError: 404 if there is no such version, 405 if the document is only read,
-            406 if it cannot be written in a format that is accepted, 415 if a body is
-            announced that nobody would read.
+        ApiError: 404 for an unknown version, 405 for another method than GET, 406 if the
+            client accepts no supported format, 415 for a body of an unsupported type.
     """
     parts = unquote(request.path).strip("/").split("/")
     if parts[0] not in {"api", "apis"}:
@@ -153,7 +150,7 @@ def _about_the_server(
 
 
 def _groups_at(root: str, entries: list[_Entry], request: Request) -> Response:
-    """Make what stands at `/api` and `/apis`."""
+    """Return the document at `/api` or `/apis`."""
     if root == "api":
         _check_route(request)
 
@@ -187,11 +184,11 @@ def _inside(parts: list[str], entries: list[_Entry]) -> dict[str, Any] | None:
 
 
 def _check_route(request: Request, *, json_only: bool = False) -> None:
-    """Refuse what a real server's router does, which stands before these documents only.
+    """Check a request as the router before these documents does.
 
     Raises:
-        ApiError: 405, if more is asked for than to read, or less: only the head; 415 or
-            406, if a header names no type of the document.
+        ApiError: 405 for another method than GET, 415 or 406 if a header names no media
+            type of the document.
     """
     if request.method != "GET":
         raise statuses.method_not_allowed()
@@ -214,7 +211,7 @@ def _resources(entries: list[_Entry], api_version: str) -> dict[str, Any] | None
 
     head: dict[str, Any] = {"kind": "APIResourceList"}
     if "/" in api_version:
-        # The core group is older than this field, and never got it.
+        # The core group never had this field.
         head["apiVersion"] = "v1"
 
     found = [line for entry in inside for line in _lines(entry)]
@@ -222,7 +219,7 @@ def _resources(entries: list[_Entry], api_version: str) -> dict[str, Any] | None
 
 
 def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
-    """Tell one resource and its subresources, as the documents of a version do."""
+    """Yield a resource and its subresources for the document of a version."""
     resource = entry.resource
     yield _without_empty(
         {
@@ -246,7 +243,7 @@ def _lines(entry: _Entry) -> Iterable[dict[str, Any]]:
 
 
 def _sent_through(entry: _Entry, subresource: str) -> dict[str, str]:
-    """Name the kind of a subresource, with its version if that is another one."""
+    """Return the kind of a subresource, with its version if that differs."""
     sent = SUBRESOURCE_KINDS.get(subresource, entry.resource)
     if sent.api_version == entry.resource.api_version:
         return {"kind": sent.kind}
@@ -283,7 +280,7 @@ def _aggregated(entries: list[_Entry], choice: Choice, request: Request) -> Resp
 
 
 def _discovered(entry: _Entry) -> dict[str, Any]:
-    """Tell one resource and its subresources, as the aggregated document does."""
+    """Return a resource with its subresources for aggregated discovery."""
     resource = entry.resource
     kind = _kind_of(entry)
     subresources = [
@@ -309,7 +306,7 @@ def _discovered(entry: _Entry) -> dict[str, Any]:
 
 
 def _kind_of(entry: _Entry) -> dict[str, str]:
-    """Name the kind; for built-in ones a real server leaves out what goes without saying."""
+    """Return the kind; for built-in kinds, a real server omits the group and version."""
     resource = entry.resource
     if entry.typed:
         return {"group": "", "version": "", "kind": resource.kind}
@@ -359,12 +356,12 @@ def _version_names(entries: list[_Entry], group: str) -> list[str]:
 
 
 def _is_custom_and_missing(storage: Storage, parts: list[str]) -> bool:
-    """Say whether a path is in no built-in group, and nothing is served there."""
+    """Return whether a path is in a custom group that is not served."""
     if parts[0] == "api" or len(parts) < 2 or parts[1] in _GROUPS:
         return False
 
     if parts[3:4] == ["watch"]:
-        parts = [*parts[:3], *parts[4:]]  # The path of a watch, before the parameter.
+        parts = [*parts[:3], *parts[4:]]  # The deprecated path of a watch.
 
     if parts[3:4] == ["namespaces"] and len(parts) > 5:
         parts = [*parts[:3], *parts[5:]]

@@ -1,8 +1,7 @@
-"""OpenAPI: the documents that describe paths and schemas, for each group and version.
+"""OpenAPI documents of paths and schemas for each group and version.
 
-Made when they are asked for, from what is known about the kinds, and kept for as long as
-those stay the same. There are no descriptions, and of version 2 there is only the head of
-the document: clients go on without it where there is version 3.
+They are made on request, and cached while the kinds stay the same. They have no
+descriptions. OpenAPI v2 has no paths and definitions, because clients use v3 instead.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _SECOND = "openapi/v2"
 _INFO = {"title": "Kubernetes", "version": "1.36"}
 _JSON = "application/json"
 
-# The name that is written, and the old one, which is still asked for.
+# Media type of the response, and the old one, which clients still send.
 _PROTOBUF = (
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -46,7 +45,7 @@ _PROTOBUF = (
 _VARIES = {"Vary": "Accept"}
 _NOT_ACCEPTABLE = Response(body=[b""], headers=_VARIES, status=406)
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-# What a real server lets clients keep for ever, as its address changes with it.
+# Clients may cache documents with a hash in their URL forever.
 _KEPT = {"Cache-Control": "public, immutable"}
 
 
@@ -54,13 +53,12 @@ def document_at(kinds: Iterable[Kind], request: Request) -> Response:
     """Answer a request below `/openapi`.
 
     Args:
-        kinds: All that are served.
-        call: The request. A `hash` in its query that is not the current one leads to
-            the document by a redirection.
+        kinds: Served kinds.
+        request: The request. An outdated `hash` in its query is redirected.
 
     Returns:
-        The index, the document of a group and version, or a page that says that there
-        is none, or without a word (406) that it cannot be written as is accepted.
+        Index, document of a group and version, 404 page, or an empty 406 if the client
+        accepts no supported format.
     """
     path = unquote(request.path).removeprefix("/")
     if path == _SECOND:
@@ -84,10 +82,10 @@ def document_at(kinds: Iterable[Kind], request: Request) -> Response:
 
 
 def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
-    """Return the schemas of some kinds, their lists, and all that these refer to.
+    """Return the schemas of kinds, their lists, and everything that they refer to.
 
     Returns:
-        OpenAPI text by the names of the definitions, sorted.
+        OpenAPI schemas by name, sorted.
     """
     found: dict[str, Any] = {}
     wanted = [_META + "DeleteOptions", _META + "Status", _META + "ObjectMeta"]
@@ -114,10 +112,10 @@ def schemas_of(kinds: tuple[Kind, ...]) -> dict[str, Any]:
 
 
 def _second(request: Request) -> Response:
-    """Make the document of version 2: a head without paths and definitions.
+    """Return the document of OpenAPI v2, without paths and definitions.
 
-    kubectl asks it for the kinds that it does not find in version 3, and in the binary
-    encoding. So it finds out that there is no such kind.
+    kubectl requests it, in Protocol Buffers, for kinds that it does not find in v3. So it
+    finds that there is no such kind.
     """
     media = accepted(request.headers, _JSON, *_PROTOBUF)
     if media is None:
@@ -136,12 +134,12 @@ def _second(request: Request) -> Response:
 
 
 def _field(number: int, text: bytes) -> bytes:
-    """Write a field of a message in the binary encoding, of less than 128 bytes."""
+    """Encode a field of less than 128 bytes in Protocol Buffers."""
     return bytes([number << 3 | 2, len(text)]) + text
 
 
 def _addressed(document: tuple[bytes, str], request: Request) -> Response:
-    """Answer with a document, or with where it is now, or that it has not changed."""
+    """Return a document, a redirect to its current URL, or 304 if it is unchanged."""
     body, tag = document
     headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
     asked = request.query.get("hash", "")
@@ -162,14 +160,14 @@ def _index(by_api: Mapping[str, tuple[Kind, ...]]) -> Response:
         api: {"serverRelativeURL": f"/{_ROOT}/{api}?hash={_written(kinds)[1]}"}
         for api, kinds in sorted(by_api.items())
     }
-    # That is the type with which a real server writes this JSON.
+    # A real server sends this JSON with this type.
     return Response(
         body=[plain({"paths": paths}) + b"\n"], content_type="text/plain; charset=utf-8"
     )
 
 
 def _by_api(kinds: Iterable[Kind]) -> dict[str, tuple[Kind, ...]]:
-    """Sort kinds by the path of their API, such as `"apis/apps/v1"`."""
+    """Group kinds by the path of their API, such as `"apis/apps/v1"`."""
     found: dict[str, tuple[Kind, ...]] = {}
     for kind in sorted(kinds, key=lambda it: it.resource.plural):
         resource = kind.resource
@@ -179,11 +177,11 @@ def _by_api(kinds: Iterable[Kind]) -> dict[str, tuple[Kind, ...]]:
     return found
 
 
-# Kinds are told apart by identity, so a document is made anew if one of them was. The
-# built-in ones are the same in all servers of a process.
+# Kinds are compared by identity, so a new kind means a new document. Built-in kinds are
+# the same in all servers of a process.
 @lru_cache(maxsize=64)
 def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
-    """Write the document of the kinds of one group and version; return it with its tag."""
+    """Return the document of a group and version, with its ETag."""
     document = {
         "openapi": "3.0.0",
         "info": _INFO,
@@ -195,7 +193,7 @@ def _written(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
 
 
 def _custom_schemas(kind: Kind) -> dict[str, Any]:
-    """Make the definitions of a custom resource and of its list."""
+    """Return the definitions of a custom resource and its list."""
     text = dict(kind.custom_schema.text) if kind.custom_schema else {}
     properties = {
         "apiVersion": {"type": "string"},
@@ -241,7 +239,7 @@ def _extensions(kind: Kind, name: str) -> dict[str, Any]:
 
 
 def _references(text: object) -> Iterator[str]:
-    """Yield the names of the definitions that a schema refers to."""
+    """Yield the names of the definitions that a schema references."""
     if isinstance(text, dict):
         reference = text.get("$ref")
         if isinstance(reference, str):
@@ -254,7 +252,7 @@ def _references(text: object) -> Iterator[str]:
             yield from _references(value)
 
 
-# How definitions of the same document are referred to.
+# Prefix of references to definitions in the same document.
 REFERENCE = "#/components/schemas/"
 _FORMATS = ("application/json", "application/yaml")
 _STRATEGIC = ("application/strategic-merge-patch+json",)
@@ -265,7 +263,7 @@ _PATCHES = (
     "application/merge-patch+json",
 )
 
-# The parameters of each action, by their types.
+# Parameters of each action, with their types.
 _BOOLEANS = frozenset(
     {"allowWatchBookmarks", "force", "orphanDependents", "sendInitialEvents", "watch"}
 )
@@ -295,7 +293,7 @@ _QUERIES: dict[str, tuple[str, ...]] = {
     "deletecollection": tuple(sorted({*_DELETING, *_LISTING})),
 }
 
-# How operations are called, and how the HTTP method is.
+# Names of operations, with their HTTP methods.
 _NAMES = {
     "get": "read",
     "list": "list",
@@ -322,11 +320,11 @@ def definition_name(kind: Kind, *, listed: bool = False) -> str:
 
 
 def paths_of(kind: Kind) -> dict[str, Any]:
-    """Return the paths under which a kind is served, with what can be done there."""
+    """Return the paths of a kind, with their operations."""
     resource = kind.resource
     everywhere = resource.path()
     collection = resource.path("{namespace}") if resource.namespaced else everywhere
-    # Quoting would hide the braces of the parameters.
+    # Not quoted, to keep the braces of the parameters.
     collection = collection.replace("%7B", "{").replace("%7D", "}")
     actions = [_VERBS.get(verb, verb) for verb in kind.verbs if verb != "watch"]
     on_collection = [it for it in ("list", "post", "deletecollection") if it in actions]
@@ -406,7 +404,7 @@ def _request(kind: Kind, action: str, subject: str) -> dict[str, Any]:
     if action != "patch":
         return {"content": {it: _refer(subject) for it in types}, "required": True}
 
-    # A patch is not described: what it may hold depends on its type.
+    # A patch has no schema, because its content depends on its type.
     types = (*_PATCHES, *_STRATEGIC) if kind.typed else _PATCHES
     content = {name: {"schema": {"type": "object"}} for name in types}
     return {"content": content, "required": True}

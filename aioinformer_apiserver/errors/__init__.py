@@ -1,4 +1,4 @@
-"""What is said when something is refused: the codes, reasons and words of a real server.
+"""Errors with the codes, reasons and messages of a real server.
 
-The law of this package: pure, and below everything else.
+The law of this package: it is pure, and below everything else.
 """

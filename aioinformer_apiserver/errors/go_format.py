@@ -1,4 +1,4 @@
-"""How Go writes JSON values in its messages, which clients and people get to read."""
+"""JSON values and types in the format of Go's error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 __all__ = ["VERSION_STRUCT", "go_text", "go_type", "json_type", "restored_wrongly"]
 
-# What Go reads from a body first of all.
+# The first struct that Go decodes from a body.
 VERSION_STRUCT = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
     r'Kind string "json:\"kind,omitempty\"" }'
@@ -20,7 +20,7 @@ _GO_KINDS = {"array": "slice", "object": "map", "number": "int64"}
 
 
 def json_type(value: object) -> str:
-    """Return what Go's decoder calls the type of a JSON value, such as `"array"`."""
+    """Return the JSON type of a value as Go's decoder names it, such as `"array"`."""
     match value:
         case bool():
             return "bool"
@@ -37,7 +37,7 @@ def json_type(value: object) -> str:
 
 
 def go_type(value: object) -> str:
-    """Return the Go type that a decoded JSON value has, such as `"[]interface {}"`."""
+    """Return the Go type of a decoded JSON value, such as `"[]interface {}"`."""
     match value:
         case bool():
             return "bool"
@@ -56,7 +56,7 @@ def go_type(value: object) -> str:
 
 
 def go_text(value: object) -> str:
-    """Write a value as Go prints it: `map[a:[1 2] b:x]`, its keys sorted."""
+    """Format a value as Go prints it: `map[a:[1 2] b:x]`, with sorted keys."""
     match value:
         case dict():
             members = (f"{key}:{go_text(value[key])}" for key in sorted(value))
@@ -72,10 +72,10 @@ def go_text(value: object) -> str:
 
 
 def restored_wrongly(mistake: str) -> str:
-    """Say of a value of the wrong type what Go says where it decodes no text.
+    """Convert an error about a wrong type to the one for values that are not text.
 
     Args:
-        mistake: What it says where it does; whatever else it is, it is returned.
+        mistake: Error of the text decoder; other errors are returned unchanged.
     """
     found = _UNDECODED.match(mistake)
     if found is None:

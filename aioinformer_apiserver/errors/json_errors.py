@@ -1,6 +1,6 @@
-"""JSON mistakes: why a text is no JSON, as Go's decoder tells it. Pure.
+"""JSON syntax errors with the messages of Go's decoder. Pure.
 
-Only asked about texts that another decoder has refused, so it need not be quick.
+Used only for texts that another decoder has rejected, so speed does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _END = "unexpected end of JSON input"
 
 
 def json_mistake(raw: bytes) -> str:
-    """Say what is wrong with a text; empty if nothing is.
+    """Return the syntax error of a text; empty for valid JSON.
 
     Example:
         >>> json_mistake(b'{"a": 1,}')
@@ -33,7 +33,7 @@ def json_mistake(raw: bytes) -> str:
 
 
 class _Mistake(Exception):
-    """Where reading ended."""
+    """First syntax error."""
 
 
 class _Scanner:
@@ -49,7 +49,7 @@ class _Scanner:
     # ---------------------------------------------------------------- steps
 
     def _next(self) -> int | None:
-        """Return the next byte that is no blank, without taking it; None at the end."""
+        """Return the next byte that is not whitespace; None at the end."""
         while self._at < len(self._raw) and self._raw[self._at] in _BLANKS:
             self._at += 1
 
@@ -63,7 +63,7 @@ class _Scanner:
         return found
 
     def _here(self) -> int:
-        """Return this very byte; at its end, a text is read as if a blank followed."""
+        """Return the current byte; at the end of the text, a space."""
         return self._raw[self._at] if self._at < len(self._raw) else _BLANKS[0]
 
     def _invalid(self, where: str) -> _Mistake:
@@ -178,7 +178,7 @@ class _Scanner:
         self._at += 1
 
     def _goes_on(self, end: str, where: str) -> bool:
-        """Take a comma, if there is one; say if there was."""
+        """Consume a comma, and return whether there was one."""
         found = self._must_have_next()
         if found == ord(","):
             self._at += 1
@@ -191,7 +191,7 @@ class _Scanner:
 
 
 def _quoted(letter: int) -> str:
-    """Write one byte as Go quotes it in these messages."""
+    """Format a byte as Go quotes it in these messages."""
     text = chr(letter)
     if text == "'":
         return r"'\''"

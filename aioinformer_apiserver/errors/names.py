@@ -1,7 +1,7 @@
-"""Names: what objects, labels and finalizers may be called, and what is said otherwise.
+"""Validation of the names of objects, labels and finalizers. Pure.
 
-Pure. The rules are those of RFC 1123 and of Kubernetes' qualified names; the sentences
-are those that an API server answers with.
+The rules are those of RFC 1123 and of Kubernetes' qualified names. The messages are those
+of an API server.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_QUALIFIED})?"
 
-# Finalizers that need no domain.
+# Finalizers without a domain.
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
-# The server's alphabet for generated names: no vowels, and nothing that looks alike.
+# Alphabet for generated names: no vowels, and no similar characters.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
-# Room for names that are made of a generated one, such as those of a ReplicaSet's pods.
+# Leaves room for names that extend a generated one, such as those of a ReplicaSet's pods.
 _LONGEST_START = 58
 
 _LABEL_LENGTH = 63
 _SUBDOMAIN_LENGTH = 253
-# A CronJob adds eleven characters for its jobs, whose pods bear their names as labels.
+# A CronJob adds eleven characters for its jobs, whose names are labels of their pods.
 _CRON_JOB_LENGTH = 52
 
 
 def generated_name(start: str) -> str:
-    """Make a name that begins with `start`, which may be cut; not the same twice."""
+    """Return a random name that begins with `start`, which may be truncated."""
     suffix = random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH)
     return start[:_LONGEST_START] + "".join(suffix)
 
 
 def name_problems(resource: Resource, name: str, *, prefix: bool = False) -> list[str]:
-    """Say what is wrong with the name of an object.
+    """Return the errors of an object's name.
 
     Args:
-        resource: Of which it is one.
-        name: Not empty.
-        prefix: Something is to be added yet, so it may end with a dash.
+        resource: Resource of the object.
+        name: Name, not empty.
+        prefix: True for a `generateName`, which may end with a dash.
     """
     if prefix and name.endswith("-"):
         name = f"{name[:-2]}a"
@@ -76,7 +76,7 @@ def name_problems(resource: Resource, name: str, *, prefix: bool = False) -> lis
 
 @lru_cache(maxsize=4096)
 def qualified_name_problems(name: str) -> tuple[str, ...]:
-    """Say what is wrong with the key of a label or annotation, or with a finalizer."""
+    """Return the errors of the key of a label or annotation, or of a finalizer."""
     prefix, slash, last = name.rpartition("/")
     if "/" in prefix:
         example = _examples("MyName", "my.name", "123-abc", pattern=_QUALIFIED)
@@ -104,7 +104,7 @@ def qualified_name_problems(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def label_value_problems(value: str) -> tuple[str, ...]:
-    """Say what is wrong with the value of a label."""
+    """Return the errors of a label's value."""
     found: list[str] = []
     if len(value.encode()) > _LABEL_LENGTH:
         found.append(_too_long(_LABEL_LENGTH, unit="bytes"))
@@ -124,11 +124,11 @@ _CHARACTERS = (
 
 
 def subdomain_problems(name: str, *, unit: str = "characters") -> list[str]:
-    """Say what is wrong with a name that must be one of DNS, with or without dots.
+    """Return the errors of a DNS subdomain.
 
     Args:
-        name: Not empty.
-        unit: In which its length is told.
+        name: Name, not empty.
+        unit: Unit of the length in messages.
     """
     found = []
     if len(name) > _SUBDOMAIN_LENGTH:
@@ -145,7 +145,7 @@ def subdomain_problems(name: str, *, unit: str = "characters") -> list[str]:
 
 
 def dns_label_problems(name: str) -> list[str]:
-    """Say what is wrong with a name that must be one part of a name of DNS."""
+    """Return the errors of a DNS label."""
     found = []
     if len(name) > _LABEL_LENGTH:
         found.append(_too_long(_LABEL_LENGTH))
@@ -163,7 +163,7 @@ def dns_label_problems(name: str) -> list[str]:
 
 
 def _segment_problems(name: str) -> list[str]:
-    """Say why a name cannot be a segment of a path."""
+    """Return the errors of a path segment."""
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
 
@@ -179,9 +179,9 @@ def _examples(*examples: str, pattern: str) -> str:
     return f"(e.g. {quoted}, regex used for validation is '{pattern}')"
 
 
-# Their names become those of hosts.
+# Their names are used as host names.
 _LABEL_NAMED = frozenset(
     {resources.NAMESPACES, resources.SERVICES, resources.STATEFUL_SETS}
 )
-# Any name that can stand in a path.
+# Any path segment.
 _LAX = frozenset({resources.EVENTS, resources.POD_DISRUPTION_BUDGETS})

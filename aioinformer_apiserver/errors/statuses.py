@@ -1,7 +1,7 @@
-"""Refusals: the errors of an API server, in its own words, reasons and codes.
+"""The errors of an API server, with its codes, reasons and messages.
 
-They are the `ApiError`s that a client raises for them, so that arranging a test without
-HTTP fails in the same way as a client would.
+They are the `ApiError`s that a client raises. So methods that arrange objects without
+HTTP fail as a client does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "unsupported_media_type",
 ]
 
-# Reason and message for a code about which nothing else is known.
+# Default reason and message of each code.
 _BY_CODE: dict[int, tuple[str, str]] = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "Unauthorized"),
@@ -58,7 +58,7 @@ _BY_CODE: dict[int, tuple[str, str]] = {
     504: ("Timeout", "the request did not complete within the allotted time"),
 }
 
-# How Go writes what cannot be seen, where it has a letter for it.
+# Control characters for which Go has an escape letter.
 _ESCAPES = {
     "\a": r"\a",
     "\b": r"\b",
@@ -71,12 +71,12 @@ _ESCAPES = {
 
 
 class Cause(NamedTuple):
-    """What is wrong with one field.
+    """Cause of an error in one field.
 
     Attributes:
-        field: Its path, such as `"metadata.name"`.
-        reason: For machines, such as `"FieldValueRequired"`.
-        problem: For people.
+        field: Path such as `"metadata.name"`.
+        reason: Machine-readable reason, such as `"FieldValueRequired"`.
+        problem: Human-readable message.
     """
 
     field: str
@@ -85,10 +85,11 @@ class Cause(NamedTuple):
 
 
 class ExpiredToken(ResourceExpired):
-    """A continue token is of a version that is forgotten: 410.
+    """410 for a continue token of a compacted version.
 
     Attributes:
-        token: Lists the rest as it is now, which may not fit to the pages before.
+        token: Token for the rest of the list at the newest version, which may be
+            inconsistent with the previous pages.
     """
 
     token = ""
@@ -97,7 +98,7 @@ class ExpiredToken(ResourceExpired):
 def failure(
     code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
 ) -> ApiError:
-    """Make an error of the class that belongs to `code` and `reason`."""
+    """Make an error of the class for `code` and `reason`."""
     status = {"code": code, "reason": reason, "message": message, "details": details}
     return ApiError.from_status(status)
 
@@ -109,53 +110,53 @@ def of_code(
     message: str = "",
     retry_after: int | None = None,
 ) -> ApiError:
-    """Make the error that a server answers with a bare HTTP status code."""
+    """Make an error with the defaults of an HTTP status code."""
     usual = _BY_CODE.get(code, ("", f"the server answered {code}"))
     details = None if retry_after is None else {"retryAfterSeconds": retry_after}
     return failure(code, reason or usual[0], message or usual[1], details)
 
 
 def not_found(resource: Resource, name: str) -> ApiError:
-    """No object of this name."""
+    """Make the error for a missing object."""
     message = f"{resource} {quoted(name)} not found"
     return failure(404, "NotFound", message, _details(resource, name))
 
 
 def no_such_path() -> ApiError:
-    """Nothing is served under this path."""
+    """Make the error for a path where nothing is served."""
     return of_code(404)
 
 
 def method_not_allowed() -> ApiError:
-    """The path exists, but not for this method."""
+    """Make the error for a path that does not support the method."""
     return of_code(405)
 
 
 def unauthorized() -> ApiError:
-    """The request lacks the right token."""
+    """Make the error for an unknown token."""
     return of_code(401)
 
 
 def unsupported_media_type(*accepted: str) -> ApiError:
-    """The body is of a type that is not read here."""
+    """Make the error for a body of an unsupported media type."""
     message = "the body of the request was in an unknown format - accepted media "
     message += f"types include: {', '.join(accepted)}"
     return failure(415, "UnsupportedMediaType", message)
 
 
 def unsupported_by_route() -> ApiError:
-    """The body is of a type with which nobody asks for this; the router says so."""
+    """Make the router's error for a body of an unsupported media type."""
     return failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    """Create, but the name is taken."""
+    """Make the error for a create with a name in use."""
     message = f'{resource} "{name}" already exists'
     return failure(409, "AlreadyExists", message, _details(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
-    """The object is not in the state that the request asks for."""
+    """Make the error for an object in another state than the request expects."""
     why = why or (
         "the object has been modified; please apply your changes to the latest "
         "version and try again"
@@ -165,28 +166,28 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
 
 
 def forbidden(resource: Resource, name: str, why: str) -> ApiError:
-    """Not a matter of permissions, but of the object's own state."""
+    """Make the error for a write that the state of the object forbids."""
     message = f'{resource} "{name}" is forbidden: {why}'
     return failure(403, "Forbidden", message, _details(resource, name))
 
 
 def bad_request(message: str) -> ApiError:
-    """The request makes no sense, whatever is stored."""
+    """Make the error for a malformed request."""
     return failure(400, "BadRequest", message)
 
 
 def invalid(
     kind: str, group: str, name: str, *, field: str, reason: str, problem: str
 ) -> ApiError:
-    """One field of the object (or of the options) is not acceptable.
+    """Make the error for one invalid field of an object or of options.
 
     Args:
-        kind: The kind of what was sent, such as `"Pod"`.
-        group: Its group, empty for the core group.
-        name: Its name; may be empty.
-        field: The path of the field, such as `"metadata.name"`.
-        reason: For machines, such as `"FieldValueRequired"`.
-        problem: For people.
+        kind: Kind of the object, such as `"Pod"`.
+        group: API group; empty for the core group.
+        name: Name of the object; may be empty.
+        field: Path of the field, such as `"metadata.name"`.
+        reason: Machine-readable reason, such as `"FieldValueRequired"`.
+        problem: Human-readable message.
     """
     title = f"{kind}.{group}" if group else kind
     cause = {"reason": reason, "message": problem, "field": field}
@@ -197,11 +198,11 @@ def invalid(
 
 
 def invalid_options(causes: Sequence[Cause], kind: str = "ListOptions") -> ApiError:
-    """The options of a request contradict each other, or cannot have such values.
+    """Make the error for invalid or contradictory options of a request.
 
     Args:
-        causes: What is wrong, one or more.
-        kind: Which options, such as `"PatchOptions"`.
+        causes: One or more causes.
+        kind: Kind of the options, such as `"PatchOptions"`.
     """
     told = [f"{it.field}: {it.problem}" for it in causes]
     why = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
@@ -218,15 +219,15 @@ def invalid_options(causes: Sequence[Cause], kind: str = "ListOptions") -> ApiEr
 
 
 def expired(message: str) -> ApiError:
-    """The version lies before the history that the server still has."""
+    """Make the error for a version that is older than the history."""
     return failure(410, "Expired", message)
 
 
 def expired_token(token: str) -> ApiError:
-    """The next page of a list can no longer be consistent with the first.
+    """Make the error for a continue token of a compacted version.
 
     Args:
-        token: Lists the rest nevertheless.
+        token: Token for the rest of the list at the newest version.
     """
     error = ExpiredToken(
         "The provided continue parameter is too old to display a consistent list "
@@ -245,12 +246,12 @@ def expired_token(token: str) -> ApiError:
 def too_large_version(
     version: int, current: int, *, retry_after: int | None = 1
 ) -> ApiError:
-    """The version lies in the future, and did not arrive in time.
+    """Make the error for a future version that was not reached in time.
 
     Args:
-        version: The one that was asked for.
-        current: The newest one.
-        retry_after: In seconds; None to say nothing about it.
+        version: Requested version.
+        current: Newest version.
+        retry_after: Suggested delay in seconds; None for no suggestion.
     """
     cause = {
         "reason": "ResourceVersionTooLarge",
@@ -265,7 +266,7 @@ def too_large_version(
 
 
 def quoted(text: str) -> str:
-    """Put a text into double quotes, escaped as Go does."""
+    """Return a text in double quotes, escaped as in Go."""
     shown = text.replace("\\", "\\\\").replace('"', '\\"')
     if not shown.isprintable():
         shown = "".join(it if it.isprintable() else _escaped(it) for it in shown)

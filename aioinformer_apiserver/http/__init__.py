@@ -1,5 +1,5 @@
-"""Requests come in here, and answers go out: over HTTP, or without a network.
+"""Requests and responses, over HTTP or in memory.
 
-The law of this package: it waits, counts and closes; what is asked and what is answered
-is decided below.
+The law of this package: it waits, counts bytes and closes connections. The packages below
+decide about the content.
 """

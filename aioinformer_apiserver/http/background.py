@@ -41,7 +41,7 @@ class BackgroundTask:
         Raises:
             AioInformerError: If the task ended before it was ready, as when `stop()` is
                 called meanwhile.
-            Exception: Whatever the task failed with before it was ready.
+            Exception: Failure of the task before it was ready.
 
         Cancellation:
             Stops the task.
@@ -76,7 +76,7 @@ class BackgroundTask:
         """Cancel the task, wait for its end, and raise its failure. Idempotent.
 
         Raises:
-            Exception: Whatever the task failed with, once.
+            Exception: Failure of the task, raised once.
 
         Cancellation:
             Deferred until the task has ended.

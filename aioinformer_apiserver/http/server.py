@@ -1,4 +1,4 @@
-"""The edge: where HTTP ends. Requests come in as calls, answers go out as bytes."""
+"""`HTTPServer`: the server on top of aiohttp."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ if TYPE_CHECKING:
 __all__ = ["HTTPServer"]
 
 _HOST = "127.0.0.1"
-# What a real server accepts at most as the body of one request.
+# Maximum size of a body, as in a real server.
 _BODY_BYTES = 3 * 1024 * 1024
-# And in each line of a head: a selector may be long.
+# Maximum size of each line of a head; selectors may be long.
 _HEAD_BYTES = 1024 * 1024
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-# How long answers may take to leave when the server stops; a client that does not read
-# would otherwise hold it up for ever.
+# Maximum time to send responses when the server stops: a client that does not read would
+# block the stop forever.
 _STOP_SECONDS = 1.0
 
 
 class HTTPServer:
-    """Listens on the loopback interface, and lets `handlers` answer.
+    """HTTP server on the loopback interface.
 
     Args:
-        handlers: Answer the requests.
-        port: Where to listen; 0 for any free port.
+        handler: Handler of the requests.
+        port: Port to listen on; 0 for any free port.
 
     Attributes:
-        port: Where it listens; 0 before it has ever done so.
+        port: Port of the server; 0 before its first start, if any free port is allowed.
     """
 
     def __init__(self, handler: RequestHandler, *, port: int) -> None:
         self.port = port
         self._handler = handler
-        # By identity, because requests are mappings and so have no hash.
+        # Keys are identities: aiohttp's requests are mappings without a hash.
         self._busy: dict[int, web.BaseRequest] = {}
         self._idle: asyncio.Event | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """URL of the server."""
         return f"http://{_HOST}:{self.port}"
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Listen until cancelled, on the same port as the last time.
+        """Listen until cancelled, on the same port each time.
 
         Args:
-            ready: Is called when requests are answered.
+            ready: Called when the server accepts requests.
 
         Raises:
-            OSError: If the port is taken.
+            OSError: If the port is in use.
 
         Cancellation:
-            Ends all watches cleanly and closes all connections, in a second or two.
+            Ends all watches cleanly and closes all connections within two seconds.
         """
         self._handler.open()
         server = web.Server(
@@ -116,7 +116,7 @@ class HTTPServer:
             return writer.response
 
     async def _end(self, runner: web.ServerRunner) -> None:
-        """Stop in an order that leaves nothing for aiohttp to wait for."""
+        """Stop in an order in which aiohttp need not wait for anything."""
         for site in list(runner.sites):
             await site.stop()
 
@@ -127,7 +127,7 @@ class HTTPServer:
                 incoming.transport.abort()
 
         await runner.cleanup()
-        # Transports close, and connection tasks end, in the turns that follow.
+        # Transports close and connection tasks end in the next turns of the loop.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -146,14 +146,14 @@ class HTTPServer:
 async def _request_of(incoming: web.BaseRequest) -> Request:
     headers: CIMultiDict[str] = CIMultiDict()
     for name, value in incoming.headers.items():
-        # Of HTTP's ways to write a list, only one remains.
+        # Repeated headers are equivalent to one with a list.
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
 
     body = b""
     if incoming.can_read_body:
         if headers.get("Expect", "").lower() == "100-continue":
             await incoming.writer.write(_CONTINUE)
-            incoming.writer.output_size = 0  # It is no part of the answer.
+            incoming.writer.output_size = 0  # This is not part of the response.
 
         body = await incoming.read()
 

@@ -1,4 +1,4 @@
-"""Reads the binary encoding of Kubernetes, which kubectl sends what it generates in.
+"""Decoder of the Protocol Buffers encoding, in which kubectl sends generated objects.
 
-It is read and never written: whoever sends it accepts answers in JSON.
+There is no encoder, because clients that send it accept responses in JSON.
 """

@@ -1,15 +1,15 @@
-"""Objects of built-in kinds, from the binary encoding to what JSON would say. Pure.
+"""Decoding of built-in kinds from Protocol Buffers to JSON. Pure.
 
-The encoding knows numbers where JSON has names, and has no way of its own to say that a
-value is missing. So both come from the Go types of Kubernetes, by `fields.json`: there, a
-field of a message is its number, its name in JSON, its type and perhaps flags:
+The encoding has numbers instead of field names, and cannot represent missing values. Both
+come from the Go types of Kubernetes in `fields.json`. There, a field has a number, its
+name in JSON, its type, and flags:
 
-    o  an empty value vanishes from JSON (`omitempty`)
-    z  so does a struct without content (`omitzero`)
-    i  the fields of this struct stand in its place (`inline`)
+    o  an empty value is omitted from JSON (`omitempty`)
+    z  an empty struct is omitted, too (`omitzero`)
+    i  the fields of this struct are inlined (`inline`)
 
-A type is that of a Go value, the name of another message, or one of those after `list:`,
-`map:` (whose keys are texts) or `items:` (a list that is a message of its own).
+A type is a Go type, the name of another message, or one of them after `list:`, `map:`
+(with string keys) or `items:` (a list that is a message of its own).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["UnknownKindError", "decoded", "fields", "signed", "varints"]
 
 _MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Options are of no group, whatever group's client sends them.
+# Options belong to no group, regardless of the request.
 _OPTIONS = "DeleteOptions"
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _MOST_BITS = 64
@@ -40,10 +40,10 @@ _MOST_BITS = 64
 def fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the number and the value of each field of a message, in order.
 
-    What is of a fixed length comes as bytes, as whatever is of any length does.
+    Values of a fixed length are bytes, like those of a variable length.
 
     Raises:
-        ValueError: If it is no message; the text is what Go says.
+        ValueError: For a malformed message, with the text of Go.
     """
     place = 0
     while place < len(raw):
@@ -66,10 +66,10 @@ def fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def varints(raw: bytes) -> Iterator[int]:
-    """Yield numbers that are packed into one field.
+    """Yield the numbers in a packed field.
 
     Raises:
-        ValueError: If the last one is cut off.
+        ValueError: If the last one is incomplete.
     """
     place = 0
     while place < len(raw):
@@ -78,7 +78,7 @@ def varints(raw: bytes) -> Iterator[int]:
 
 
 def signed(value: int) -> int:
-    """Take a number for one that may be negative.
+    """Convert an unsigned number of 64 bits to a signed one.
 
     Example:
         >>> signed(2**64 - 1)
@@ -88,7 +88,7 @@ def signed(value: int) -> int:
 
 
 def _length(raw: bytes, place: int, wire_type: int) -> tuple[int, int]:
-    """Return how long a value is, and where it begins."""
+    """Return the length and the position of a value."""
     if wire_type == _BYTES:
         return _varint(raw, place)
 
@@ -102,7 +102,7 @@ def _length(raw: bytes, place: int, wire_type: int) -> tuple[int, int]:
 
 
 def _varint(raw: bytes, place: int) -> tuple[int, int]:
-    """Return the number that begins at `place`, and where it ends."""
+    """Return the number at `place`, and the position after it."""
     value = 0
     for shift in range(0, _MOST_BITS, 7):
         if place >= len(raw):
@@ -118,15 +118,15 @@ def _varint(raw: bytes, place: int) -> tuple[int, int]:
 
 
 class UnknownKindError(LookupError):
-    """No built-in kind: no such thing is ever sent in this encoding."""
+    """The kind is not built in, and so has no Protocol Buffers encoding."""
 
 
 def decoded(raw: bytes) -> dict[str, Any]:
     """Decode an object of a built-in kind, with its `apiVersion` and `kind`.
 
     Raises:
-        ValueError: If it is malformed; the text is what a real server says.
-        UnknownKindError: If it is of any other kind.
+        ValueError: For a malformed object, with the text of a real server.
+        UnknownKindError: For other kinds.
     """
     if not raw:
         raise ValueError("empty data")
@@ -167,7 +167,7 @@ class _Field(NamedTuple):
 
 @cache
 def _tables() -> _Tables:
-    """Read the file beside this one (57 KB), when it is first needed."""
+    """Load `fields.json` (57 KB) on first use."""
     raw = files(__package__).joinpath("fields.json").read_bytes()
     return msgspec.json.decode(raw, type=_Tables)
 
@@ -200,7 +200,7 @@ def _message(name: str, raw: bytes) -> dict[str, Any]:
     body: dict[str, Any] = {}
     for number, value in fields(raw):
         field = known.get(number)
-        # What is unknown is of a newer client: it is skipped, as Go does.
+        # Unknown fields come from newer clients. Like Go, skip them.
         if field is not None:
             _add(body, field, value)
 
@@ -212,7 +212,7 @@ def _message(name: str, raw: bytes) -> dict[str, Any]:
 
 
 def _shows_missing(field: _Field) -> bool:
-    """Whether JSON says null where there is none: to Go, nothing is an empty list."""
+    """Return whether a missing value is null in JSON: in Go, a nil slice or map."""
     return field.type.startswith(("list:", "map:")) and "o" not in field.flags
 
 
@@ -233,7 +233,7 @@ def _add(body: dict[str, Any], field: _Field, value: int | bytes) -> None:
 
 
 def _elements(kind: str, value: int | bytes) -> list[Any]:
-    """Return what one field adds to a list: numbers may come packed."""
+    """Return the elements of one field of a list; numbers may be packed."""
     if kind in _NUMBERS and isinstance(value, bytes):
         return [_NUMBERS[kind](it) for it in varints(value)]
 
@@ -248,7 +248,7 @@ def _vanishes(field: _Field, read: Any) -> bool:
 
 
 def _value(kind: str, value: int | bytes | None) -> Any:
-    """Read one value; None stands for one that an entry of a map leaves out."""
+    """Decode one value; None is a missing value in an entry of a map."""
     if kind in _NUMBERS:
         if isinstance(value, bytes):
             raise ValueError(f"proto: wrong wireType = 2 for a number of type {kind}")
@@ -274,7 +274,7 @@ def _as_bytes(value: int | bytes) -> bytes:
 
 
 def _text(raw: bytes) -> str:
-    # Go takes any bytes for a text, and JSON shows what is none like this.
+    # Go accepts any bytes in a string, and JSON replaces invalid UTF-8.
     return raw.decode("utf-8", "replace")
 
 
@@ -299,7 +299,7 @@ def _written(raw: bytes, unit: str) -> str | None:
 
 
 def _moment(raw: bytes) -> datetime | None:
-    """Read seconds and nanoseconds; none of either is no time at all."""
+    """Decode seconds and nanoseconds; None if both are missing."""
     parts = {number: it for number, it in fields(raw) if isinstance(it, int)}
     seconds, nanoseconds = signed(parts.get(1, 0)), signed(parts.get(2, 0))
     if not seconds and not nanoseconds:
@@ -325,7 +325,7 @@ def _int_or_string(raw: bytes) -> int | str:
 
 
 def _embedded(raw: bytes) -> Any:
-    """Read JSON within the encoding."""
+    """Decode embedded JSON."""
     inner = _bytes_of(raw).get(1)
     return orjson.loads(inner) if inner else None
 

@@ -1,4 +1,4 @@
-"""Lists and watches: which states and changes somebody gets to see, and when.
+"""Lists and watches.
 
 The law of this package: it only reads the storage, and waits for it.
 """

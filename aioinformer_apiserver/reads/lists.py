@@ -1,4 +1,4 @@
-"""Lists: which objects one page holds, and what it says about itself. Synchronous."""
+"""Lists: the objects on a page, and its metadata. Synchronous."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Page:
     """One page of a list.
 
     Attributes:
-        objects: What is on it.
-        metadata: The metadata of the list.
+        objects: Objects on the page.
+        metadata: Metadata of the list.
     """
 
     objects: list[Stored]
@@ -30,16 +30,16 @@ class Page:
 
 
 def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) -> Page:
-    """Answer a list request.
+    """Return the page for a list request.
 
     Args:
-        collection: Of which resource.
-        now: The newest version of the storage, which is not older than the query asks.
-        query: Which state, and how much of it.
-        scope: Which objects.
+        collection: The collection.
+        now: Newest version of the storage, not older than the query requires.
+        query: Parameters of the request.
+        scope: Selection of objects.
 
     Raises:
-        ApiError: 410, if the state asked for is forgotten.
+        ApiError: 410, if the requested version has expired.
     """
     version = now if query.exact is None else query.exact
     _check_known(collection, version, query)
@@ -54,7 +54,7 @@ def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) ->
     if rest and not places.is_one:
         token = ContinueToken(version, places.after(objects[-1]))
         metadata["continue"] = token.encode()
-        # With a selector a real server does not know how many would still match.
+        # With a selector, a real server does not know how many objects follow.
         if not scope.selects:
             metadata["remainingItemCount"] = rest
 
@@ -62,10 +62,10 @@ def page_of(collection: Collection, now: int, query: ListQuery, scope: Scope) ->
 
 
 def _cut(state: list[Stored], limit: int, scope: Scope) -> tuple[list[Stored], int]:
-    """Return the first matching objects, and how many objects follow the last one.
+    """Return the first matching objects, and the number of objects after the last one.
 
-    These need not match: to find out, a real server would have to read them. So the
-    last page of a selector may well be empty.
+    The latter need not match, because a real server does not read them. So the last page
+    of a selector may be empty.
     """
     if not scope.selects:
         limit = limit or len(state)
@@ -84,23 +84,23 @@ def _cut(state: list[Stored], limit: int, scope: Scope) -> tuple[list[Stored], i
 
 
 class _Places:
-    """The places of a list in the order of all keys.
+    """Positions of a list in the order of all keys.
 
     Args:
-        collection: Of which resource.
-        scope: With the namespace that is part of the list's path.
+        collection: The collection.
+        scope: Selection with the namespace in the path of the list.
     """
 
     def __init__(self, collection: Collection, scope: Scope) -> None:
         self._scope = scope
         self._namespaced = collection.kind.resource.namespaced
         self._prefix = f"{scope.namespace}/" if scope.namespace else ""
-        # Only the cache begins with a slash what it puts into a token.
+        # In the tokens of the watch cache, but not of etcd, keys begin with a slash.
         self._slash = "/" if collection.cached else ""
 
     @property
     def is_one(self) -> bool:
-        """True if one object alone is meant: it is looked up, and nothing follows it."""
+        """True if the selector names a single object, which has no further page."""
         known = bool(self._prefix) or not self._namespaced
         return known and any(
             it.field == "metadata.name" and it.operator == "="
@@ -108,19 +108,19 @@ class _Places:
         )
 
     def index(self, state: list[Stored], start: str) -> int:
-        """Return where in a snapshot a list goes on from a token's start."""
+        """Return the index in a snapshot where a list continues at a token's start."""
         return bisect_left(state, self._prefix + start.lstrip("/"), key=_key_of)
 
     def end(self, state: list[Stored]) -> int:
-        """Return where in a snapshot a list ends."""
+        """Return the index in a snapshot where a list ends."""
         if not self._prefix:
             return len(state)
 
-        # The character after the slash is the first one behind the namespace.
+        # "0" is the character after the slash, so this key follows all of the namespace.
         return bisect_left(state, self._prefix[:-1] + "0", key=_key_of)
 
     def after(self, last: Stored) -> str:
-        """Return the start of what follows an object."""
+        """Return the start of the page after an object."""
         return f"{self._slash}{last.key.removeprefix(self._prefix)}\0"
 
 
@@ -132,7 +132,7 @@ def _check_known(collection: Collection, version: int, query: ListQuery) -> None
         message = "The resourceVersion for the provided list is too old."
         raise statuses.expired(message)
 
-    # From here on the list is that of etcd, where no start begins with a slash.
+    # The list continues from etcd, where no start begins with a slash.
     start = query.token.start.lstrip("/")
     raise statuses.expired_token(ContinueToken(-1, start).encode())
 

@@ -1,4 +1,4 @@
-"""What is asked: read from a request and checked, in the words of a real server.
+"""Parsing and validation of requests, with the errors of a real server.
 
-The law of this package: pure; nothing of what is asked need exist.
+The law of this package: it is pure. The requested objects need not exist.
 """

@@ -1,4 +1,4 @@
-"""Options: how a write or deletion is asked for, read from its request. Pure."""
+"""Options of writes and deletions, and their results. Pure."""
 
 from __future__ import annotations
 
@@ -44,91 +44,90 @@ _PATCH_TYPES: dict[str, PatchType] = {
     "application/apply-patch+yaml": "apply",
 }
 
-# How the options of each method are named in refusals.
+# Kinds of the options in error messages, by method.
 _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _META = "meta.k8s.io/v1"
 _MANAGER_BYTES = 128
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
-# More digits than any number has that fits.
+# No number with more digits fits into 64 bits.
 _INTEGER = re.compile("[+-]?[0-9]{1,40}")
 _INT64_BOUND = 2**63
 
 
-# What a write may change: a plain one leaves the status alone (where there is a status
-# subresource), and one of that leaves the spec alone. "finalize" is a plain one of a
-# namespace, that also writes the finalizers in its spec. "all" is for arranging: it is
-# completed, but not checked against the schema.
+# Part of an object that a write changes. "main" does not change the status if there is a
+# status subresource, and "status" changes nothing else. "finalize" also changes the
+# finalizers in the spec of a namespace. "all" is for objects that tests arrange: they get
+# defaults, but are not validated by the schema.
 Part = Literal["main", "status", "finalize", "all"]
-# What happens to fields that the schema does not know: refused, dropped with a warning,
-# dropped.
+# Treatment of unknown fields: an error, dropped with a warning, dropped.
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
-# What becomes of an object's dependents. Empty where the kind decides.
+# Treatment of dependent objects; empty for the default of the kind.
 Propagation = Literal["", "Background", "Foreground", "Orphan"]
 
 
 def _unheard(warning: str) -> None:
-    """Take a warning that nobody wants to read."""
+    """Ignore a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How something is created, updated or patched."""
+    """Options of a create, update or patch."""
 
     part: Part = "main"
-    """What may change."""
+    """Part of the object that may change."""
 
     dry_run: bool = False
-    """Check and complete it, but store nothing."""
+    """Validate the object and set defaults, but store nothing."""
 
     manager: str = ""
-    """Who owns the fields that change, in `metadata.managedFields`."""
+    """Field manager of the changed fields in `metadata.managedFields`."""
 
     field_validation: FieldValidation = "Warn"
-    """What happens to unknown and repeated fields."""
+    """Treatment of unknown and duplicate fields."""
 
     force: bool = False
-    """A server-side apply takes what others own. No effect on other writes."""
+    """Let a server-side apply take fields of other managers; no effect otherwise."""
 
     repeated: tuple[str, ...] = ()
-    """The fields that stood twice in the JSON, as paths; decoding it has lost them."""
+    """Paths of duplicate fields in the JSON, which decoding has dropped."""
 
     warn: Callable[[str], object] = field(default=_unheard, compare=False)
-    """Is told what the user should read, also if the write is then refused."""
+    """Receives warnings for the user, even if the write fails later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """How something is deleted."""
+    """Options of a deletion."""
 
     dry_run: bool = False
-    """Check, but delete nothing."""
+    """Validate the request, but delete nothing."""
 
     uid: str = ""
-    """Only if this is its uid. Empty: whatever it is."""
+    """Precondition on the uid; empty for none."""
 
     version: str = ""
-    """Only if this is its version. Empty: whatever it is."""
+    """Precondition on the resource version; empty for none."""
 
     grace_seconds: int | None = None
-    """How long a pod may take to end. None: what the pod itself says."""
+    """Grace period of a pod; None for the one in its spec."""
 
     propagation: Propagation = ""
-    """What becomes of its dependents."""
+    """Treatment of dependent objects."""
 
     at_once: bool = False
-    """A pod that ends goes without being marked first, as nobody asks for over HTTP."""
+    """Delete a pod in one step, without marking it first. Not available over HTTP."""
 
     warn: Callable[[str], object] = field(default=_unheard, compare=False)
-    """Is told what the user should read, also if the deletion is then refused."""
+    """Receives warnings for the user, even if the deletion fails later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of a write.
+    """Result of a write.
 
     Attributes:
-        stored: The object as it is now; in a dry run, as it would be.
-        created: It did not exist before.
+        stored: Object after the write; in a dry run, as it would be.
+        created: True if the object did not exist before.
     """
 
     stored: Stored
@@ -137,12 +136,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What came of a deletion.
+    """Result of a deletion.
 
     Attributes:
-        stored: The object as it waits to go, or as it was when it went.
-        shown: The object itself is the answer; otherwise a Status about it is.
-        gone: It exists no longer (or would not, but for the dry run).
+        stored: Object that is marked for deletion, or the last state of a deleted one.
+        shown: True if the response is the object, False if it is a Status.
+        gone: True if the object no longer exists, or would not without the dry run.
     """
 
     stored: Stored
@@ -153,15 +152,15 @@ class Deleted:
 def write_options_of(
     request: Request, part: Part, *, patch_type: PatchType | None = None
 ) -> WriteOptions:
-    """Read how something is created, updated or patched.
+    """Parse the options of a create, update or patch.
 
     Args:
-        call: The request.
-        part: What it may change.
-        patch_type: Of which type a patch is; None for other writes.
+        request: The request.
+        part: Part of the object that the write may change.
+        patch_type: Type of a patch; None for other writes.
 
     Raises:
-        ApiError: 422, if options have values that they cannot have.
+        ApiError: 422 for invalid options.
     """
     query = request.query
     validation = query.get("fieldValidation") or "Warn"
@@ -197,10 +196,10 @@ def write_options_of(
 
 
 def patch_type_of(request: Request, kind: Kind) -> PatchType:
-    """Read of which type a patch is.
+    """Return the type of a patch.
 
     Raises:
-        ApiError: 415, if the kind takes no such patches.
+        ApiError: 415, if the kind does not support such patches.
     """
     accepted = [it for it in _PATCH_TYPES if kind.typed or "strategic" not in it]
     if request.content_type not in accepted:
@@ -213,24 +212,24 @@ def patch_type_of(request: Request, kind: Kind) -> PatchType:
 
 
 def delete_options_of(request: Request) -> DeleteOptions:
-    """Read how something is deleted: from the body if there is one, else from the URL.
+    """Parse the options of a deletion from its body, or from the URL without a body.
 
     Raises:
-        ApiError: 400 or 422, if options have values that they cannot have.
+        ApiError: 400 or 422 for invalid options.
     """
     options = _delete_body(request) if request.body else _options_in_url(request.query)
     return delete_options_from(options, request)
 
 
 def delete_options_from(options: Mapping[str, Any], request: Request) -> DeleteOptions:
-    """Read how something is deleted from a body that says so.
+    """Parse decoded DeleteOptions.
 
     Args:
-        options: Decoded, of kind DeleteOptions.
-        call: The request, which may ask for a dry run itself.
+        options: Decoded object of kind DeleteOptions.
+        request: The request, whose URL may also ask for a dry run.
 
     Raises:
-        ApiError: 422, if options have values that they cannot have.
+        ApiError: 422 for invalid options.
     """
     propagation, causes = _propagation(options)
     dry_run = _dry_run(request, options)
@@ -326,7 +325,7 @@ def _wrong_dry_run(asked: list[str]) -> list[Cause]:
 
 
 def _wrong_manager(name: str, *, required: bool) -> Iterator[Cause]:
-    """Yield what keeps somebody of this name from owning fields."""
+    """Yield the errors of a field manager's name."""
     field = "fieldManager"
     if required and not name:
         problem = "Required value: is required for apply patch"
@@ -348,7 +347,7 @@ def _quoted(value: object) -> str:
 
 
 def _repeated(request: Request) -> tuple[str, ...]:
-    """Return the paths of fields that stand more than once in a body of JSON."""
+    """Return the paths of duplicate fields in a JSON body."""
     if not request.content_type.lower().endswith("json"):
         return ()
 
@@ -365,13 +364,13 @@ def _repeated(request: Request) -> tuple[str, ...]:
     try:
         whole = json.loads(request.body, object_pairs_hook=noticed)
     except ValueError:
-        return ()  # It is refused where it is decoded.
+        return ()  # The decoder reports the error later.
 
     return tuple(_paths_of(whole, "")) if found else ()
 
 
 class _Repeating(dict[str, Any]):
-    """An object in which a name stands more than once."""
+    """JSON object with a duplicate field."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)

@@ -1,9 +1,8 @@
-"""Queries: the parameters of a get, list or watch, read and checked as the server does.
+"""Query parameters of gets, lists and watches, and continue tokens. Pure.
 
-A list can ask for four points in time, and which one is meant depends on version,
-match rule, limit and token together; `ListQuery` decides it once. Its refusals come in
-the order in which a real server looks: the form of numbers, selectors, combinations,
-then token and version.
+A list can ask for four kinds of states, depending on version, match rule, limit and
+token together; `ListQuery` decides it once. Errors come in the order of a real server:
+malformed numbers, selectors, combinations, then token and version.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _MATCH = "resourceVersionMatch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which objects of a collection are meant."""
+    """Selection of objects in a collection."""
 
     namespace: str = ""
     labels: LabelSelector = field(default_factory=LabelSelector)
@@ -54,11 +53,11 @@ class Scope:
 
     @property
     def selects(self) -> bool:
-        """True if there is a selector; the namespace is none."""
+        """True if there is a selector; the namespace does not count."""
         return not (self.labels.empty and self.fields.empty)
 
     def matches(self, state: Stored | None) -> bool:
-        """Say whether an object in this state is meant; None is not."""
+        """Return whether an object is selected; False for None."""
         if state is None or self.namespace not in {"", state.namespace}:
             return False
 
@@ -75,31 +74,31 @@ _MESSAGE = "invalid continue token: continue key is not valid: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """What one list request asks for."""
+    """Parameters of a list request."""
 
     limit: int
-    """Objects in the answer; 0 for all."""
+    """Maximum number of objects; 0 for all."""
 
     token: ContinueToken | None
-    """Continue after the page before."""
+    """Continue token from the previous page."""
 
     exact: int | None
-    """The state at this version is asked for; None for the newest."""
+    """Version of the requested state; None for the newest."""
 
     not_older: int
-    """The answer must be at least this new, and waits until it can be."""
+    """Minimum version of the response, which waits for it."""
 
     @classmethod
     def parse(cls, query: Mapping[str, str], *, cached: bool = True) -> ListQuery:
-        """Read the parameters.
+        """Parse the parameters.
 
         Args:
-            query: All of them.
-            cached: The kind is served from a watch cache, which gives version 0 its
-                special meaning.
+            query: Query parameters.
+            cached: True if the kind has a watch cache, which gives version 0 its special
+                meaning.
 
         Raises:
-            ApiError: 400 if one is malformed, 422 if they contradict each other.
+            ApiError: 400 for a malformed parameter, 422 for contradictory ones.
         """
         limit = max(0, _integer(query, "limit"))
         _integer(query, "timeoutSeconds")
@@ -121,42 +120,43 @@ class ListQuery:
         if match == "Exact" or (limit and number and not match):
             return cls(limit=limit, token=None, exact=number, not_older=number)
 
-        # From the watch cache, which does not page.
+        # The watch cache does not page.
         limit = 0 if cached and version == "0" else limit
         return cls(limit=limit, token=None, exact=None, not_older=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchQuery:
-    """What one watch request asks for."""
+    """Parameters of a watch request."""
 
     version: int
-    """Changes after this one; with `initial` how new the first objects must be."""
+    """Version after which changes are sent; with `initial`, minimum version of the
+    first objects."""
 
     initial: bool
-    """Begin with the current objects, as ADDED events."""
+    """Send the current objects first, as ADDED events."""
 
     marked: bool
-    """End them with an annotated BOOKMARK."""
+    """Mark the end of the first objects with an annotated BOOKMARK."""
 
     bookmarks: bool
     """Send further BOOKMARK events."""
 
     timeout: float
-    """After how many seconds the server ends the watch; 0 leaves it to the server, and
-    a negative one has passed already."""
+    """Seconds until the server ends the watch. 0 is the server's default, a negative
+    value has already passed."""
 
     @classmethod
     def parse(cls, query: Mapping[str, str], *, cached: bool = True) -> WatchQuery:
-        """Read the parameters.
+        """Parse the parameters.
 
         Args:
-            query: All of them.
-            cached: The kind is served from a watch cache, which makes the bookmarks.
+            query: Query parameters.
+            cached: True if the kind has a watch cache, which makes the bookmarks.
 
         Raises:
-            ApiError: 400 if one is malformed, 422 if they contradict each other; 500
-                if the version is no number (that is how the real server puts it).
+            ApiError: 400 for a malformed parameter, 422 for contradictory ones; like a
+                real server, 500 if the version is not a number.
         """
         _integer(query, "limit")
         timeout = _integer(query, "timeoutSeconds")
@@ -175,29 +175,29 @@ class WatchQuery:
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where the next page begins, and of which version it is.
+    """Version and start of the next page of a list.
 
     Attributes:
-        version: As of this version; a negative one means the newest, whatever the
-            pages before were.
-        start: The key of the first object that may be on it, without the namespace if
-            that was part of the list's path. A leading slash does not matter.
+        version: Version of the list. A negative one means the newest, regardless of the
+            previous pages.
+        start: Lower bound of the keys on the page, without the namespace if that was in
+            the path of the list. A leading slash does not matter.
     """
 
     version: int
     start: str
 
     def encode(self) -> str:
-        """Write it as the opaque text that clients carry around."""
+        """Return the opaque text for clients."""
         fields = {"v": _FORMAT, "rv": self.version, "start": self.start}
         return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> ContinueToken:
-        """Read it again.
+        """Parse the text from a client.
 
         Raises:
-            ApiError: 400, if no server can have made it.
+            ApiError: 400, if no server has made it.
         """
         fields = _fields_of(_bytes_of(text))
         version, start = fields.get("rv", 0), fields.get("start", "")
@@ -223,15 +223,15 @@ class ContinueToken:
 
 
 def version_of_get(query: Mapping[str, str], *, cached: bool = True) -> int:
-    """Read how new the answer to a get must be; 0 if that does not matter.
+    """Return the minimum version of the response to a get; 0 for any.
 
     Args:
-        query: All parameters.
-        cached: The kind is served from a watch cache.
+        query: Query parameters.
+        cached: True if the kind has a watch cache.
 
     Raises:
-        ApiError: 500 if it is no number, and 400 for a kind that is not cached (that
-            is how the real server puts it).
+        ApiError: If the version is not a number; like a real server, 500 with a watch
+            cache and 400 without.
     """
     return _version(query.get("resourceVersion", ""), 500 if cached else 400)
 
@@ -239,17 +239,17 @@ def version_of_get(query: Mapping[str, str], *, cached: bool = True) -> int:
 def scope_of(
     kind: Kind, namespace: str, query: Mapping[str, str], *, name: str = ""
 ) -> Scope:
-    """Read the selectors of a list or watch.
+    """Parse the selectors of a list or watch.
 
     Args:
-        kind: Of what is selected.
-        namespace: Where; empty for everywhere.
-        query: All parameters.
-        name: The only object that is meant, if it stands in the path.
+        kind: Kind of the objects.
+        namespace: Namespace; empty for all.
+        query: Query parameters.
+        name: Name of the only selected object, if the path has one.
 
     Raises:
-        ApiError: 400, if one is malformed, asks for a field that is not selectable, or
-            does not fit to the name.
+        ApiError: 400 for a malformed selector, for a field that is not selectable, or
+            for one that contradicts the name.
     """
     labels = label_selector_of(query.get("labelSelector", ""))
     fields = field_selector_of(kind, query.get("fieldSelector", ""))
@@ -265,7 +265,7 @@ def scope_of(
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """Read a boolean: given, and neither `0` nor `false`."""
+    """Parse a boolean: true if present, and neither `0` nor `false`."""
     text = query.get(name)
     return text is not None and text.lower() not in {"0", "false"}
 
@@ -274,7 +274,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
-    """Yield what is wrong with the parameters of a list, taken together."""
+    """Yield the contradictions in the parameters of a list."""
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
     if match and not version:
         yield _forbidden(
@@ -297,13 +297,13 @@ def _list_causes(query: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def _watch_causes(query: Mapping[str, str]) -> Iterator[Cause]:
-    """Yield what is wrong with the parameters of a watch, taken together."""
+    """Yield the contradictions in the parameters of a watch."""
     match, asked = query.get(_MATCH, ""), "sendInitialEvents" in query
     if match and not asked:
         why = f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
         yield _forbidden(_MATCH, why)
 
-    # A watch without a version is, to the server, one that asks for initial events.
+    # To the server, a watch without a version asks for initial events.
     streams = bool(match) or _begins_with_objects(query)
     if streams and query.get("continue"):
         yield _forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
@@ -353,7 +353,7 @@ def _integer(query: Mapping[str, str], name: str) -> int:
 
 
 def _version(text: str, code: int) -> int:
-    """Read a resource version, which a server takes only in plain decimal."""
+    """Parse a resource version, which must be plain decimal."""
     number = _number(text or "0", "[0-9]+")
     if number is not None and number < _UINT64_BOUND:
         return number
@@ -367,11 +367,11 @@ def _version(text: str, code: int) -> int:
 
 
 def _number(text: str, pattern: str) -> int | None:
-    """Read a number of which only the size matters if it has more than 20 digits."""
+    """Parse a number; with more than 20 digits, only the size matters."""
     if not re.fullmatch(pattern, text, re.ASCII):
         return None
 
-    # Of some thousands of digits, which fit into a URL, int() would make none.
+    # int() fails for thousands of digits, which fit into a URL.
     size = int(text.lstrip("+-0")[:21] or "0")
     return -size if text.startswith("-") else size
 
@@ -382,7 +382,7 @@ def _unparsed(function: str, text: str, *, out_of_range: bool) -> str:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Decode base64 for URLs, which has no padding here."""
+    """Decode URL-safe base64 without padding."""
     alien = _ALIEN.search(text)
     if alien or len(text) % 4 == 1:
         at = alien.start() if alien else len(text) - 1

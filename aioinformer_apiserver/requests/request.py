@@ -1,4 +1,4 @@
-"""Calls: a request as the server sees it, wherever it came from. Pure."""
+"""`Request`: a request over HTTP or in memory. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "query_of"]
 
 _JSON = "application/json"
-# A percent sign that begins no escape.
+# Percent sign that does not begin an escape sequence.
 _MALFORMED = re.compile("%(?![0-9A-Fa-f]{2})")
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
@@ -27,15 +27,15 @@ _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request.
+    """A request.
 
     Attributes:
-        method: Of HTTP.
-        path: As it was sent, percent-encoded, without the query.
-        query: Its parameters; the first value of each.
-        headers: Case-insensitive.
-        body: As it was sent, decompressed.
-        warnings: Takes what the user should read, whatever the answer will be.
+        method: HTTP method.
+        path: Path as it was sent, percent-encoded, without the query.
+        query: Query parameters; the first value of each.
+        headers: Headers, case-insensitive.
+        body: Body as it was sent, decompressed.
+        warnings: Warnings for the user, to be sent with any response.
     """
 
     method: str
@@ -47,21 +47,21 @@ class Request:
 
     @property
     def content_type(self) -> str:
-        """The media type of the body, without parameters; JSON where none is given."""
+        """Media type of the body without parameters; JSON by default."""
         given = self.headers.get("Content-Type", "").partition(";")[0].strip()
         return given or _JSON
 
     @property
     def _format(self) -> str:
-        """The media type in lower case: only the types of patches are case-sensitive."""
+        """Media type in lower case; only those of patches are case-sensitive."""
         return self.content_type.lower()
 
     def document(self) -> object:
-        """Decode the body: JSON, YAML, or the binary encoding, as its type says.
+        """Decode the body by its media type: JSON, YAML or Protocol Buffers.
 
         Raises:
-            ApiError: 400 if it is malformed; 415 if it is of another type, or if its
-                kind is never sent in the binary encoding.
+            ApiError: 400 for a malformed body, 415 for another media type or for a kind
+                that has no Protocol Buffers encoding.
         """
         if self._format == _JSON:
             return _decoded_json(self.body)
@@ -75,21 +75,20 @@ class Request:
         raise statuses.unsupported_media_type(_JSON, "application/yaml")
 
     def content(self) -> object:
-        """Return a body as the registry takes it: JSON as it was sent, YAML decoded.
+        """Return the body for the registry: JSON as it was sent, other types decoded.
 
-        JSON is decoded where it is known of which kind it should be, which is told to
-        whoever sends something else.
+        The registry decodes JSON, because its error messages name the expected kind.
 
         Raises:
-            ApiError: 400 if it is malformed YAML, 415 if it is of another type.
+            ApiError: 400 for malformed YAML, 415 for another media type.
         """
         return self.body if self._format == _JSON else self.document()
 
     def patch(self) -> object:
-        """Return a body that is a patch: JSON as it was sent, YAML decoded.
+        """Return a patch: JSON as it was sent, YAML decoded.
 
         Raises:
-            ApiError: 400, if it is malformed YAML.
+            ApiError: 400 for malformed YAML.
         """
         return _decoded_yaml(self.body) if self.content_type in _YAML else self.body
 
@@ -103,11 +102,9 @@ def _decoded_json(raw: bytes) -> object:
 
 
 def query_of(text: str) -> dict[str, str]:
-    """Read the parameters of a URL, as Go does.
+    """Parse the query of a URL as Go does.
 
-    Args:
-        text: What stands behind the question mark. Of several values of one name the
-            first one counts; what is malformed does not exist.
+    The first of several values of a name counts. Malformed parameters are ignored.
     """
     found: dict[str, str] = {}
     for pair in text.split("&"):

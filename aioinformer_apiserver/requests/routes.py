@@ -1,7 +1,7 @@
-"""Routes: what the path and method of a request mean. Pure.
+"""Routes: from the path and method of a request to its target. Pure.
 
-In two steps, as on a real server: `attributes_of` reads what is asked for, which is all
-that permissions are about; `target_of` then looks whether it is there.
+Two steps, as on a real server: `request_info_of` parses the request, which is enough for
+authorization. Then `target_of` looks up the resource.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _OBJECT_VERBS = {
 }
 
 _COLLECTION_VERBS = {**_OBJECT_VERBS, "GET": "list", "DELETE": "deletecollection"}
-# "namespaces/x/pods" is in a namespace, "namespaces/x/status" is about it.
+# "namespaces/x/pods" is in a namespace, "namespaces/x/status" is the namespace's own.
 _OF_NAMESPACES = frozenset({"status", "finalize"})
-# Subresources that a real server has, which first looks for the object; and their verbs.
 _ALL = tuple(_OBJECT_VERBS.values())
-
+# Subresources that only a real server has, with their verbs. It looks up the object
+# first.
 _PLAYED_BY_KUBELETS = {
     (NODES, "proxy"): _ALL,
     (PODS, "attach"): ("get", "create"),
@@ -50,22 +50,22 @@ _PLAYED_BY_KUBELETS = {
     (SERVICES, "proxy"): _ALL,
 }
 
-# These may be of one object, which a field selector names.
+# A field selector may restrict these to a single object.
 _SELECTING_VERBS = frozenset({"list", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request that the server has seen, for tests to look at.
+    """Record of a request, for tests.
 
     Attributes:
-        method: Of HTTP.
-        path: As it was sent, without the query.
-        query: Its parameters.
-        verb: Such as `"list"`; empty if it was not about a resource.
-        resource: The plural; empty if it was not about a resource.
-        user: Who asked; empty before that is known.
-        time: When it came, on the loop's clock; records are compared without it.
+        method: HTTP method.
+        path: Path as it was sent, without the query.
+        query: Query parameters.
+        verb: Verb such as `"list"`; empty for non-resource requests.
+        resource: Plural name; empty for non-resource requests.
+        user: Name of the user; empty if the request was not authenticated.
+        time: Time of arrival on the loop's clock; ignored in comparisons.
     """
 
     method: str
@@ -79,18 +79,19 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestInfo:
-    """What a request asks for, as permissions see it; nothing of it need exist.
+    """Parsed request, as authorization sees it; its target need not exist.
 
     Attributes:
-        verb: Such as `"list"`; the HTTP method in lower case if no resource is meant.
-        path: Without the query, decoded.
-        group: The API group; empty for the core.
-        version: Of the API; empty if no resource is meant.
-        plural: The resource; empty if none is meant.
-        subresource: Such as `"status"`; mostly empty.
-        namespace: Where; empty for all, and for what is in none.
-        name: Which object; empty for several.
-        names_one: The name stands in the path, and not in a selector only.
+        verb: Verb such as `"list"`; for non-resource requests, the HTTP method in lower
+            case.
+        path: Decoded path without the query.
+        group: API group; empty for the core group.
+        version: API version; empty for non-resource requests.
+        plural: Plural name; empty for non-resource requests.
+        subresource: Subresource such as `"status"`; empty for none.
+        namespace: Namespace; empty for all, and for cluster-scoped resources.
+        name: Name of the object; empty for collections.
+        names_one: True if the name is in the path, not only in a selector.
     """
 
     verb: str
@@ -106,15 +107,15 @@ class RequestInfo:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about.
+    """Target of a resource request.
 
     Attributes:
-        collection: Of which resource.
-        verb: What to do, as permissions name it.
-        namespace: Where; empty for all, and for cluster-scoped kinds.
-        name: Which object; empty for the collection.
-        subresource: Such as `"status"`; mostly empty. A `"binding"` may go without the
-            name of its object.
+        collection: Collection of the resource.
+        verb: Kubernetes permission verb.
+        namespace: Namespace; empty for all, and for cluster-scoped resources.
+        name: Name of the object; empty for the collection.
+        subresource: Subresource such as `"status"`; empty for none. A `"binding"` may
+            have no name.
     """
 
     collection: Collection
@@ -125,8 +126,8 @@ class Target:
 
 
 def request_info_of(request: Request) -> RequestInfo:
-    """Read what a request asks for from its path, method and parameters."""
-    # As on a real server, an escaped slash is a slash like any other.
+    """Parse path, method and parameters of a request."""
+    # As on a real server, an escaped slash separates segments.
     path = unquote(request.path)
     parts = path.strip("/").split("/")
     api = _api_of(parts)
@@ -134,7 +135,7 @@ def request_info_of(request: Request) -> RequestInfo:
         return RequestInfo(verb=request.method.lower(), path=path)
 
     group, version, rest = api
-    # Before there was a parameter, watches had paths of their own; they still do.
+    # The deprecated paths of watches still work.
     is_watch = rest[0] == "watch" and len(rest) >= 2
     rest = rest[1:] if is_watch else rest
     namespace = ""
@@ -165,10 +166,10 @@ def request_info_of(request: Request) -> RequestInfo:
 
 
 def target_of(storage: Storage, info: RequestInfo) -> Target:
-    """Find what a request is about.
+    """Look up the target of a request.
 
     Raises:
-        ApiError: 404 if nothing is served there, 405 if not with this method.
+        ApiError: 404 if nothing is served there, 405 for another method.
     """
     if (info.group, info.version, info.plural) == ("", "v1", "bindings"):
         return _target_of_binding(storage, info)
@@ -178,7 +179,7 @@ def target_of(storage: Storage, info: RequestInfo) -> Target:
         raise statuses.no_such_path()
 
     namespaced = collection.kind.resource.namespaced
-    # The one who asks about a namespace is, for permissions, in it.
+    # For authorization, a request for a namespace is in that namespace.
     namespace = info.namespace if namespaced else ""
     name = info.name if info.names_one else ""
     _check_name(name)
@@ -200,11 +201,11 @@ def _api_of(parts: list[str]) -> tuple[str, str, list[str]] | None:
 
 
 def _selected_name(request: Request) -> str:
-    """Return the one name that a field selector lets through; empty without one."""
+    """Return the single name that a field selector allows; empty if there is none."""
     try:
         selector = FieldSelector.parse(request.query.get("fieldSelector", ""))
     except (SelectorSyntaxError, OptionsError):
-        return ""  # It is refused where it is used.
+        return ""  # `scope_of()` reports the error later.
 
     for requirement in selector.requirements:
         if requirement.field == "metadata.name" and requirement.operator == "=":
@@ -214,7 +215,7 @@ def _selected_name(request: Request) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Check that a name is one that could stand in a path.
+    """Check that a name is valid in a path.
 
     Raises:
         ApiError: 400, if it is not.
@@ -230,7 +231,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_place(collection: Collection, info: RequestInfo, name: str) -> None:
-    """Check that the kind has such a place for its objects."""
+    """Check that namespace and subresource fit the kind."""
     kind, namespaced = collection.kind, collection.kind.resource.namespaced
     about_itself = info.plural == "namespaces" and not info.group
     if info.namespace and not namespaced and not about_itself:
@@ -239,7 +240,7 @@ def _check_place(collection: Collection, info: RequestInfo, name: str) -> None:
     if name and namespaced and not info.namespace:
         raise statuses.no_such_path()
 
-    # An empty namespace is none.
+    # An empty namespace means no namespace.
     if info.path.replace("/namespaces//", "/").count("//") or (
         info.subresource and not name
     ):
@@ -251,10 +252,11 @@ def _check_place(collection: Collection, info: RequestInfo, name: str) -> None:
 
 
 def _target_of_binding(storage: Storage, info: RequestInfo) -> Target:
-    """Find what a binding is about that does not say so in its path: some pod.
+    """Return the target of a binding whose path has no pod.
 
     Raises:
-        ApiError: 404 if its path goes on, or has no namespace; 405 if it is not created.
+        ApiError: 404 if the path has a name or no namespace, 405 for other verbs than
+            create.
     """
     if info.names_one or not info.namespace:
         raise statuses.no_such_path()
@@ -266,7 +268,7 @@ def _target_of_binding(storage: Storage, info: RequestInfo) -> Target:
 
 
 def _not_known(collection: Collection, info: RequestInfo, name: str) -> ApiError:
-    """Say that a subresource is not there: because the object is not, or never."""
+    """Make the error for a missing subresource: of a missing object, or of any."""
     resource, part = collection.kind.resource, info.subresource
     verbs = _PLAYED_BY_KUBELETS.get((resource, part.partition("/")[0]), ())
     if not collection.kind.typed:
@@ -289,7 +291,7 @@ def _allowed(kind: Kind, info: RequestInfo) -> bool:
     if info.subresource:
         return info.verb in kind.subresources[info.subresource]
 
-    # A definition that is being deleted has words of its own for it.
+    # The error for a terminating definition comes from the registry.
     if info.verb not in kind.verbs and not kind.terminating:
         return False
 
@@ -299,7 +301,7 @@ def _allowed(kind: Kind, info: RequestInfo) -> bool:
     if info.verb == "deletecollection":
         return bool(info.namespace) or not namespaced
 
-    # A PUT or PATCH of a whole collection means nothing.
+    # PUT and PATCH do not apply to collections.
     return bool(info.verb) and (
         bool(info.name) or info.verb in {"list", "watch", "get"}
     )

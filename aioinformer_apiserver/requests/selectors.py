@@ -1,9 +1,8 @@
-"""Label selectors: read, and refused, as the API server does. Pure.
+"""Label and field selectors, with the errors of an API server. Pure.
 
-`LabelSelector.parse` reads the same language for clients, in words of its own and with
-the position of a mistake. A refusal here names the token at which the server stops, and
-what it would have taken instead; and here is taken what only newer servers take, such as
-`a in (b,,)`. What a selector means is found in one place for both.
+`LabelSelector.parse` reads the same language for clients, with messages of its own that
+have positions. Messages here name the token at which a real server stops, and the tokens
+that it expected. This parser also accepts `a in (b,,)`, as newer servers do.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["field_selector_of", "label_selector_of"]
 
-# Blanks, then a symbol or a word. A doubled equals sign is one symbol.
+# Whitespace, then a symbol or a word. `==` is one symbol.
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+)?")
 _SYMBOLS = frozenset(["=", "==", "!=", "!", "(", ")", ",", "<", ">"])
 
@@ -47,13 +46,13 @@ _OPERATORS: dict[str, LabelOperator] = {
 
 
 def label_selector_of(text: str) -> LabelSelector:
-    """Read a label selector.
+    """Parse a label selector.
 
     Args:
-        text: The selector, as it stands in the parameter.
+        text: Value of the query parameter.
 
     Raises:
-        ApiError: 400, if it is malformed.
+        ApiError: 400 for a malformed selector.
     """
     try:
         return LabelSelector(_Reader(text).read())
@@ -62,21 +61,21 @@ def label_selector_of(text: str) -> LabelSelector:
 
 
 class _Refused(Exception):
-    """Ends the reading."""
+    """Syntax error."""
 
 
 class _Reader:
-    """Reads one selector from left to right, up to the first mistake."""
+    """Parser of one selector, up to the first error."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _tokens_of(text)
         self._at = 0
 
     def read(self) -> list[LabelRequirement]:
-        """Read all requirements.
+        """Parse all requirements.
 
         Raises:
-            _Refused: With the message, at the first mistake.
+            _Refused: At the first error, with the message.
         """
         found: list[LabelRequirement] = []
         while self._next != "":
@@ -102,7 +101,7 @@ class _Reader:
 
     @property
     def _next(self) -> str:
-        """The next token; empty at the end."""
+        """Return the next token; empty at the end."""
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _take(self) -> str:
@@ -166,7 +165,7 @@ class _Reader:
         return values
 
     def _items(self) -> set[str]:
-        """Read up to the parenthesis that closes, where a missing value is empty."""
+        """Parse up to the closing parenthesis; a missing value is empty."""
         values: set[str] = set()
         while True:
             if self._next == ",":
@@ -212,7 +211,7 @@ def _value_problems(key: str, values: list[str], *, numeric: bool) -> list[str]:
     return found
 
 
-# A backslash takes the character after it along, whatever that is.
+# A backslash escapes any character.
 _TERM = re.compile(r"(?:\\.|[^,\\]|\\\Z)+", re.DOTALL)
 _OPERATOR = re.compile("!=|==|=")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
@@ -221,17 +220,17 @@ _NAMES = ("metadata.name", "metadata.namespace")
 
 
 def field_selector_of(kind: Kind, text: str) -> FieldSelector:
-    """Read a field selector.
+    """Parse a field selector.
 
     Args:
-        kind: Whose objects are selected; decides which fields may be asked for.
-        text: The selector, as it stands in the parameter.
+        kind: Kind of the objects, which has the selectable fields.
+        text: Value of the query parameter.
 
     Raises:
-        ApiError: 400, if it is malformed, or asks for a field that is not selectable.
+        ApiError: 400 for a malformed selector, or a field that is not selectable.
     """
     terms = [_term(text, it[0]) for it in _TERM.finditer(text)]
-    # The server looks at the fields in their order, and drops a term without any text.
+    # The server sorts the fields, and ignores an empty term.
     asked = sorted(term for term in terms if term[0] or term[2])
     for field, _, _ in asked:
         if not _is_selectable(kind, field):
@@ -259,7 +258,7 @@ def _term(whole: str, term: str) -> tuple[str, str, str]:
             raise statuses.bad_request(message)
 
     for free in re.findall("[,=]", _ESCAPE.sub("", value)):
-        # The server prints the character as a number.
+        # The real message has the character as a number.
         message = f"invalid field selector: unescaped character in value: {ord(free)}"
         raise statuses.bad_request(message)
 
@@ -271,10 +270,10 @@ def _is_selectable(kind: Kind, field: str) -> bool:
 
 
 def _names_of(kind: Kind) -> tuple[str, ...]:
-    """Return what every kind can be selected by.
+    """Return the metadata fields by which a kind can be selected.
 
-    Kinds that are in no namespace have an empty one; only those that name their fields
-    one by one do not take the question.
+    Cluster-scoped kinds have an empty namespace. Only those with a list of selectable
+    fields reject a selector for it.
     """
     if kind.typed and kind.fields and not kind.resource.namespaced:
         return _NAMES[:1]

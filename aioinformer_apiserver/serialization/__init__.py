@@ -1,4 +1,4 @@
-"""How what is stored is shown to who asked: whole, in part, or as a table; JSON or YAML.
+"""Objects as responses: whole objects, metadata or tables, in JSON or YAML.
 
-The law of this package: pure, and list after list it never holds more than a piece.
+The law of this package: it is pure, and encodes long lists in pieces.
 """

@@ -1,6 +1,6 @@
-"""Formats: how what is stored is shown to who asked, object by object.
+"""Formats of objects in responses: whole objects, metadata or tables.
 
-One format serves one request: a watch's may remember what it has shown.
+Each request has a format of its own, because that of a watch may have state.
 """
 
 from __future__ import annotations
@@ -43,51 +43,51 @@ if TYPE_CHECKING:
 
 __all__ = ["Format", "MetadataOnly", "Table", "Whole", "format_of", "shown_plainly"]
 
-# The verbs of paths that are also watched.
+# Verbs of paths that also support watches.
 _STREAMING = frozenset({"list", "watch"})
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _INCLUDED = frozenset({"", "None", "Metadata", "Object"})
 
 
 class Format(Protocol):
-    """Shows objects of one kind in one way."""
+    """Format for objects of one kind."""
 
     @property
     def content_type(self) -> str:
-        """The media type of the answers."""
+        """Media type of the response."""
 
     def object(self, stored: Stored) -> bytes:
-        """Show one object.
+        """Encode one object.
 
         Raises:
-            ApiError: If one object cannot be shown in this way.
+            ApiError: If the format does not support single objects.
         """
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
     ) -> Iterator[bytes]:
-        """Show a list in pieces, without ever holding the whole.
+        """Encode a list in pieces.
 
         Args:
-            metadata: Of the list: `resourceVersion` and, on a page, `continue`.
-            objects: In its order.
+            metadata: Metadata of the list: `resourceVersion`, and `continue` on a page.
+            objects: Objects in order.
 
         Raises:
-            ApiError: If a list cannot be shown in this way.
+            ApiError: If the format does not support lists.
         """
 
     def initial(self, stored: Stored) -> bytes:
-        """Show an object that a watch begins with, as its line."""
+        """Encode an initial object of a watch, as a line."""
 
     def change(self, event: str, change: Change) -> bytes:
-        """Show a change, as a line of a watch."""
+        """Encode a change, as a line of a watch."""
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
-        """Show how far a watch has come, as its line."""
+        """Encode a bookmark, as a line of a watch."""
 
 
 class Whole:
-    """Shows objects as they are stored: the format that every client understands."""
+    """Format of whole objects, the default."""
 
     def __init__(self, kind: Kind, choice: Choice | None = None) -> None:
         self._kind = kind
@@ -95,32 +95,32 @@ class Whole:
         self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
-        """Show one object."""
+        """Encode one object."""
         return self._encoder.document(stored.raw)
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
     ) -> Iterator[bytes]:
-        """Show a list, in pieces."""
+        """Encode a list in pieces."""
         items = (list_item(self._kind, stored.raw) for stored in objects)
         return self._encoder.listing(list_frame(self._kind, metadata), "items", items)
 
     def initial(self, stored: Stored) -> bytes:
-        """Show an object that a watch begins with."""
+        """Encode an initial object of a watch."""
         return event_line("ADDED", stored.raw)
 
     def change(self, event: str, change: Change) -> bytes:
-        """Show a change; encoded once for all watches."""
+        """Encode a change, once for all watches."""
         return change.line(event)
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
-        """Show how far a watch has come."""
+        """Encode a bookmark."""
         raw = bookmark(self._kind, version, initial_events_end=initial_events_end)
         return event_line("BOOKMARK", raw)
 
 
 class MetadataOnly:
-    """Shows the metadata of objects, as PartialObjectMetadata or a list of these."""
+    """Format of metadata only: PartialObjectMetadata, or a list of them."""
 
     def __init__(self, kind: Kind, choice: Choice) -> None:
         self._kind = kind
@@ -132,10 +132,10 @@ class MetadataOnly:
         self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
-        """Show one object.
+        """Encode one object.
 
         Raises:
-            ApiError: 406, if a list was asked for.
+            ApiError: 406, if the client wants a list.
         """
         self.check()
         return self._encoder.document(self._partial(stored.raw))
@@ -143,10 +143,10 @@ class MetadataOnly:
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
     ) -> Iterator[bytes]:
-        """Show a list, in pieces.
+        """Encode a list in pieces.
 
         Raises:
-            ApiError: 406, if a single object was asked for.
+            ApiError: 406, if the client wants a single object.
         """
         if self._asked == "PartialObjectMetadata":
             raise self._mismatch(f"a list (*{_go_type(self._kind)}List)")
@@ -160,31 +160,31 @@ class MetadataOnly:
         items = (self._partial(stored.raw) for stored in objects)
         first = next(items, None)
         if first is None:
-            # A list made from nothing is no list at all, in Go.
+            # Go encodes a slice that was never allocated as null.
             return iter([self._encoder.document(plain({**frame, "items": None}))])
 
         return self._encoder.listing(plain(frame), "items", chain([first], items))
 
     def initial(self, stored: Stored) -> bytes:
-        """Show an object that a watch begins with."""
+        """Encode an initial object of a watch."""
         return event_line("ADDED", self._partial(stored.raw))
 
     def change(self, event: str, change: Change) -> bytes:
-        """Show a change; encoded once for all watches of this format."""
+        """Encode a change, once for all watches of this format."""
         return change.shown(
             event, self._form, lambda it: event_line(event, self._partial(it.raw))
         )
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
-        """Show how far a watch has come."""
+        """Encode a bookmark."""
         raw = bookmark(self._kind, version, initial_events_end=initial_events_end)
         return event_line("BOOKMARK", self._partial(raw))
 
     def check(self) -> None:
-        """Refuse to show objects one by one to who asked for a list of them.
+        """Check that the client accepts single objects.
 
         Raises:
-            ApiError: 406, if a list was asked for.
+            ApiError: 406, if the client wants a list.
         """
         if self._asked == "PartialObjectMetadataList":
             raise self._mismatch(f"not a list (*{_go_type(self._kind)})")
@@ -195,13 +195,13 @@ class MetadataOnly:
 
 
 class Table:
-    """Shows objects as rows of a table that is made for people.
+    """Format of tables with a row for each object.
 
     Args:
-        kind: Of the objects.
-        choice: The version of the table, and how it is written.
-        include: What stands beside the cells of a row: `Metadata`, the whole `Object`
-            or `None`. Empty for the metadata.
+        kind: Kind of the objects.
+        choice: Negotiated version and encoding.
+        include: Object in each row: `Metadata`, the whole `Object` or `None`. Empty for
+            the metadata.
     """
 
     def __init__(self, kind: Kind, choice: Choice, include: str = "") -> None:
@@ -211,25 +211,25 @@ class Table:
         self._partial = _Partial(kind, choice.version)
         self._head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{choice.version}"}
         self._layout = _layout_of(kind)
-        # A watch tells the columns once, with its first event.
+        # Only the first event of a watch has the columns.
         self._told = False
         self.content_type = self._encoder.media
 
     def object(self, stored: Stored) -> bytes:
-        """Show one object, as a table of one row.
+        """Encode one object, as a table of one row.
 
         Raises:
-            ApiError: 400, if `include` is nothing that can be included.
+            ApiError: 400 for an invalid `include`.
         """
         return b"".join(self.list(_version_of(stored), [stored]))
 
     def list(
         self, metadata: dict[str, Any], objects: Iterable[Stored]
     ) -> Iterator[bytes]:
-        """Show a list, in pieces.
+        """Encode a list in pieces.
 
         Raises:
-            ApiError: 400, if `include` is nothing that can be included.
+            ApiError: 400 for an invalid `include`.
         """
         self.check()
         rows = (self._row(stored.raw, stored.body()) for stored in objects)
@@ -237,24 +237,24 @@ class Table:
         return self._encoder.listing(frame, "rows", rows)
 
     def initial(self, stored: Stored) -> bytes:
-        """Show an object that a watch begins with."""
+        """Encode an initial object of a watch."""
         return self._line("ADDED", stored, is_first=self._begin())
 
     def change(self, event: str, change: Change) -> bytes:
-        """Show a change; each time anew, as it says how old the object is now."""
+        """Encode a change for each watch, because it shows the current age."""
         return self._line(event, change.state(event), is_first=self._begin())
 
     def bookmark(self, version: int, *, initial_events_end: bool) -> bytes:
-        """Show how far a watch has come: by a row about an object that is empty."""
+        """Encode a bookmark, as a row of an empty object."""
         raw = bookmark(self._kind, version, initial_events_end=initial_events_end)
         frame = self._frame({"resourceVersion": str(version)}, is_first=self._begin())
         return event_line("BOOKMARK", _with_row(frame, self._row(raw, {})))
 
     def check(self) -> None:
-        """Refuse to include what cannot be.
+        """Check `include`.
 
         Raises:
-            ApiError: 400, if `include` is nothing that can be included.
+            ApiError: 400 for an invalid `include`.
         """
         if self._include not in _INCLUDED:
             problem = f"includeObject: Invalid value: {json.dumps(self._include)}: "
@@ -263,7 +263,7 @@ class Table:
             raise statuses.bad_request(message)
 
     def _begin(self) -> bool:
-        """Say whether nothing has been shown yet; from now on something has."""
+        """Return True for the first call only."""
         is_first, self._told = not self._told, True
         return is_first
 
@@ -272,7 +272,7 @@ class Table:
         return event_line(event, _with_row(frame, self._row(stored.raw, stored.body())))
 
     def _frame(self, metadata: dict[str, Any], *, is_first: bool) -> bytes:
-        """Write a table without rows; only the first one of a watch has columns."""
+        """Encode a table without rows; only the first one of a watch has columns."""
         columns = self._layout.definitions() if is_first else None
         head = {**self._head, "metadata": metadata, "columnDefinitions": columns}
         return plain({**head, "rows": []})
@@ -300,17 +300,17 @@ def format_of(
     *,
     verb: str = "get",
 ) -> Format:
-    """Choose the first format that the request accepts and this server can write.
+    """Choose the first format that the client accepts and the server supports.
 
     Args:
-        kind: What is asked for.
-        headers: Of the request; `Accept` decides.
-        query: Of the request: `pretty`, and what a table includes.
-        verb: What is asked; a list may be answered in other formats than a watch.
+        kind: Kind of the objects.
+        headers: Headers of the request; `Accept` decides.
+        query: Query of the request: `pretty` and `includeObject`.
+        verb: Verb of the request; lists and watches support different formats.
 
     Raises:
-        ApiError: 406, if there is none, or if a watch asks for lists; 400, if a watch
-            asks a table to include what cannot be included.
+        ApiError: 406 if there is none, or if a watch asks for lists; 400 if a watch has
+            an invalid `includeObject`.
     """
     if kind.typed:
         check_route(headers.get("Accept") or "", streams=verb in _STREAMING)
@@ -336,11 +336,11 @@ def format_of(
 def shown_plainly(
     document: Mapping[str, Any], headers: Mapping[str, str], query: Mapping[str, str]
 ) -> tuple[str, bytes]:
-    """Show what is no stored object, such as a Status, as the request would have it.
+    """Encode an object that is not stored, such as a Status, in the requested format.
 
     Returns:
-        The media type, and the body. Who accepts nothing that can be written is
-        answered in indented JSON all the same.
+        Media type and body. If the client accepts no supported format, the body is
+        indented JSON.
     """
     raw = plain(document)
     choice = chosen_plainly(headers, query)
@@ -359,7 +359,7 @@ _read_object = msgspec.json.Decoder(_Object).decode
 
 
 class _Partial:
-    """Makes a PartialObjectMetadata of an encoded object."""
+    """Converter of encoded objects to PartialObjectMetadata."""
 
     def __init__(self, kind: Kind, version: str) -> None:
         api_version = f"meta.k8s.io/{version}"
@@ -370,7 +370,7 @@ class _Partial:
     def __call__(self, raw: bytes) -> bytes:
         metadata = bytes(_read_object(raw).metadata)
         if not self._typed:
-            # The keys of custom objects are sorted, those of metadata alone are not.
+            # Custom objects have sorted keys, their metadata alone has not.
             metadata = plain(order_of(_METADATA)(orjson.loads(metadata)))
 
         return self._head + metadata + b"}"
@@ -394,12 +394,12 @@ def _with_row(frame: bytes, row: bytes) -> bytes:
 
 
 def _version_of(stored: Stored) -> dict[str, Any]:
-    """Return the metadata of a table about one object; what is not stored has no version."""
+    """Return the metadata of a table with one object, which may have no version."""
     return {"resourceVersion": str(stored.version)} if stored.version else {}
 
 
 def _go_type(kind: Kind) -> str:
-    """Name the type that holds such objects within a real server."""
+    """Return the Go type of such objects in a real server."""
     if not kind.typed:
         return "unstructured.Unstructured"
 

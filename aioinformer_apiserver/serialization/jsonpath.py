@@ -1,11 +1,11 @@
-r"""JSONPath: which values of an object a printer column means.
+r"""JSONPath expressions of printer columns.
 
 The dialect of Kubernetes: `.spec.replicas`, `.metadata.labels.app\.kubernetes\.io/name`,
 `.metadata.labels['app']`, `.list[0]`, `[-1:]`, `[0,2]`, `[*]`, `.map.*`, `..deep`, and
 filters such as `.status.conditions[?(@.type=="Ready")].status`.
 
-What is missing is left out. An index beyond the end, and an index or a filter on what is
-no list, fail instead, so that nothing at all is found.
+Missing values are left out. An index beyond the end, and an index or a filter on a value
+that is not a list, fail instead, so that the column is empty.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import orjson
 __all__ = ["Finder", "JSONPathError", "json_path"]
 
 Finder = Callable[[object], list[Any]]
-"""Returns what is meant, in an object."""
+"""Function that returns the values in an object."""
 
 _Step = Callable[[list[Any]], list[Any]]
 
 
 class JSONPathError(ValueError):
-    """The path is malformed, or asks of an object what cannot be."""
+    """The path is malformed, or does not apply to the object."""
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -57,11 +57,10 @@ def json_path(path: str) -> Finder:
     """Compile a path.
 
     Args:
-        path: Such as `".spec.replicas"`, without the braces of a template.
+        path: Path such as `".spec.replicas"`, without braces.
 
     Returns:
-        The finder. It raises `JSONPathError` if what the path asks of the object cannot
-        be.
+        Finder, which raises `JSONPathError` if the path does not apply to an object.
 
     Raises:
         JSONPathError: If the path is malformed.
@@ -110,7 +109,7 @@ def _field(path: str, position: int) -> tuple[_Step, int]:
 
 
 def _end_of_bracket(path: str, start: int) -> int:
-    """Find the bracket that closes the one at `start`, quoted ones apart."""
+    """Return the index of the bracket that closes the one at `start`."""
     depth, position = 0, start
     while position < len(path):
         quoted = _QUOTED.match(path, position)
@@ -160,7 +159,7 @@ def _all(values: list[Any]) -> list[Any]:
 
 
 def _inner(value: object) -> list[Any]:
-    """Return what a list or an object holds; the latter has no order, so by its keys."""
+    """Return the values in a list, or in an object in the order of its keys."""
     if isinstance(value, dict):
         return [value[key] for key in sorted(value)]
 

@@ -1,9 +1,8 @@
-"""Negotiation: which of the formats that a client accepts it is answered in. Pure.
+"""Content negotiation: the format of a response by the headers of its request. Pure.
 
-Two readers of `Accept` stand one behind the other, as in a real server. The router
-refuses what names no type of the route to the letter, so that even `application/*` is
-not understood, and it knows nothing of custom resources. Behind it, wildcards, weights
-and parameters count.
+As in a real server, two parsers of `Accept` follow each other. The router requires the
+exact name of a media type of the route, so that it rejects `application/*`. It does not
+apply to custom resources. After it, wildcards, weights and parameters count.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Transform = Literal[
     "PartialObjectMetadataList",
     "APIGroupDiscoveryList",
 ]
-"""What an object, or a document of discovery, is turned into before it is shown."""
+"""Conversion of an object or a discovery document before it is encoded."""
 
 _TRANSFORMS: dict[str, Transform] = {
     "Table": "Table",
@@ -51,41 +50,41 @@ _META_GROUP = "meta.k8s.io"
 _META_VERSIONS = frozenset({"v1", "v1beta1"})
 _AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 
-# What a real server writes. The last one is not written here; those who accept it accept
-# JSON as well, and whoever does not is told the same as by a real server.
+# Media types of a real server. This server does not write the last one. Most clients that
+# accept it accept JSON too; others get the error of a real server.
 _TYPES = (JSON, YAML, "application/vnd.kubernetes.protobuf")
 _STREAM_TYPES = (
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 )
 
-# User agents of people, who want to read the answer.
+# User agents that get indented JSON.
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
-# How Go spells it.
+# Spelling of Go.
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a client and this server agree upon."""
+    """Negotiated format."""
 
     media: str = JSON
     """`application/json` or `application/yaml`."""
 
     transform: Transform = ""
-    """Empty: none, objects are shown whole."""
+    """Conversion; empty for whole objects."""
 
     version: str = "v1"
-    """Of what the object is turned into."""
+    """Version of the converted object."""
 
     pretty: bool = False
-    """JSON is indented."""
+    """True for indented JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """One of the alternatives of `Accept`."""
+    """One alternative of `Accept`."""
 
     type: str
     subtype: str
@@ -101,30 +100,30 @@ class _Clause:
 
 
 def check_route(accept: str, *, streams: bool) -> None:
-    """Refuse what the router of the built-in kinds does not understand.
+    """Check `Accept` as the router of the built-in kinds does.
 
     Args:
-        accept: The header; empty if there is none.
-        streams: The path is that of a collection that is read, so it may be watched.
+        accept: Value of the header; empty if it is missing.
+        streams: True if the path supports watches.
 
     Raises:
-        ApiError: 406, if no type of the route is named.
+        ApiError: 406, if the header names no media type of the route.
     """
     _check_named(accept, (*_TYPES, *_STREAM_TYPES) if streams else _TYPES)
 
 
 def check_document_route(headers: Mapping[str, str], *, json_only: bool) -> None:
-    """Refuse what the router does not understand before most documents of discovery.
+    """Check headers as the router of most discovery documents does.
 
-    It looks at the type of a body even where there is none.
+    It checks the media type of the body even if there is no body.
 
     Args:
-        headers: Of the request: `Content-Type` and `Accept`.
-        json_only: The document has no other format.
+        headers: Headers of the request: `Content-Type` and `Accept`.
+        json_only: True if the document is available in JSON only.
 
     Raises:
-        ApiError: 415, if another type is named for the body; 406, if no type of the
-            document is named.
+        ApiError: 415 for an unsupported type of the body, 406 if `Accept` names no type
+            of the document.
     """
     types = (JSON,) if json_only else _TYPES
     sent = headers.get("Content-Type") or ""
@@ -148,12 +147,12 @@ def _named(header: str) -> set[str]:
 def chosen(
     headers: Mapping[str, str], query: Mapping[str, str], *, watch: bool = False
 ) -> Choice:
-    """Choose the first format that is accepted and can be written.
+    """Choose the first format that the client accepts and the server supports.
 
     Args:
-        headers: Of the request: `Accept`, and `User-Agent` for `pretty`.
-        query: Of the request: `pretty`.
-        watch: It has to be a format that streams.
+        headers: Headers of the request: `Accept`, and `User-Agent` for `pretty`.
+        query: Query of the request: `pretty`.
+        watch: True to choose a streaming format.
 
     Raises:
         ApiError: 406, if there is none.
@@ -171,16 +170,16 @@ def chosen(
 def chosen_plainly(
     headers: Mapping[str, str], query: Mapping[str, str]
 ) -> Choice | None:
-    """Choose a format for what cannot be transformed, such as a Status.
+    """Choose a format for an object without conversions, such as a Status.
 
     Returns:
-        None if there is none: a real server then writes it in its own way.
+        Format; None if there is none, so that the server uses its default.
     """
     return _choice(headers, query, _plain)
 
 
 def chosen_for_document(headers: Mapping[str, str], query: Mapping[str, str]) -> Choice:
-    """Choose a format for a document of discovery.
+    """Choose a format for a discovery document.
 
     Raises:
         ApiError: 406, if there is none.
@@ -195,17 +194,17 @@ def chosen_for_document(headers: Mapping[str, str], query: Mapping[str, str]) ->
 def chosen_aggregated(
     headers: Mapping[str, str], query: Mapping[str, str]
 ) -> Choice | None:
-    """Choose a format for the aggregated document of discovery.
+    """Choose a format for aggregated discovery.
 
     Returns:
-        None for those who do not know that document. Whoever does gets it, even if
-        another one is preferred.
+        Format; None if the client does not accept aggregated discovery. A client that
+        accepts it gets it, even if it prefers another format.
     """
     return _choice(headers, query, _aggregated)
 
 
 def accepted(headers: Mapping[str, str], *offers: str) -> str | None:
-    """Choose the first of some media types that is accepted; None if there is none."""
+    """Return the first accepted media type of some offers; None if there is none."""
     for clause in _clauses(headers.get("Accept") or "*/*"):
         for media in offers:
             if clause.matches(media):
@@ -219,7 +218,7 @@ def _choice(
     query: Mapping[str, str],
     read: Callable[[Mapping[str, str]], Transform | None],
 ) -> Choice | None:
-    """Choose the first clause whose transform can be read from its parameters."""
+    """Choose the first clause with a supported conversion."""
     for clause in _clauses(headers.get("Accept") or "*/*"):
         media = next((it for it in (JSON, YAML) if clause.matches(it)), None)
         transform = read(clause.parameters)
@@ -237,7 +236,7 @@ def _choice(
 
 
 def _clauses(accept: str) -> list[_Clause]:
-    """Read the alternatives, the weightiest first, then in the order given."""
+    """Parse the alternatives by descending weight, then in the given order."""
     clauses = list(_parsed(accept))
     clauses.sort(key=lambda it: (-it.weight, it.type == "*", it.subtype == "*"))
     return clauses
@@ -264,7 +263,7 @@ def _weight(text: str) -> float:
 
 
 def _transform(parameters: Mapping[str, str]) -> Transform | None:
-    """Return what is asked for; None if there is no such thing."""
+    """Return the requested conversion; None if it is not supported."""
     if not any(parameters.get(key) for key in ("as", "g", "v")):
         return ""
 
@@ -284,7 +283,7 @@ def _aggregated(parameters: Mapping[str, str]) -> Transform | None:
 
 
 def _streams(clause: _Clause, media: str) -> bool:
-    """Say whether the schema of streams that is asked for, if any, is known."""
+    """Return whether the requested stream schema, if any, is supported."""
     schema = clause.parameters.get("stream", "")
     return not schema or (schema == "watch" and media == JSON)
 

@@ -1,4 +1,4 @@
-"""The tables of custom resources: columns as their definition states them."""
+"""Tables of custom resources, with the printer columns of their definitions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["custom_layout"]
 
-# What is shown of a resource whose definition states no columns.
+# Columns of a resource whose definition has none.
 _USUAL: tuple[Mapping[str, Any], ...] = (
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 
-# Go's `%v` writes a float in full if the exponent of its first digit is one of these.
+# Go's `%v` formats floats with these exponents without an exponent.
 _EXPONENTS_IN_FULL = range(-4, 6)
 
-# What Go's conversion of a float to an integer gives where there is no such integer.
+# Result of Go's conversion of a float to an integer that is out of range.
 _INT64_LEAST = -(2**63)
 _INT64 = range(_INT64_LEAST, 2**63)
 
@@ -33,8 +33,8 @@ def custom_layout(columns: Sequence[Mapping[str, Any]]) -> Layout:
     """Make the layout of a custom resource.
 
     Args:
-        columns: Its `additionalPrinterColumns`; the name stands before them. None of
-            them: the age.
+        columns: `additionalPrinterColumns` of the definition, which follow the name. If
+            it has none, the age does.
     """
     stated = columns or _USUAL
     readers = [_reader(text(it, "jsonPath"), text(it, "type")) for it in stated]
@@ -56,7 +56,7 @@ def _column(stated: Mapping[str, Any]) -> Column:
 
 
 def _reader(path: str, kind: str) -> Callable[[Mapping[str, Any], datetime], Any]:
-    """Return what reads one cell. What cannot be found, or shown as `kind`, is None."""
+    """Return a function that reads one cell; None for a missing or unsuitable value."""
 
     def read(body: Mapping[str, Any], now: datetime) -> Any:
         try:
@@ -88,7 +88,7 @@ def _cell(kind: str, value: object, now: datetime) -> Any:
 
 
 def _go_number(value: object) -> object:
-    """Read a number as the server does: an integer where it is one of 64 bits."""
+    """Convert a number as the server does: to an integer if it fits into 64 bits."""
     if isinstance(value, float) and value.is_integer() and int(value) in _INT64:
         return int(value)
 
@@ -99,7 +99,7 @@ def _go_number(value: object) -> object:
 
 
 def _printed(value: object) -> str:
-    """Write a value as text, as Go prints it."""
+    """Format a value as Go prints it."""
     match value:
         case None:
             return "<no value>"

@@ -1,4 +1,4 @@
-"""Answers: what is sent back, made of what has been done. Pure."""
+"""Responses of the server. Pure."""
 
 from __future__ import annotations
 
@@ -27,34 +27,33 @@ __all__ = [
     "with_warnings",
 ]
 
-# How many characters of warnings an answer carries; if there are more, also how many of
-# one of them.
+# Maximum length of all warnings of a response, and of each one if there are more.
 _MOST_WARNED = 4096
 _MOST_OF_ONE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What is answered, if no fault intervenes."""
+    """A response before any fault changes it."""
 
     status: int = 200
     body: Iterable[bytes] = ()
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """For the user to read; each becomes a header `Warning`."""
+    """Warnings for the user; each becomes a `Warning` header."""
 
 
 def document_response(
     content: dict[str, Any], request: Request, *, status: int = 200
 ) -> Response:
-    """Answer with what is no stored object, in the format that was asked for."""
+    """Return an object that is not stored, in the requested format."""
     media, body = shown_plainly(content, request.headers, request.query)
     return Response(status=status, body=[body], content_type=media)
 
 
 def error_response(error: ApiError, request: Request | None = None) -> Response:
-    """Answer with an error, as the call would have it written; if it is known."""
+    """Return an error, in the format of the request if that is known."""
     asked = request or Request(method="", path="")
     response = document_response(status_of(error), asked, status=error.status)
     if error.retry_after is not None:
@@ -64,7 +63,7 @@ def error_response(error: ApiError, request: Request | None = None) -> Response:
 
 
 def object_response(shown: Format, stored: Stored, *, status: int = 200) -> Response:
-    """Answer with one object, in the format that was asked for."""
+    """Return a stored object, in the requested format."""
     body = [shown.object(stored)]
     return Response(status=status, body=body, content_type=shown.content_type)
 
@@ -72,7 +71,7 @@ def object_response(shown: Format, stored: Stored, *, status: int = 200) -> Resp
 def deletion_response(
     request: Request, target: Target, shown: Format, deleted: Deleted
 ) -> Response:
-    """Answer a deletion: with the object if it waits, with a Status if it is gone."""
+    """Return the object if it is still there after its deletion, otherwise a Status."""
     if deleted.shown:
         return object_response(shown, deleted.stored)
 
@@ -80,10 +79,10 @@ def deletion_response(
 
 
 def with_warnings(response: Response, warnings: Iterable[str]) -> Response:
-    """Add warnings for the user to an answer, each once.
+    """Add unique warnings to a response.
 
-    If they are too long in all they are cut, and what is still too much is left out: the
-    head of an answer is of a size that clients accept.
+    Long warnings are truncated, and excess ones dropped, so that clients accept the size
+    of the head.
     """
     texts = list(dict.fromkeys(warnings))
     if sum(map(len, texts)) > _MOST_WARNED:
@@ -104,7 +103,7 @@ def _shortened(warnings: Iterable[str]) -> list[str]:
 
 
 def _success(target: Target, uid: str) -> dict[str, Any]:
-    """Make the Status that says that an object is gone; it names no version."""
+    """Make the Status for a deleted object, which has no version."""
     resource = target.collection.kind.resource
     details = {
         "name": target.name,

@@ -1,5 +1,5 @@
-"""The objects, their versions and their history, and what is known about each kind.
+"""Objects with their versions and history, and the properties of each kind.
 
-The law of this package: every change is one synchronous step, and nobody below has an
-opinion on what a body should say.
+The law of this package: every change is one synchronous step, and bodies are not
+validated.
 """

@@ -33,10 +33,10 @@ _BEHAVIOR = f"{_PREFIX}behavior"
 _CURRENT = f"{_PREFIX}current-metrics"
 _CONDITIONS = f"{_PREFIX}conditions"
 _CARRIED = frozenset({_METRICS, _BEHAVIOR, _CURRENT, _CONDITIONS})
-# Of which share of its CPU a pod makes use, if nobody asks for anything.
+# Default target of the CPU utilization.
 _USUAL_TARGET = 80
 
-# How the names of fields are written in the annotation about behavior.
+# Names of the fields of the behavior, by their names in the annotation.
 _BEHAVIOR_FIELDS = {
     "ScaleUp": "scaleUp",
     "ScaleDown": "scaleDown",
@@ -57,7 +57,7 @@ _BEHAVIOR_LEVELS = (
 
 
 def autoscaler_to_v1(body: Mapping[str, Any]) -> Object:
-    """Say an autoscaling/v2 autoscaler as an autoscaling/v1 one."""
+    """Convert an autoscaler from autoscaling/v2 to autoscaling/v1."""
     spec, status = _object(body.get("spec")), _object(body.get("status"))
     targets = _list(spec.pop("metrics", None))
     current = _list(status.pop("currentMetrics", None))
@@ -81,7 +81,7 @@ def autoscaler_to_v1(body: Mapping[str, Any]) -> Object:
 
 
 def autoscaler_to_v2(body: Mapping[str, Any]) -> Object:
-    """Say an autoscaling/v1 autoscaler as an autoscaling/v2 one."""
+    """Convert an autoscaler from autoscaling/v1 to autoscaling/v2."""
     spec, status = _object(body.get("spec")), _object(body.get("status"))
     target = spec.pop("targetCPUUtilizationPercentage", None)
     current = status.pop("currentCPUUtilizationPercentage", None)
@@ -116,7 +116,7 @@ def _with(
     status: Object,
     carried: dict[str, str],
 ) -> Object:
-    """Put a body together again, with these annotations and no other ones of ours."""
+    """Assemble a converted body, and replace the conversion annotations."""
     metadata = _object(body.get("metadata"))
     own = _object(metadata.pop("annotations", None))
     annotations = {k: v for k, v in own.items() if k not in _CARRIED} | carried
@@ -128,7 +128,7 @@ def _with(
 
 
 def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
-    """Read what an annotation carries; nothing, if that is not of its kind."""
+    """Decode an annotation; empty if it is missing or of another type."""
     try:
         found = json.loads(annotations.get(key) or "null")
     except (TypeError, ValueError):
@@ -142,7 +142,7 @@ def _carried(annotations: Object, key: str, kind: type[Any]) -> Any:
 
 
 def _capitalized(value: Any, levels: tuple[tuple[str, ...], ...]) -> Any:
-    """Write what is said of behavior as the struct that Go has for it, with its nulls."""
+    """Convert a behavior to the JSON of its Go struct, with nulls for missing fields."""
     if isinstance(value, list):
         return [_capitalized(it, levels) for it in value]
 
@@ -174,18 +174,18 @@ def _text(value: object) -> str:
 
 
 def _object(value: object) -> Object:
-    """Return a copy of an object; an empty one of anything else."""
+    """Return a copy of an object; empty for other values."""
     return dict(value) if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[Object]:
-    """Return the objects in a list; none of anything else."""
+    """Return the objects in a list; empty for other values."""
     return (
         [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
     )
 
 
-# By the type of a metric: the field that holds it.
+# Field of a metric by its type.
 _HOLDERS = {
     "ContainerResource": "containerResource",
     "External": "external",
@@ -194,7 +194,7 @@ _HOLDERS = {
     "Resource": "resource",
 }
 
-# How the first version calls the values, by what it calls them in the second.
+# Names of the values in autoscaling/v1, by their names in autoscaling/v2.
 _TARGET_NAMES: Mapping[str, Mapping[str, str]] = {
     "External": {"value": "targetValue", "averageValue": "targetAverageValue"},
     "Object": {"value": "targetValue", "averageValue": "averageValue"},
@@ -215,7 +215,7 @@ _CURRENT_NAMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# The values that are always told, if only as 0.
+# Values that are required, so that missing ones are 0.
 _ALWAYS_TARGETS = {"Object": "targetValue", "Pods": "targetAverageValue"}
 
 _ALWAYS_CURRENT = {
@@ -229,42 +229,42 @@ _TARGET_TYPES = {"averageUtilization": "Utilization", "averageValue": "AverageVa
 
 
 def _cpu_of(percentage: int) -> Object:
-    """Return the metric that is a target for the use of CPU."""
+    """Return a metric with a target of the CPU utilization."""
     target = {"type": "Utilization", "averageUtilization": percentage}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 
 
 def _cpu_used(percentage: int) -> Object:
-    """Return what is measured of the use of CPU."""
+    """Return a metric with the current CPU utilization."""
     current = {"averageUtilization": percentage}
     return {"type": "Resource", "resource": {"name": "cpu", "current": current}}
 
 
 def _cpu_target(metric: Object) -> int | None:
-    """Return which use of CPU a metric aims at; None if it is another one."""
+    """Return the target of the CPU utilization; None for other metrics."""
     return _cpu(metric, "target")
 
 
 def _cpu_current(metric: Object) -> int | None:
-    """Return which use of CPU was measured; None if it is another metric."""
+    """Return the current CPU utilization; None for other metrics."""
     return _cpu(metric, "current")
 
 
 def _target_to_first(metric: Object) -> Object:
-    """Write a metric that is aimed at as autoscaling/v1 does."""
+    """Convert a target metric to autoscaling/v1."""
     return _to_first(metric, "target", _TARGET_NAMES, _ALWAYS_TARGETS)
 
 
 def _current_to_first(metric: Object) -> Object:
-    """Write a metric that was measured as autoscaling/v1 does."""
+    """Convert a current metric to autoscaling/v1."""
     return _to_first(metric, "current", _CURRENT_NAMES, _ALWAYS_CURRENT)
 
 
 def _target_to_second(metric: Object) -> Object:
-    """Read a metric that is aimed at as autoscaling/v1 writes it."""
+    """Convert a target metric to autoscaling/v2."""
     found = _to_second(metric, "target", _TARGET_NAMES)
     target = _object_in(_held(found), "target")
-    # An average was meant where there is one: the other value is only told as 0.
+    # An average takes precedence, because the other value is then a required 0.
     for value, type_ in _TARGET_TYPES.items():
         if value in target:
             kept = {"type": type_, value: target[value]}
@@ -274,7 +274,7 @@ def _target_to_second(metric: Object) -> Object:
 
 
 def _current_to_second(metric: Object) -> Object:
-    """Read a metric that was measured as autoscaling/v1 writes it."""
+    """Convert a current metric to autoscaling/v2."""
     return _to_second(metric, "current", _CURRENT_NAMES)
 
 
@@ -315,7 +315,7 @@ def _to_first(
         "container": held.get("container"),
     }
     if form in {"Object", "Pods"}:
-        # There the selector stands behind the first value.
+        # The selector follows the first value in these Go structs.
         first = next(iter(values))
         order = ("target", "metricName", first, "selector", *values)
         found = {name: found[name] for name in dict.fromkeys(order)}
@@ -344,7 +344,7 @@ def _to_second(
 
 
 def _form(metric: Object) -> str:
-    """Return the type; that of containers is written as that of whole pods."""
+    """Return the type; metrics of containers have the fields of those of pods."""
     return str(metric.get("type")).removeprefix("Container")
 
 
@@ -353,7 +353,7 @@ def _held(metric: Object) -> Object:
 
 
 def _object_in(body: Object, name: str) -> Object:
-    """Return an object in another one; an empty one if there is none."""
+    """Return an object in another one; empty if it is missing."""
     found = body.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -368,7 +368,7 @@ def _with_held(metric: Object, held: Object) -> Object:
 _CORE_EVENT = "io.k8s.api.core.v1.Event"
 _NEW_EVENT = "io.k8s.api.events.v1.Event"
 
-# How the core version calls what the newer one calls otherwise.
+# Names of the fields in the core version, by their names in events.k8s.io.
 _TO_CORE = {
     "deprecatedCount": "count",
     "deprecatedFirstTimestamp": "firstTimestamp",
@@ -383,14 +383,14 @@ _FROM_CORE = {core: new for new, core in _TO_CORE.items()}
 
 
 def event_to_core(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Say an events.k8s.io/v1 Event as one of the core group."""
+    """Convert an Event from events.k8s.io/v1 to the core group."""
     return with_zero_values(
         _CORE_EVENT, {_TO_CORE.get(name, name): it for name, it in body.items()}
     )
 
 
 def event_to_events_v1(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Say an Event of the core group as an events.k8s.io/v1 one."""
+    """Convert an Event from the core group to events.k8s.io/v1."""
     return with_zero_values(
         _NEW_EVENT, {_FROM_CORE.get(name, name): it for name, it in body.items()}
     )

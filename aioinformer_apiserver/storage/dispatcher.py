@@ -1,9 +1,9 @@
-"""Pumps: how the changes of a collection reach all who watch it, at little cost.
+"""`Dispatcher`: sends the changes of a collection to all of its watches.
 
-A write does not serve the watches itself: it starts a round, in the next turn of the
-loop. Each round serves every watch, and takes up a bounded share of the time: after one
-that took long, the next one waits for a while, and finds several changes to tell at
-once. So an idle server tells a change at once, and a busy one keeps up.
+A write does not call the watches itself. It schedules a round in the next turn of the
+loop, and each round calls every watch. Rounds use a bounded share of the time: after a
+long one, the next one is delayed and has several changes to send. So an idle server sends
+a change at once, and a busy one keeps up.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "dispatcher_of"]
 
-# After a round the pump rests for this many times as long as it took: rounds are given
-# about a third of the time, writes and other requests get the rest.
+# Pause after a round, as a multiple of its duration: rounds get about a third of the time,
+# writes and other requests get the rest.
 _REST = 2.0
-# But no longer than this, so that even a machine in trouble tells changes soon.
+# Upper bound of the pause, so that even an overloaded machine sends changes soon.
 _LONGEST_REST_SECONDS = 0.05
 
 
 class Dispatcher:
-    """Calls all who watch one collection after it has changed.
+    """Caller of all watches of one collection after it has changed.
 
-    Bound to no loop while nobody is subscribed.
+    Without subscribers, it is bound to no loop.
 
     Args:
-        collection: Whose changes start a round.
+        collection: The collection.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -46,9 +46,9 @@ class Dispatcher:
         return f"<Pump {self._collection!r} watches={len(self._pushes)}>"
 
     def subscribe(self, push: Callable[[], None]) -> Callable[[], None]:
-        """Call `push` soon after a change, until the function returned is called.
+        """Call `push` soon after each change, until the returned function is called.
 
-        All calls are made in the loop of the first one who has subscribed.
+        All calls happen in the loop of the first subscriber.
         """
         if self._unsubscribe is None:
             self._loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ class Dispatcher:
             self._round = None
 
     def _start(self) -> None:
-        """Let a round begin, as soon as the pump has rested."""
+        """Schedule a round after the pause."""
         loop = self._loop
         if self._round is not None or loop is None:
             return
@@ -93,7 +93,7 @@ class Dispatcher:
 
 
 def dispatcher_of(collection: Collection) -> Dispatcher:
-    """Return the one pump of a collection."""
+    """Return the dispatcher of a collection, and create it if necessary."""
     if collection.dispatcher is None:
         collection.dispatcher = Dispatcher(collection)
 

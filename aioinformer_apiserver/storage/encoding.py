@@ -1,8 +1,8 @@
-"""Bytes: how objects, lists and watch events are written, key by key.
+"""JSON encoding of objects, lists and watch events, with the key order of Go.
 
-Typed kinds keep the order of Go's structs (`kind` first, `metadata` in the order of
-ObjectMeta); custom resources are maps in Go, whose keys come out sorted. Either way the
-three characters that Go escapes for HTML's sake are escaped here too.
+Typed kinds have the order of their Go structs (`kind` first, `metadata` in the order of
+ObjectMeta). Custom resources are maps in Go, so their keys are sorted. As in Go, `<`, `>`
+and `&` are escaped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 PIECE_BYTES = 64 * 1024
 
-# What Go escapes for the sake of HTML and of JavaScript.
+# Characters that Go escapes for HTML and JavaScript.
 _ESCAPES = {
     b"&": b"\\u0026",
     b"<": b"\\u003c",
@@ -45,7 +45,7 @@ _ESCAPES = {
     "\u2028".encode(): b"\\u2028",
     "\u2029".encode(): b"\\u2029",
 }
-# Perhaps a number that `_whole()` changes; or a text that looks like it.
+# A number that `_whole()` changes, or a string that looks like one.
 _FRACTION = re.compile(rb"[0-9](?:\.0|e[0-9]+)[,}\]]")
 _INT64_BOUND = 2**63
 _ESCAPED = re.compile(b"|".join(_ESCAPES))
@@ -53,7 +53,7 @@ _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
 def encode(kind: Kind, body: Mapping[str, Any]) -> bytes:
-    """Write an object as the server would; it may be incomplete, but is not checked."""
+    """Encode an object, which may be incomplete and is not validated."""
     metadata = _metadata(body.get("metadata") or {})
     whole = {**body, **_type_of(kind), "metadata": metadata}
     if not kind.typed:
@@ -66,7 +66,7 @@ def encode(kind: Kind, body: Mapping[str, Any]) -> bytes:
 
 
 def _whole(value: Any) -> Any:
-    """Write numbers as Go does, for which one without a fraction needs no point."""
+    """Convert floats without a fraction to integers, as Go encodes them."""
     if isinstance(value, dict):
         return {key: _whole(it) for key, it in value.items()}
 
@@ -80,13 +80,13 @@ def _whole(value: Any) -> Any:
 
 
 def plain(value: object, *, sort: bool = False) -> bytes:
-    """Write any JSON value, escaped as Go escapes it."""
+    """Encode any JSON value with the escapes of Go."""
     return escaped(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort else None))
 
 
 def escaped(raw: bytes) -> bytes:
-    """Escape in JSON what Go escapes."""
-    # These can stand only inside strings, so a blind replacement is right.
+    """Escape the characters in JSON that Go escapes."""
+    # They occur only inside strings, so no parsing is needed.
     if _ESCAPED.search(raw) is None:
         return raw
 
@@ -94,17 +94,17 @@ def escaped(raw: bytes) -> bytes:
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:
-    """Write a body so that equal contents give equal bytes."""
+    """Encode a body so that equal contents give equal bytes."""
     return orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
 
 
 def event_line(event: str, raw: bytes) -> bytes:
-    """Write one line of a watch."""
+    """Return one line of a watch."""
     return b'{"type":"%s","object":%s}\n' % (event.encode(), raw)
 
 
 def bookmark(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
-    """Write what a BOOKMARK holds: an object of which only the version says something."""
+    """Encode the object of a BOOKMARK, of which only the version matters."""
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if initial_events_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -113,7 +113,7 @@ def bookmark(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
     if not kind.typed:
         return plain(body, sort=True)
 
-    # A struct that was never filled: some of its fields are written nevertheless.
+    # It is an empty Go struct, some of whose fields are always written.
     schema = kind.schema
     assert schema is not None
     whole = {**struct_decoder(schema.name)({}, None, []), **body}
@@ -124,9 +124,9 @@ def bookmark(kind: Kind, version: int, *, initial_events_end: bool) -> bytes:
 
 
 def _fill_in_conversions(kind: str, blank: dict[str, Any]) -> None:
-    """Add what a blank object of the apps group comes by on its way through a server.
+    """Add the fields that an empty object of the apps group gets by conversion.
 
-    It is converted from an internal form, in which some fields are no pointers.
+    A server converts it from an internal type, in which some fields are not pointers.
     """
     if kind == "DaemonSet":
         annotations = blank["metadata"].get("annotations") or {}
@@ -137,12 +137,12 @@ def _fill_in_conversions(kind: str, blank: dict[str, Any]) -> None:
 
 
 def error_line(error: ApiError) -> bytes:
-    """Write the ERROR event that ends a watch."""
+    """Return the ERROR event that ends a watch."""
     return event_line("ERROR", plain(status_of(error)))
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
-    """Return the Status object that tells a client about `error`."""
+    """Return the Status object for an error."""
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -153,7 +153,7 @@ def status_of(error: ApiError) -> dict[str, Any]:
     if error.reason:
         status["reason"] = error.reason
 
-    # Most refusals without details leave them out; those of the router write them empty.
+    # Most errors omit empty details, those of the router do not.
     is_routing = error.status in {403, 404, 405}
     is_routing |= error.message.startswith(("406: ", "415: "))
     if error.details or is_routing:
@@ -168,11 +168,11 @@ def _continued(error: ApiError) -> dict[str, Any]:
 
 
 def list_frame(kind: Kind, metadata: dict[str, Any]) -> bytes:
-    """Write a list that is empty: `"items":[]`.
+    """Encode an empty list: `"items":[]`.
 
     Args:
-        kind: What would be listed; decides the order of keys.
-        metadata: Of the list: `resourceVersion` and, on a page, `continue`.
+        kind: Kind of the items, which decides the order of keys.
+        metadata: Metadata of the list: `resourceVersion`, and `continue` on a page.
     """
     name, version = kind.list_kind, kind.resource.api_version
     if not kind.typed:
@@ -183,7 +183,7 @@ def list_frame(kind: Kind, metadata: dict[str, Any]) -> bytes:
 
 
 def list_item(kind: Kind, raw: bytes) -> bytes:
-    """Return an encoded object as it stands in a list: typed ones do not say their kind."""
+    """Return an encoded object as a list item; typed items omit their kind."""
     return b"{" + raw[len(kind.prefix) :] if kind.typed else raw
 
 
@@ -192,5 +192,5 @@ def _type_of(kind: Kind) -> dict[str, Any]:
 
 
 def _metadata(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is empty, as `omitempty` does."""
+    """Omit empty fields, as `omitempty` does."""
     return {key: value for key, value in given.items() if value not in _EMPTY}

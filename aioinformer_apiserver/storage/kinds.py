@@ -1,8 +1,8 @@
-"""What the API server knows about each kind, beyond its path.
+"""Properties of each kind besides its path.
 
-Typed kinds are those compiled into a Kubernetes API server; custom ones come from a
-CustomResourceDefinition. The two differ in ways that clients can see: the order of JSON
-keys, whether list items say what they are, whether a PUT must name a version.
+Typed kinds are those compiled into a Kubernetes API server. Custom kinds come from a
+CustomResourceDefinition. Clients can see the difference: in the order of JSON keys, the
+`kind` of list items, and whether a PUT requires a version.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
     "version_order",
 ]
 
-# A selectable field: where its value is, and what a missing one counts as.
+# A selectable field: the path of its value, and the default of a missing one.
 FieldRule = tuple[tuple[str, ...], str]
 
 
 def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> str:
-    """Return the value at a path as a selector compares it."""
+    """Return the value at a path as text for selectors."""
     value: Any = body if path else None
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
@@ -55,7 +55,7 @@ def _text_at(body: Mapping[str, Any], path: tuple[str, ...], default: str) -> st
 
 
 def _fields(**defaults: str) -> dict[str, FieldRule]:
-    """Make rules for `spec__nodeName=""`: a field whose name is its path."""
+    """Make rules such as `spec__nodeName=""` for fields whose name is their path."""
     paths = ((tuple(name.split("__")), default) for name, default in defaults.items())
     return {".".join(path): (path, default) for path, default in paths}
 
@@ -82,7 +82,7 @@ _FIELDS: dict[Resource, dict[str, FieldRule]] = {
             status__podIP="",
             status__nominatedNodeName="",
         ),
-        # May be asked for, but has no value that a selector could find.
+        # Selectors accept it, but never match a value.
         "status.podIPs": ((), ""),
     },
     resources.EVENTS: {
@@ -108,8 +108,8 @@ _FIELDS: dict[Resource, dict[str, FieldRule]] = {
     resources.REPLICATION_CONTROLLERS: _fields(status__replicas="0"),
 }
 
-# Which part of an object counts its `metadata.generation` up when it changes.
-# "once": none does, it stays 1.
+# Part of an object whose changes increment `metadata.generation`. With "once" it is
+# always 1.
 GenerationRule = Literal[
     "", "once", "spec", "spec and annotations", "all but metadata", "all and labels"
 ]
@@ -125,8 +125,8 @@ _VERBS = (
     "watch",
 )
 
-# The order in which a real server tells those of custom resources, and what is left of
-# them when their definition is being deleted.
+# Verbs of custom resources in the order of a real server, and those that remain while
+# their definition is being deleted.
 _CUSTOM_VERBS = (
     "delete",
     "deletecollection",
@@ -140,7 +140,7 @@ _CUSTOM_VERBS = (
 
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
 
-# What is sent through a subresource, where that is no object of the kind itself.
+# Kinds of the objects of subresources, where they differ from the kind itself.
 SUBRESOURCE_KINDS: Mapping[str, Resource] = {
     "binding": Resource("", "v1", "bindings", "Binding"),
     "eviction": Resource("policy", "v1", "evictions", "Eviction"),
@@ -148,7 +148,7 @@ SUBRESOURCE_KINDS: Mapping[str, Resource] = {
     "token": Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest"),
 }
 
-# Those with one verb of their own.
+# Subresources with a single verb.
 _ONE_VERB = {
     "binding": ("create",),
     "eviction": ("create",),
@@ -165,22 +165,21 @@ def _unchanged(body: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """Where a kind keeps what its `scale` subresource shows."""
+    """Paths of the values that the `scale` subresource shows."""
 
     replicas: tuple[str, ...] = ("spec", "replicas")
-    """How many are wanted: the one value that is written, too."""
+    """Desired number of replicas, the only value that may be written."""
 
     current: tuple[str, ...] = ("status", "replicas")
-    """How many there are."""
+    """Current number of replicas."""
 
     selector: tuple[str, ...] = ("spec", "selector")
-    """Which pods are meant, as a selector in whatever form or as its text. Empty if
-    that is not told."""
+    """Selector of the pods, as an object or a text; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kind:
-    """One kind as the server serves it. Told from others by identity."""
+    """A kind that the server serves. Compared by identity."""
 
     resource: Resource
 
@@ -188,72 +187,72 @@ class Kind:
     """False for custom resources."""
 
     has_status: bool = False
-    """It has a `status` subresource, so that a plain write leaves `status` alone."""
+    """True if there is a `status` subresource, so that other writes ignore `status`."""
 
     generation: GenerationRule = ""
-    """What bumps `metadata.generation`; empty if its objects carry none."""
+    """Rule for `metadata.generation`; empty if objects have none."""
 
     first_status: Mapping[str, Any] | None = None
-    """The `status` of a new object; None leaves it out."""
+    """Status of a new object; None to omit it."""
 
     unconditional: bool = True
-    """A PUT without a `metadata.resourceVersion` is accepted."""
+    """True if a PUT does not require a `metadata.resourceVersion`."""
 
     created_by_update: bool = False
-    """A PUT to a name that is free creates the object."""
+    """True if a PUT creates a missing object."""
 
     fields: Mapping[str, FieldRule] = field(default_factory=dict)
-    """What field selectors may ask for, besides `metadata.name` and `.namespace`."""
+    """Selectable fields besides `metadata.name` and `.namespace`."""
 
     short_names: tuple[str, ...] = ()
 
     categories: tuple[str, ...] = ()
-    """Groups of kinds that clients ask for by one word, such as `all`."""
+    """Categories in discovery, such as `all`."""
 
     singular: str = ""
-    """The name of one, in lower case; empty for that of the kind."""
+    """Singular name in lower case; empty for that of the kind."""
 
     list_kind: str = ""
-    """The kind of its lists; empty for the usual one."""
+    """Kind of lists; empty for the default."""
 
     scale: ScalePaths | None = None
-    """It has a `scale` subresource, which shows these."""
+    """Paths of the `scale` subresource; None if there is none."""
 
     columns: tuple[Mapping[str, Any], ...] = ()
-    """The columns of its tables, as the definition of a custom resource states them."""
+    """Printer columns in the definition of a custom resource."""
 
     custom_schema: Schema | None = None
-    """What a custom resource looks like; None if nobody has said."""
+    """Schema of a custom resource; None if it has none."""
 
     storage_schema: Schema | None = None
-    """What custom resources look like in the version in which they are kept, if that is
-    another one: nothing else can be kept of them."""
+    """Schema of the storage version of a custom resource, if that is another version.
+    It also prunes objects."""
 
     stored_as: Resource | None = None
-    """In which version its objects are kept, if that is another one with other fields.
-    What is right and how it is printed is decided about that one."""
+    """Storage version, if that is another one with other fields. Validation and tables
+    use that version."""
 
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] = _unchanged
-    """Makes a body of this version one of the version that is kept. Pure."""
+    """Conversion of a body to the storage version. Pure."""
 
     from_storage: Callable[[dict[str, Any]], dict[str, Any]] = _unchanged
-    """Makes a body of the version that is kept one of this version. Pure."""
+    """Conversion of a body from the storage version. Pure."""
 
     warning: str = ""
-    """What everyone who uses it is told, as its version is deprecated."""
+    """Warning of a deprecated version; empty for none."""
 
     versions: tuple[str, ...] = ()
-    """All API versions of its group in which the same objects are served; empty for the
-    one. Who manages fields in another group's is forgotten."""
+    """All API versions of the same objects in this group; empty for a single one.
+    Managed fields of other groups are dropped."""
 
     served: bool = True
-    """False for a version in which objects are only kept."""
+    """False for a version that is only stored."""
 
     definition: object = None
-    """What a custom resource follows from; equal ones describe it equally."""
+    """Definition of a custom resource; equal definitions give equal kinds."""
 
     terminating: bool = False
-    """Its definition is being deleted, so no object can be created."""
+    """True while the definition is being deleted, so that nothing can be created."""
 
     def __post_init__(self) -> None:
         name = self.resource.kind
@@ -262,17 +261,17 @@ class Kind:
 
     @property
     def stored(self) -> Resource:
-        """In which version its objects are kept, so far as that matters to their form."""
+        """Storage version, as far as it affects the format of objects."""
         return self.stored_as or self.resource
 
     @property
     def schema(self) -> Schema | None:
-        """What its objects look like; None if that is not known."""
+        """Schema of the objects; None if there is none."""
         return schema_of(self.resource) if self.typed else self.custom_schema
 
     @property
     def subresources(self) -> dict[str, tuple[str, ...]]:
-        """Those that every object has, with their verbs, in the order of discovery."""
+        """Subresources with their verbs, in the order of discovery."""
         held = {
             "binding": self.resource == resources.PODS,
             "eviction": self.resource == resources.PODS,
@@ -287,7 +286,7 @@ class Kind:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What can be done with it, in the order of discovery."""
+        """Verbs in the order of discovery."""
         if self.resource == resources.NAMESPACES:
             return tuple(verb for verb in _VERBS if verb != "deletecollection")
 
@@ -298,18 +297,18 @@ class Kind:
 
     @property
     def prefix(self) -> bytes:
-        """How the JSON of a typed object begins; list items are without it."""
+        """Beginning of the JSON of a typed object, which list items omit."""
         name, version = self.resource.kind, self.resource.api_version
         return f'{{"kind":"{name}","apiVersion":"{version}",'.encode()
 
     def field_values(self, body: Mapping[str, Any]) -> dict[str, str]:
-        """Read the values of all selectable fields of an object."""
+        """Return the values of all selectable fields of an object."""
         values = {
             name: _text_at(body, path, default)
             for name, (path, default) in self.fields.items()
         }
         if self.typed and values.get("source") == "":
-            # An event that names no source comes from who reports it.
+            # The reporting component is the default of an event's source.
             values["source"] = values.get("reportingComponent", "")
 
         return values
@@ -317,17 +316,17 @@ class Kind:
 
 @cache
 def built_in_kinds() -> tuple[Kind, ...]:
-    """Return every kind that a plain server serves: the same ones each time."""
+    """Return all built-in kinds, the same objects each time."""
     names = [name for name in resources.__all__ if name.isupper()]
     found = [_built_in(getattr(resources, name)) for name in names]
     return *found, *(_other_version(found, it) for it in _OTHER_VERSIONS)
 
 
 def custom_kind(resource: Resource) -> Kind:
-    """Describe a resource as a CustomResourceDefinition with a `status` would.
+    """Return the kind of a custom resource with a status and without a schema.
 
     Raises:
-        OptionsError: If the resource does not name its kind, or is of the core group.
+        OptionsError: If the resource has no kind, or is in the core group.
     """
     if not resource.kind or not resource.group:
         raise OptionsError(f"a custom resource needs a kind and a group: {resource!r}")
@@ -358,7 +357,7 @@ def _built_in(resource: Resource) -> Kind:
 
 
 def _other_version(found: list[Kind], resource: Resource) -> Kind:
-    """Describe a built-in kind as it is served in one more version."""
+    """Return the kind of a built-in resource in an additional version."""
     stored, to_storage, from_storage = _OTHER_VERSIONS[resource]
     kept = next(it for it in found if it.resource == stored)
     return replace(
@@ -371,7 +370,7 @@ def _other_version(found: list[Kind], resource: Resource) -> Kind:
     )
 
 
-# Versions in which kinds are served besides: which is kept, and how to get there and back.
+# Additional versions: their storage version, and the conversions to and from it.
 _OTHER_VERSIONS = {
     resources.HORIZONTAL_POD_AUTOSCALERS_V1: (
         resources.HORIZONTAL_POD_AUTOSCALERS,
@@ -383,7 +382,7 @@ _OTHER_VERSIONS = {
 
 _VERSIONS = {resources.HORIZONTAL_POD_AUTOSCALERS: ("autoscaling/v1", "autoscaling/v2")}
 
-# The kinds with a status subresource, and the status that a new object is given.
+# Kinds with a status subresource, and the status of a new object.
 _FIRST_STATUS: dict[Resource, dict[str, Any]] = {
     resources.PODS: {"phase": "Pending"},
     resources.NAMESPACES: {"phase": "Active"},
@@ -406,7 +405,7 @@ _FIRST_STATUS: dict[Resource, dict[str, Any]] = {
 }
 
 _GENERATIONS: dict[Resource, GenerationRule] = {
-    # A Deployment's annotations are copied to its ReplicaSets, hence part of its intent.
+    # A Deployment's annotations are copied to its ReplicaSets, so they count.
     resources.DEPLOYMENTS: "spec and annotations",
     resources.ENDPOINT_SLICES: "all and labels",
     resources.PODS: "spec",
@@ -479,7 +478,7 @@ _MATURITY = {"": 0, "beta": 1, "alpha": 2}
 
 
 def version_order(name: str) -> tuple[bool, int, int, int, str]:
-    """Return the key that sorts versions: stable ones first, and newer ones first.
+    """Return a sort key for versions: stable ones first, and newer ones first.
 
     Example:
         >>> sorted(["v1beta1", "v1", "x", "v10", "v2", "v2beta1"], key=version_order)

@@ -1,8 +1,7 @@
-"""Storage: the objects, one version counter over all of them, and a bounded history.
+"""`Storage`: all objects, with one version counter and a bounded history.
 
-Pure and synchronous: no task, no clock, no HTTP, and no opinion on what a body should
-say (that is the registry's). Every write is one step: version, object, history, and the
-bells of those who wait.
+Pure and synchronous: no tasks, no clock, no HTTP, and no validation of bodies, which is
+the registry's. Every write is one step: version, object, history, and waking the readers.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Collection", "SavedState", "Storage", "Stored"]
 
 _UNCACHED = frozenset({("", "events"), ("events.k8s.io", "events")})
-# Lists that are being paged through at the same time, for each collection. One too many
-# costs its reader a reconstruction for each page, nothing else.
+# Maximum number of snapshots of a collection for paged lists. Without one, each page
+# costs a reconstruction.
 SNAPSHOTS_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """All objects at one version, as a backup of etcd holds them.
+    """All objects at one version, like a backup of etcd.
 
     Attributes:
-        version: The newest one.
-        contents: Every kind that is served, and its objects.
+        version: Newest version.
+        contents: Every served kind with its objects.
     """
 
     version: int
@@ -47,29 +46,29 @@ class SavedState:
 
 
 class Collection:
-    """All objects of one resource, and what happened to them lately.
+    """All objects of one resource, and their latest changes.
 
-    Changed only by its `Storage`. Readers take snapshots and cursors.
+    Only its `Storage` modifies it. Readers take snapshots and cursors.
     """
 
     def __init__(self, kind: Kind, *, history: int, floor: int) -> None:
         self.kind = kind
         self.closed = False
         self.siblings: tuple[Collection, ...] = (self,)
-        """The same objects in all versions of their resource, this one included."""
+        """Collections of the same objects in all API versions, including this one."""
         self.dispatcher: Dispatcher | None = None
-        """How watches are told of changes; made by the first one."""
+        """Dispatcher of changes to watches; see `dispatcher_of()`."""
         self.watch_generation = 0
-        """How often the watches of the time were ended, though the kind is served on."""
+        """Number of times that all watches were ended while the kind remains served."""
         self.tail = Change(kind, floor)
         self.floor = floor
-        """The oldest version whose objects can still be told."""
+        """Oldest version whose objects are known."""
         self.watch_floor = floor
-        """The oldest version after which all changes can still be told."""
+        """Oldest version after which all changes are known."""
         self.cached = (kind.resource.group, kind.resource.plural) not in _UNCACHED
-        """A real server keeps a watch cache in front of etcd; only events have none."""
+        """True if a real server has a watch cache; only events have none."""
         self._objects: dict[str, Stored] = {}
-        # Invariant: the keys of `_objects`, sorted.
+        # Invariant: the sorted keys of `_objects`.
         self._order: list[str] = []
         self._history: deque[Change] = deque()
         self._bound = history
@@ -89,23 +88,22 @@ class Collection:
         )
 
     def get(self, key: str) -> Stored | None:
-        """Return the object under `"namespace/name"` or `"name"`, if it exists."""
+        """Return the object with the key `"namespace/name"` or `"name"`, or None."""
         return self._objects.get(key)
 
     def has_history_since(self, version: int) -> bool:
-        """True if the state at `version`, and all changes after it, are known."""
+        """Return whether the state at a version and all later changes are known."""
         return version >= self.floor
 
     def has_changes_since(self, version: int) -> bool:
-        """True if a watch from `version` would miss nothing, as the server sees it."""
+        """Return whether all changes after a version are known."""
         return version >= self.watch_floor
 
     def snapshot(self, version: int | None = None) -> list[Stored]:
-        """Return all objects in the order of their keys; not to be changed.
+        """Return all objects in the order of their keys. Callers must not modify it.
 
         Args:
-            version: As they were at this version, which must not be older than the
-                history; None for now.
+            version: Version of the state, not older than the history; None for now.
         """
         latest = self.tail.version
         if version is None or version >= latest:
@@ -122,7 +120,7 @@ class Collection:
         return kept
 
     def cursor_at(self, version: int) -> Change:
-        """Return a cursor whose next change is the first one after `version`."""
+        """Return a cursor whose next change is the first one after a version."""
         later: Change | None = None
         for change in reversed(self._history):
             if change.version <= version:
@@ -136,12 +134,12 @@ class Collection:
         return Change(self.kind, version, next=later)
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` after each change, until the function returned is called."""
+        """Call `wake` after each change, until the returned function is called."""
         self._readers.add(wake)
         return lambda: self._readers.discard(wake)
 
     def record(self, version: int, key: str, new: Stored | None) -> None:
-        """Take one change in: for `Storage` only."""
+        """Apply one change. For `Storage` only."""
         change = Change(self.kind, version, self._objects.get(key), new)
         if new is None:
             del self._objects[key]
@@ -156,7 +154,7 @@ class Collection:
         self._history.append(change)
         while len(self._history) > self._bound:
             self.floor = floor = self._history.popleft().version
-            # A cache that has dropped events does not know how long none came.
+            # A watch cache that has dropped events does not know when they ended.
             if self._history and self.cached:
                 floor = self._history[0].version - 1
 
@@ -166,8 +164,8 @@ class Collection:
         self.wake()
 
     def forget_until(self, version: int) -> None:
-        """Forget what happened up to `version`: for `Storage` only."""
-        # After a compaction, etcd still has the version itself, with its one change.
+        """Discard the changes up to a version. For `Storage` only."""
+        # After a compaction, etcd still has the change of the version itself.
         watched = version if self.cached else version - 1
         while self._history and self._history[0].version <= watched:
             self._history.popleft()
@@ -177,9 +175,9 @@ class Collection:
         self._forget_snapshots()
 
     def begin_anew(self, objects: Iterable[Stored], version: int) -> None:
-        """Hold these objects, without a history before `version`: for `Storage` only.
+        """Replace all objects, without a history before a version. For `Storage` only.
 
-        Ends all watches: what comes is no continuation of what they were told.
+        Ends all watches, because later changes do not continue their events.
         """
         self._objects = {stored.key: stored for stored in objects}
         self._order = sorted(self._objects)
@@ -191,9 +189,9 @@ class Collection:
         self.wake()
 
     def redefine(self, kind: Kind, version: int) -> None:
-        """Hold the objects as another kind from `version` on: for `Storage` only.
+        """Serve the objects as another kind from a version on. For `Storage` only.
 
-        Ends all watches. New ones cannot begin before, as with a cache that is new.
+        Ends all watches. New ones cannot start before, as with a new watch cache.
         """
         self.kind = kind
         self.watch_floor = version
@@ -205,7 +203,7 @@ class Collection:
         self.wake()
 
     def close(self) -> None:
-        """Say that there will be no more changes: for `Storage` only."""
+        """Mark the end of all changes. For `Storage` only."""
         self.closed = True
         self.wake()
 
@@ -215,12 +213,12 @@ class Collection:
             wake()
 
     def _forget_snapshots(self) -> None:
-        """Let go of those that nobody can ask for any more, and their old objects."""
+        """Drop snapshots of expired versions, with their old objects."""
         for version in [it for it in self._snapshots if it < self.floor]:
             del self._snapshots[version]
 
     def _ordered_at(self, version: int) -> list[Stored]:
-        """Return all objects as they were at `version`, in the order of their keys."""
+        """Return all objects at a version, in the order of their keys."""
         if version >= self.tail.version:
             return [self._objects[key] for key in self._order]
 
@@ -228,7 +226,7 @@ class Collection:
         return [objects[key] for key in sorted(objects)]
 
     def _objects_at(self, version: int) -> dict[str, Stored]:
-        """Undo what happened after `version`."""
+        """Return the objects without the changes after a version."""
         objects = dict(self._objects)
         for change in reversed(self._history):
             if change.version <= version:
@@ -245,16 +243,15 @@ class Collection:
 
 
 class Storage:
-    """Every collection, under one counter of versions.
+    """All collections, with one version counter.
 
     Args:
-        history: How many changes of each collection are remembered; older versions
-            are answered with 410.
+        history: Number of changes to keep for each collection. Older versions get 410.
     """
 
     def __init__(self, *, history: int = 1000) -> None:
         if history < 0:
-            raise OptionsError(f"history cannot be {history}")
+            raise OptionsError(f"history must be 0 or more, not {history}")
 
         self.version = 1
         self._history = history
@@ -265,12 +262,12 @@ class Storage:
         return iter(self._collections.values())
 
     def serve(self, kind: Kind, *, beside: Collection | None = None) -> Collection:
-        """Open a collection for `kind`; an existing one is returned.
+        """Return the collection of a kind, and create it if necessary.
 
         Args:
-            kind: Of its objects.
-            beside: Another version of the same resource: the new collection holds the
-                same objects from now on. None opens an empty one.
+            kind: Kind of the objects.
+            beside: Collection of another version of the resource, whose objects the new
+                one shares; None for an empty collection.
         """
         path = _path_of(kind.resource)
         if path in self._collections:
@@ -295,23 +292,23 @@ class Storage:
     def redefine(self, collection: Collection, kind: Kind) -> None:
         """Serve a collection as another kind of the same name, and end its watches.
 
-        Watches from earlier versions are answered with 410.
+        Watches from earlier versions get 410.
         """
         collection.redefine(kind, self.version)
 
     def withdraw(self, collection: Collection) -> None:
-        """Serve one version of a resource no longer; the others keep its objects."""
+        """Stop serving one version of a resource. The others keep its objects."""
         _relate(tuple(it for it in collection.siblings if it is not collection))
         del self._collections[_path_of(collection.kind.resource)]
         collection.close()
 
     def find(self, group: str, version: str, plural: str) -> Collection | None:
-        """Return the collection that is served under these names, if there is one."""
+        """Return the served collection of a resource, or None."""
         found = self._collections.get((group, version, plural))
         return found if found is not None and found.kind.served else None
 
     def collection(self, resource: Resource) -> Collection:
-        """Return the collection of `resource`.
+        """Return the collection of a resource.
 
         Raises:
             OptionsError: If it is not served.
@@ -319,14 +316,14 @@ class Storage:
         found = self.find(*_path_of(resource))
         if found is None:
             raise OptionsError(
-                f"{resource} ({resource.api_version}) is not served here; "
-                "a custom resource is registered first"
+                f"{resource} ({resource.api_version}) is not served; "
+                "register() a custom resource first"
             )
 
         return found
 
     def retire(self, collection: Collection) -> None:
-        """Delete all objects of a resource, end its watches, serve it no longer."""
+        """Delete all objects of a resource, end its watches, and stop serving it."""
         for stored in list(collection):
             self.drop(collection, stored)
 
@@ -349,7 +346,7 @@ class Storage:
         return new
 
     def drop(self, collection: Collection, stored: Stored) -> None:
-        """Delete an object; the deletion has a version of its own."""
+        """Delete an object. The deletion has a version of its own."""
         self.version += 1
         for sibling in collection.siblings:
             sibling.record(self.version, stored.key, None)
@@ -357,18 +354,18 @@ class Storage:
         self._wake()
 
     def compact(self) -> None:
-        """Forget all history: only the present can be listed or watched from."""
+        """Discard all history: lists and watches of older versions get 410."""
         for collection in self._collections.values():
             collection.forget_until(self.version)
 
     def save(self) -> SavedState:
-        """Return the present, to be restored later."""
+        """Return the current state, for `restore()`."""
         return SavedState(self.version, tuple((it.kind, tuple(it)) for it in self))
 
     def restore(self, state: SavedState) -> None:
-        """Go back to a state, its version included; what came later never was.
+        """Restore a state with its version and its served resources.
 
-        Resources are served as they were then. Ends all watches.
+        Ends all watches.
         """
         self.version = state.version
         served = {_path_of(kind.resource) for kind, _ in state.contents}
@@ -389,10 +386,9 @@ class Storage:
         self._wake()
 
     def renew(self, make_uid: Callable[[], str]) -> None:
-        """Count versions from the beginning again, and give every object a new uid.
+        """Restart the versions from the beginning, and give every object a new uid.
 
-        The objects are the same, in the order in which they were written. Ends all
-        watches.
+        Objects keep the order in which they were written. Ends all watches.
         """
         found = [
             (it, stored)
@@ -412,8 +408,8 @@ class Storage:
                 renewed.setdefault(sibling, []).append(new)
 
         if self.version == before:
-            # Where nothing was ever changed the two histories would end alike, and no
-            # client could tell them apart: one of a real cluster is never that short.
+            # Without any earlier change, both histories would end at the same version,
+            # and clients could not distinguish them. Real histories are never that short.
             self.version += 1
 
         for collection in self._collections.values():
@@ -422,7 +418,7 @@ class Storage:
         self._wake()
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` after each write, until the function returned is called."""
+        """Call `wake` after each write, until the returned function is called."""
         self._readers.add(wake)
         return lambda: self._readers.discard(wake)
 
@@ -437,7 +433,7 @@ def _relate(collections: tuple[Collection, ...]) -> None:
 
 
 def _converted(kind: Kind, other: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of one version as it is in another version of its resource."""
+    """Convert an object between two versions of its resource."""
     return other.from_storage(kind.to_storage(body))
 
 
@@ -448,18 +444,18 @@ def _path_of(resource: Resource) -> tuple[str, str, str]:
 class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One state of one object. Immutable: the next state is another `Stored`.
 
-    There may be tens of thousands, which hold nothing but texts: the garbage collector
-    need not look at any of them.
+    There may be tens of thousands. They hold only strings, so the garbage collector does
+    not track them.
 
     Attributes:
-        key: `"namespace/name"`, or `"name"`; also the order of lists.
-        namespace: Empty for cluster-scoped kinds.
-        name: The name.
-        uid: The identity.
-        version: The resource version, as a number.
-        raw: The whole object, encoded.
-        labels: For selectors.
-        fields: The values of the kind's selectable fields.
+        key: Key `"namespace/name"` or `"name"`, which is also the order of lists.
+        namespace: Namespace; empty for cluster-scoped kinds.
+        name: Name.
+        uid: Uid.
+        version: Resource version, as a number.
+        raw: Encoded object.
+        labels: Labels, for selectors.
+        fields: Values of the kind's selectable fields.
     """
 
     key: str
@@ -473,9 +469,9 @@ class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @classmethod
     def of(cls, kind: Kind, body: dict[str, Any], version: int) -> Stored:
-        """Encode a complete body, stamping it with `version` (0: without one).
+        """Encode a complete body with a version (0 for none).
 
-        The body is not changed, nor kept.
+        The body is neither modified nor kept.
         """
         metadata = {**body["metadata"], "resourceVersion": str(version or "")}
         namespace, name = metadata.get("namespace") or "", metadata["name"]
@@ -491,7 +487,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
         )
 
     def body(self) -> dict[str, Any]:
-        """Decode the object: a fresh dictionary, which the caller may change."""
+        """Return the object as a new dictionary, which the caller may modify."""
         decoded: dict[str, Any] = orjson.loads(self.raw)
         return decoded
 
@@ -508,7 +504,12 @@ class Stored(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """One write: from `old` (None: created) to `new` (None: deleted), at `version`."""
+    """One write: from `old` (None: created) to `new` (None: deleted), at `version`.
+
+    Changes are linked. A reader keeps a cursor, the last change that it has seen. So a slow
+    reader loses nothing when the history drops changes, and changes that only a reader
+    needs live as long as that reader.
+    """
 
     kind: Kind
     version: int
@@ -518,7 +519,7 @@ class Change:
     _shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def line(self, event: str) -> bytes:
-        """Return the watch line of this change, encoded once for all watchers.
+        """Return the watch line of this change, encoded once for all watches.
 
         Args:
             event: `"ADDED"`, `"MODIFIED"` or `"DELETED"`.
@@ -526,12 +527,12 @@ class Change:
         return self.shown(event, "line", lambda state: event_line(event, state.raw))
 
     def shown(self, event: str, form: str, show: Callable[[Stored], bytes]) -> bytes:
-        """Return what `show` makes of this change; made once for all who ask.
+        """Return the result of `show` for this change, computed once for all watches.
 
         Args:
-            event: Decides which state; see `state()`.
-            form: Names what `show` makes: equal names, equal bytes.
-            show: Called for the first who asks for this form.
+            event: Type of the event, which selects the state; see `state()`.
+            form: Name of the format: equal names mean equal bytes.
+            show: Encoder, called for the first request of this format.
         """
         made = self._shown.get((event, form))
         if made is None:
@@ -540,12 +541,12 @@ class Change:
         return made
 
     def state(self, event: str) -> Stored:
-        """Return the state that an event is about.
+        """Return the object of an event.
 
         Args:
-            event: `"ADDED"` or `"MODIFIED"` are about the new state; `"DELETED"` about
-                the old one at the version of this change, also where the object lives
-                on and only stopped matching a selector.
+            event: Type of the event. `"ADDED"` and `"MODIFIED"` have the new state.
+                `"DELETED"` has the old one at the version of this change, also if the
+                object has only stopped matching a selector.
         """
         state = self.old if event == "DELETED" else self.new
         assert state is not None

@@ -1,1 +1,1 @@
-"""What the benchmarks share: pods, a server that only sends, runs, and the report."""
+"""Shared parts of the benchmarks: pods, a canned server, runs, and the report."""

@@ -19,11 +19,11 @@ def alone(function: Callable[..., T], *arguments: object) -> T:
     """Call a function in a new interpreter, and return its answer.
 
     Args:
-        function: One of a module, with an answer that can be pickled.
-        arguments: What it is given; they are pickled, too.
+        function: Function of a module, with a result that can be pickled.
+        arguments: Its arguments; they are pickled, too.
 
     Raises:
-        EOFError: It has failed; its process has said why on standard error.
+        EOFError: The function failed; its process printed the reason to stderr.
     """
     with companion(_tell, function, *arguments) as pipe:
         answer: T = pipe.recv()

@@ -27,8 +27,8 @@ class Request(NamedTuple):
     """One request.
 
     Attributes:
-        sent: When, by `time.monotonic()`, which all processes of a machine share.
-        seconds: How long after that its answer was complete.
+        sent: Time by `time.monotonic()`, which all processes of a machine share.
+        seconds: Time until its response was complete.
     """
 
     sent: float
@@ -87,7 +87,7 @@ def _ask(connection: socket.socket) -> None:
 
 
 def _missing(answer: bytes) -> int:
-    """How many bytes are still to come; at least one while that is not known."""
+    """Number of bytes still to come; at least one while that is unknown."""
     head = answer.find(b"\r\n\r\n")
     if head < 0:
         return 1

@@ -27,17 +27,17 @@ class BuildFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Language:
-    """How programs of one language are built.
+    """Build commands of one language.
 
     Attributes:
-        name: As people call it.
-        tool: What has to be on the PATH.
-        version: Its arguments, to tell its version where the sources are.
-        build: Its arguments, to build there; `{scratch}` is a folder for its leavings,
+        name: Name of the language.
+        tool: Program that must be on the PATH.
+        version: Arguments that print its version, run beside the sources.
+        build: Arguments that build there; `{scratch}` is a temporary folder,
             `{name}` the name of the program.
-        environment: What it is told besides, whatever else is set.
-        sources: Patterns of the files that decide what comes out.
-        product: Where the program is then, in `{scratch}`.
+        environment: Environment variables, in addition to the others.
+        sources: Patterns of the files that determine the result.
+        product: Path of the built program in `{scratch}`.
     """
 
     name: str

@@ -46,14 +46,14 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What a watch is sent once it may go on.
+    """Events that a watch gets after its start signal.
 
     Attributes:
-        count: How many changes, of pods drawn at random.
-        a_chunk: How many of them in one HTTP chunk.
-        rate: How many a second; None for as fast as they are taken. At a rate, each
+        count: Number of changes, of random pods.
+        a_chunk: Changes in one HTTP chunk.
+        rate: Changes per second; None for as fast as possible. At a rate, each
             version is the time of its sending, by the wall clock in nanoseconds, so
-            that whoever gets it knows how long it took.
+            that the receiver knows the latency.
     """
 
     count: int = 0
@@ -66,11 +66,11 @@ def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator
     """Serve these pods in a process of its own.
 
     Args:
-        pods: As `bench.corpus.encoded_pods` gives them.
-        changes: What follows the list; nothing without.
+        pods: Pods, as from `bench.corpus.encoded_pods`.
+        changes: Changes after the list; None for none.
 
     Yields:
-        The address, as `http://127.0.0.1:PORT`.
+        Address, as `http://127.0.0.1:PORT`.
     """
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         # The pods are shared with the child, and need not be made twice.
@@ -90,7 +90,7 @@ def canned_server(pods: list[bytes], changes: Changes | None = None) -> Iterator
 
 
 def compact(value: Any) -> bytes:
-    """As a server writes JSON."""
+    """Encode JSON as a server does."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""What a contestant is: a program that lists, watches, and says when it was ready.
+"""Contestants: programs that list, watch, and report when they were ready.
 
 Each is a process of its own, so that none warms anything up for the next one, and speaks
 the same small language, whatever it is written in:
@@ -70,11 +70,11 @@ class Contestant:
     """One of those that are compared.
 
     Attributes:
-        name: As the table has it.
-        program: A script of `peers/`, or the name of what `bench.builds` builds.
-        options: What its program is given besides.
+        name: Name in the table.
+        program: Script of `peers/`, or name of a program of `bench.builds`.
+        options: Further options of its program.
         language: "Python", "Go", "Rust".
-        slow: Under 2,000 objects a second: it is measured with a fifth of the objects,
+        slow: True under 2,000 objects/s: measured with a fifth of the objects,
             which makes no difference to its rate, and not with 100,000.
     """
 
@@ -85,10 +85,10 @@ class Contestant:
     slow: bool = False
 
     def command(self) -> list[str]:
-        """What starts it.
+        """Return the command that starts it.
 
         Raises:
-            Failed: It cannot be built here; the message says why.
+            Failed: It cannot be built here; the message has the reason.
         """
         if self.program.endswith(".py"):
             start = [sys.executable, str(PEERS_FOLDER / self.program)]
@@ -145,10 +145,10 @@ def contest(
     """Run a contestant once, to its end.
 
     Args:
-        contestant: Who.
-        url: Of the server, which is a new one for each run.
+        contestant: Contestant to run.
+        url: Address of the server; each run has a new server.
         options: `--events`, `--body`, `--relist`, ...
-        environment: All of the process's; None for this one's.
+        environment: Environment of the process; None for this one's.
         compare: Whether the server is a canned one, which knows what is to be held.
 
     Raises:

@@ -149,7 +149,7 @@ OWNERS = ("ReplicaSet", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
 def application(rng: random.Random, number: int) -> JSON:
-    """What the replicas of one application have in common."""
+    """Return the fields that the replicas of one application share."""
     name = f"{rng.choice(WORDS)}-{rng.choice(WORDS)}-{number}"
     template = hexadecimal(rng, 10)
     containers = [container(rng, name)]
@@ -325,7 +325,7 @@ def pods(count: int, *, seed: int = 1) -> list[JSON]:
 
 
 def order(one: JSON) -> tuple[str, str]:
-    """What a server sorts by."""
+    """Return the sort key of a server."""
     return (one["metadata"]["namespace"], one["metadata"]["name"])
 
 

@@ -53,7 +53,7 @@ def digest(pods: Iterable[bytes]) -> str:
 
 
 def line(*values: str) -> str:
-    """What counts of a pod: namespace, name, uid, resourceVersion, nodeName, phase."""
+    """Return the compared fields: namespace, name, uid, version, nodeName, phase."""
     return " ".join(values)
 
 
@@ -64,7 +64,7 @@ def digest_of_lines(lines: Iterable[str]) -> str:
 
 
 def digest_of_server(url: str) -> str:
-    """What a canned server holds now."""
+    """Return the digest of the current contents of a canned server."""
     with urllib.request.urlopen(f"{url}/bench/state") as answer:
         state: dict[str, str] = json.load(answer)
         return state["digest"]

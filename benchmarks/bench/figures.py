@@ -1,4 +1,4 @@
-"""What a benchmark answers: figures, each of one contestant in one case."""
+"""Figures: the result of a benchmark for each contestant and case."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement, and what it was taken from.
 
     Attributes:
-        question: The script: "list_sync".
-        case: Under which circumstances: "10,000 pods, nothing looks at the body".
-        contestant: Who: "aioinformer", "client-go typed JSON". Variants of ours have the
+        question: Name of the script: "list_sync".
+        case: Circumstances: "10,000 pods, nothing looks at the body".
+        contestant: "aioinformer", "client-go typed JSON". Our variants have the
             name of ours first: "aioinformer, compressed".
         unit: "pods/s", "KiB a pod", "ms".
-        value: The median of the runs; None if it could not be measured.
-        runs: Each run's.
-        note: Why there is no value, or what else is to be known.
+        value: Median of the runs; None if it could not be measured.
+        runs: Value of each run.
+        note: Reason for a missing value, or a remark.
     """
 
     question: str

@@ -1,4 +1,4 @@
-"""What is to be reached, and by which figures it is judged."""
+"""Goals, and the figures that they are compared with."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Goal:
     """A bound of one figure of ours.
 
     Attributes:
-        question, case, contestant: Which figure.
-        at: Whether the bound is the least or the most that is allowed.
-        bound: Of the ratio to a peer's figure, or of ours itself.
-        peer: Whose; `FASTEST_PYTHON` for the best of those; None for no peer.
+        question, case, contestant: Key of the figure.
+        at: Direction of the bound: at least, or at most.
+        bound: Bound of the ratio to the peer's figure, or of our own figure.
+        peer: Name of the peer; `FASTEST_PYTHON` for the best one; None for none.
     """
 
     question: str
@@ -141,7 +141,7 @@ def _web_latency() -> tuple[Goal, ...]:
 
 
 def _alone() -> tuple[Goal, ...]:
-    """Those of figures that stand alone."""
+    """Return the rows of figures without a peer."""
     return tuple(
         Goal(question=question, case=case, at="most", bound=bound)
         for question, case, bound in (

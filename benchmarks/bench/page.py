@@ -36,11 +36,11 @@ def write_page(measurements: dict[str, Measurement], folder: Path | None) -> str
     """Make the page and its pictures.
 
     Args:
-        measurements: By question.
-        folder: Where to; None to write nothing.
+        measurements: Measurements by question.
+        folder: Folder of the page; None to write nothing.
 
     Returns:
-        The table, for whoever waits at the terminal.
+        Table, for the terminal.
     """
     figures = [it for one in measurements.values() for it in one.figures]
     lines = list(rows(figures, GOALS))
@@ -70,9 +70,9 @@ def write_between_marks(
     """Put the table of the goals into a page, in the place of the last one.
 
     Args:
-        readme: It has `MARKS`, each on a line of its own.
-        measurements: By question.
-        goals: What is to be reached.
+        readme: File with the `MARKS`, each on its own line.
+        measurements: Measurements by question.
+        goals: Goals of the figures.
 
     Raises:
         ValueError: A mark is missing.

@@ -42,7 +42,7 @@ def draw(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
     Args:
         figures: Of all questions.
-        folder: Where to write the PNG files.
+        folder: Folder of the PNG files.
 
     Returns:
         The files that were written.
@@ -81,7 +81,7 @@ def _bars(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
 
 
 def _growth(figures: Sequence[Figure], folder: Path) -> Iterator[Path]:
-    """What one object costs, over how many there are: flat is linear."""
+    """Plot the cost of one object against their number: flat is linear."""
     series: dict[str, list[tuple[float, float]]] = {}
     for it in figures:
         what, found, count = it.case.partition(": ")

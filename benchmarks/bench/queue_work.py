@@ -1,4 +1,4 @@
-"""What is done to a queue where its work is timed, or counted."""
+"""Work for queues, to be timed or counted."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ async def add_and_work(
     """Add all keys, some in each turn of the loop, while somebody works on them.
 
     Args:
-        keys: What is added.
-        add: Adds one.
-        work: Returns when it has dealt with all.
-        adds_a_turn: How many are added in each turn.
+        keys: Keys to add.
+        add: Function that adds a key.
+        work: Coroutine function that returns when all keys are done.
+        adds_a_turn: Keys to add in each turn of the loop.
     """
 
     async def produce() -> None:

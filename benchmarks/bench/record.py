@@ -36,10 +36,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one question, and how they came about.
 
     Attributes:
-        figures: What the script answered.
-        rounds: How many runs of each contestant.
-        commit: Of the checkout; with a "+" if it was changed.
-        date: The day, UTC.
+        figures: Figures of the script.
+        rounds: Number of runs of each contestant.
+        commit: Commit of the checkout; with a "+" if it was changed.
+        date: Day in UTC.
         machine: Processor, cores, memory.
         versions: Of Python and of the libraries.
     """
@@ -100,7 +100,7 @@ def _machine() -> str:
 
 
 def read(path: Path) -> dict[str, Measurement]:
-    """What was kept, by question; nothing if there is no such file.
+    """Return the stored measurements by question; empty without a file.
 
     Raises:
         msgspec.ValidationError: The file is something else.

@@ -24,11 +24,11 @@ class Row:
     """One line of the table.
 
     Attributes:
-        figure: Ours.
-        peer: Whose figure is beside it: a contestant, or "" for a figure alone.
-        theirs: That figure's value; None if there is none, and `note` says why.
-        goal: What is to be reached; None for no goal.
-        note: Why something is missing.
+        figure: Our figure.
+        peer: Contestant of the compared figure, or "" for a figure alone.
+        theirs: Value of the peer's figure; None if missing, with a `note`.
+        goal: Goal of the figure; None for none.
+        note: Reason for a missing value.
     """
 
     figure: Figure

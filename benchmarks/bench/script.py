@@ -1,4 +1,4 @@
-"""How each benchmark is started: the same options, and the same two ways to print."""
+"""Command line of all benchmarks: the same options, and the same two outputs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Options", "run"]
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a benchmark was asked for.
+    """Options of a benchmark.
 
     Attributes:
-        rounds: How often each contestant is measured; they take turns.
-        quick: As small as it can be: whether all works, not how fast it is.
+        rounds: Number of measurements of each contestant; they take turns.
+        quick: True for the smallest run, which shows that it works, not how fast.
     """
 
     rounds: int
@@ -31,20 +31,20 @@ class Options:
 
     @property
     def fewer_rounds(self) -> int:
-        """How often what takes minutes each time is measured."""
+        """Number of rounds for measurements that take minutes each."""
         return max(1, self.rounds // 3)
 
 
 def run(measure: Callable[[Options], Iterable[Figure]], *, rounds: int = 3) -> int:
-    """Measure, and print.
+    """Measure and print.
 
     Args:
         measure: Gives the figures; it may take minutes, and says on standard error what
             it is doing.
-        rounds: How many without `--rounds`.
+        rounds: Default of `--rounds`.
 
     Returns:
-        The status of the process.
+        Exit status.
     """
     doc = (sys.modules["__main__"].__doc__ or "").split("\n", 1)[0]
     parser = argparse.ArgumentParser(description=doc)

@@ -26,12 +26,12 @@ Outcomes = dict[str, "list[Report] | str"]
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What all contestants are asked in the same way.
+    """Task of all contestants.
 
     Attributes:
-        pods: What the server lists.
-        changes: What it sends afterwards.
-        options: What each contestant is given.
+        pods: Pods that the server lists.
+        changes: Changes that it sends afterwards.
+        options: Options of each contestant.
     """
 
     pods: list[bytes]
@@ -54,10 +54,10 @@ def in_turns(
     """Measure all of them so often, one after the other, each before a canned server.
 
     Args:
-        name: What is measured, for those who watch the progress.
-        course: What is asked.
-        contestants: Ours among them.
-        rounds: How many runs of each.
+        name: Name of the measurement, for the progress output.
+        course: Task of the contestants.
+        contestants: Contestants, including ours.
+        rounds: Number of runs of each.
     """
 
     def once(contestant: Contestant) -> Report:
@@ -81,10 +81,10 @@ def take_turns(
     """Measure all of them so often, one after the other.
 
     Args:
-        name: What is measured, for those who watch the progress.
-        contestants: Ours among them.
-        rounds: How many runs of each. Who has failed once is not asked again.
-        once: Makes one run.
+        name: Name of the measurement, for the progress output.
+        contestants: Contestants, including ours.
+        rounds: Number of runs of each. A failed contestant is not run again.
+        once: Function that makes one run.
     """
     runs: dict[str, list[Report]] = {it.name: [] for it in contestants}
     failed: dict[str, str] = {}
@@ -110,9 +110,9 @@ def figures(
     """One figure of each contestant.
 
     Args:
-        question, case, unit: As in `Figure`.
-        outcomes: Of `in_turns`.
-        value: What counts of a report.
+        question, case, unit: Fields of `Figure`.
+        outcomes: Result of `in_turns`.
+        value: Function that reads the value from a report.
     """
     for name, outcome in outcomes.items():
         if isinstance(outcome, str):

@@ -45,7 +45,7 @@ def run_app(
         pipe: Told the port first, and then the answers.
         server: A key of `SERVERS`.
         url: Of the API server.
-        informers: How many, each of another collection.
+        informers: Number of informers, each of another collection.
         core: The one it may use; None for any.
     """
     if core is not None:
@@ -82,7 +82,7 @@ class Watched:
         self._seen = asyncio.Event()
 
     def answer(self) -> bytes:
-        """What every request is answered with."""
+        """Response to every request."""
         return msgspec.json.encode({"pods": len(self._informers[0].store)})
 
     async def obey(self, command: str, number: str = "0") -> Any:

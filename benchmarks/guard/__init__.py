@@ -1,1 +1,1 @@
-"""What one event costs, counted and not timed, beside the committed baseline."""
+"""Instruction counts of the hot path, compared with the committed baseline."""

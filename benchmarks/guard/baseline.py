@@ -51,12 +51,12 @@ class NotCounted(Exception):
 
 
 class Maker(msgspec.Struct, frozen=True):
-    """What counts were made with.
+    """Versions that counts were made with.
 
     Attributes:
-        python: The version of the interpreter.
-        build: What it was made with and for.
-        packages: Versions of what the work is done with.
+        python: Version of the interpreter.
+        build: Compiler and platform of the interpreter.
+        packages: Versions of the used packages.
     """
 
     python: str
@@ -89,7 +89,7 @@ class Maker(msgspec.Struct, frozen=True):
             raise NotCounted("this is another build of Python than the baseline's")
 
     def differences(self, other: Maker) -> Iterator[str]:
-        """What is otherwise than there, in words."""
+        """Return the differences in words."""
         if other.python != self.python:
             yield f"Python {self.python}, not {other.python}"
 
@@ -102,7 +102,7 @@ class Maker(msgspec.Struct, frozen=True):
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """What was counted with one minor version of Python."""
+    """Counts with one minor version of Python."""
 
     made_with: Maker
     counts: Counts

@@ -56,10 +56,10 @@ class Case:
     """One thing to be counted.
 
     Attributes:
-        name: What one event of it is.
-        sizes: The smaller and the larger one.
-        work: What is counted.
-        events_of_one: How many events come with one more of the size.
+        name: Name of one event.
+        sizes: Smaller and larger size.
+        work: Work to be counted.
+        events_of_one: Events per unit of size.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def further_events(self) -> int:
-        """How many more events there are in the larger size."""
+        """Number of additional events in the larger size."""
         small, large = self.sizes
         return (large - small) * self.events_of_one
 

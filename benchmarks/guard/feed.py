@@ -27,8 +27,8 @@ class Feed:
     """Answers a list with pods, and a watch with chunks, once told to.
 
     Args:
-        pods: What is listed.
-        chunks: What a watch brings then; behind the last one it is silent.
+        pods: Pods of the list.
+        chunks: Chunks of the watch; after the last one it is silent.
         alone: Each chunk only comes when `go()` is called; else one in each turn of the
             loop from the first call on.
     """

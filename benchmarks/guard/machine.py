@@ -46,7 +46,7 @@ def count(
     """Run all cases, and count.
 
     Args:
-        material: What they are fed with.
+        material: Input of the cases.
         folder: For what Callgrind writes: some 20 MB.
         environment: Of the process.
 
@@ -87,7 +87,7 @@ def count(
 
 
 def counts_of_part(text: str) -> dict[str, int]:
-    """What one file of Callgrind says, if names in it are not compressed."""
+    """Return the counts in a Callgrind file without name compression."""
     caller = called = ""
     counts = {"instructions": 0, "allocations": 0}
     for total, function, callee, calls in _LINE.findall(text):

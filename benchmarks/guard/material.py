@@ -1,4 +1,4 @@
-"""What the counted work is fed with: made ahead, in another process, from a seed.
+"""Input of the counted work: made in advance, in another process, from a seed.
 
 Making it takes longer than reading it, and more so where each instruction is counted.
 """
@@ -30,7 +30,7 @@ class Material(msgspec.Struct, frozen=True):
     """Finished bytes.
 
     Attributes:
-        pods: As they stand in a list, ordered by key.
+        pods: Pods as in a list, ordered by key.
         events: Lines of a watch: changes of the first `WATCHED_PODS`.
     """
 
@@ -59,5 +59,5 @@ def write(path: Path) -> None:
 
 
 def read(path: Path) -> Material:
-    """What `write()` has made."""
+    """Return the input made by `write()`."""
     return msgspec.msgpack.decode(path.read_bytes(), type=Material)

@@ -1,4 +1,4 @@
-"""What is said about counts beside their baseline, and whether they may stay."""
+"""Comparison of counts with their baseline, and the verdict."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FAILURES = {"rose", "new", "gone"}
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted now.
+    """Current counts.
 
     Attributes:
-        made_with: By what.
-        counts: For one event of each case.
-        missing: What was not counted here, and why.
+        made_with: Versions they were made with.
+        counts: Counts for one event of each case.
+        missing: Uncounted numbers, with the reason.
     """
 
     made_with: Maker
@@ -39,7 +39,7 @@ class Counted:
     missing: dict[str, str] = field(default_factory=dict)
 
     def left_out(self) -> list[str]:
-        """What was not counted, in words."""
+        """Return the uncounted numbers in words."""
         return [f"not counted: {what}: {why}" for what, why in self.missing.items()]
 
 

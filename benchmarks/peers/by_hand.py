@@ -48,7 +48,7 @@ class CopyByHand(Contestant, Generic[T]):
     """Keeps a dictionary of pods, and one by node if asked to look at bodies.
 
     Args:
-        asked: As for `Contestant`.
+        asked: Arguments of `Contestant`.
     """
 
     def __init__(self, asked: argparse.Namespace) -> None:
@@ -105,6 +105,6 @@ class CopyByHand(Contestant, Generic[T]):
         self.nodes.drop(key)
 
     def held(self) -> Iterator[Fields]:
-        """What the copy holds."""
+        """Return the contents of the copy."""
         for pod in self.pods.values():
             yield *self.metadata(pod), *self.body(pod)

@@ -30,7 +30,7 @@ class Official(Contestant):
     """Copies by a `SharedInformer` of `CoreV1Api`.
 
     Args:
-        asked: As for `Contestant`.
+        asked: Arguments of `Contestant`.
     """
 
     def __init__(self, asked: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ class Official(Contestant):
         self._before = {pod.metadata.resource_version for pod in pods}
 
     def held(self) -> Iterator[Fields]:
-        """What the copy holds."""
+        """Return the contents of the copy."""
         for pod in self._informer.cache.list():
             it = pod.metadata
             yield (

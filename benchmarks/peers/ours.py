@@ -67,7 +67,7 @@ class Ours(Contestant):
     """Copies by informers of a `SharedInformerFactory`.
 
     Args:
-        asked: What `parser()` has parsed.
+        asked: Arguments parsed by `parser()`.
     """
 
     def __init__(self, asked: argparse.Namespace) -> None:
@@ -183,7 +183,7 @@ class Ours(Contestant):
             super().over()
 
     def held(self) -> Iterator[Fields]:
-        """What the copy of the first informer holds."""
+        """Return the contents of the first informer's store."""
         return held(self._informers[0])
 
     def digest(self) -> str:

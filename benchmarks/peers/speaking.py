@@ -50,7 +50,7 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Unable(Exception):
-    """What was asked for cannot be done with this library in a usual way."""
+    """The library has no usual way to do what was requested."""
 
 
 class Contestant(ABC):
@@ -59,7 +59,7 @@ class Contestant(ABC):
     A subclass does the copying, and says `begin()`, `listed()`, `seen()` and `fail()`.
 
     Args:
-        asked: What `parser_of` has parsed.
+        asked: Arguments parsed by `parser_of`.
     """
 
     watches = 1
@@ -86,7 +86,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def held(self) -> Iterable[Fields]:
-        """What the copy holds."""
+        """Return the contents of the copy."""
 
     def prepare_relist(self) -> None:
         """Get ready for a watch that expires: what happens then is measured.
@@ -254,7 +254,7 @@ def forget_peak() -> None:
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """What every contestant can be asked; one may add more.
+    """Return the parser with the options of every contestant; one may add more.
 
     Args:
         doc: Of the script.

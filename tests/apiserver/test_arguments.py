@@ -47,36 +47,60 @@ def refusal_of(call: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"resources": WIDGETS}, "resources is a list of Resources, not Resource("),
-        ({"resources": "pods"}, "resources is a list of Resources, not 'pods'"),
-        ({"resources": None}, "resources is a list of Resources, not None"),
-        ({"resources": ["pods"]}, "each of resources is a Resource, such as "),
-        ({"history": "10"}, "history is a whole number of 0 or more, not '10'"),
-        ({"history": 1.5}, "history is a whole number of 0 or more, not 1.5"),
-        ({"history": True}, "history is a whole number of 0 or more, not True"),
-        ({"history": -1}, "history is a whole number of 0 or more, not -1"),
-        ({"users": ["a"]}, "users maps tokens to users, such as "),
-        ({"users": {"a": 5}}, "each of users is a User, or a name, which is a text"),
-        ({"users": {"a": ""}}, "each of users is a User, or a name, which is a text"),
-        ({"users": {"": "x"}}, "a token of users is a text of ASCII letters, "),
+        (
+            {"resources": WIDGETS},
+            "resources must be a list of Resources, not Resource(",
+        ),
+        ({"resources": "pods"}, "resources must be a list of Resources, not 'pods'"),
+        ({"resources": None}, "resources must be a list of Resources, not None"),
+        ({"resources": ["pods"]}, "each of resources must be a Resource, such as "),
+        ({"history": "10"}, "history must be a whole number of 0 or more, not '10'"),
+        ({"history": 1.5}, "history must be a whole number of 0 or more, not 1.5"),
+        ({"history": True}, "history must be a whole number of 0 or more, not True"),
+        ({"history": -1}, "history must be a whole number of 0 or more, not -1"),
+        ({"users": ["a"]}, "users must map tokens to users, such as "),
+        ({"users": {"a": 5}}, "each of users that is not a User must be a non"),
+        ({"users": {"a": ""}}, "each of users that is not a User must be a non"),
+        (
+            {"users": {"": "x"}},
+            "a token of users must be a non-empty string of printable ASCII",
+        ),
         (
             {"users": {"a": "x"}, "token": "a"},
             "token is also the token of one of users",
         ),
-        ({"token": ""}, "token is a text of ASCII letters, "),
-        ({"token": 5}, "token is a text of ASCII letters, "),
-        ({"token": "a\nb"}, "token is a text of ASCII letters, "),
-        ({"token": "a b"}, "token is a text of ASCII letters, "),
-        ({"port": -1}, "port is a whole number from 0 to 65535, not -1"),
-        ({"port": 70000}, "port is a whole number from 0 to 65535, not 70000"),
-        ({"port": "8"}, "port is a whole number from 0 to 65535, not '8'"),
-        ({"bookmark_seconds": 0}, "bookmark_seconds is a number of seconds, more than"),
-        ({"bookmark_seconds": NAN}, "bookmark_seconds is a number of seconds, more"),
-        ({"watch_seconds": NAN}, "watch_seconds is a number of seconds, more than 0"),
-        ({"watch_seconds": "5"}, "watch_seconds is a number of seconds, more than 0"),
-        ({"fresh_seconds": NAN}, "fresh_seconds is a number of seconds, 0 or more"),
-        ({"fresh_seconds": -1}, "fresh_seconds is a number of seconds, 0 or more"),
-        ({"auto_namespaces": "yes"}, "auto_namespaces is True or False, not 'yes'"),
+        ({"token": ""}, "token must be a non-empty string of printable ASCII"),
+        ({"token": 5}, "token must be a non-empty string of printable ASCII"),
+        ({"token": "a\nb"}, "token must be a non-empty string of printable ASCII"),
+        ({"token": "a b"}, "token must be a non-empty string of printable ASCII"),
+        ({"port": -1}, "port must be a whole number from 0 to 65535, not -1"),
+        ({"port": 70000}, "port must be a whole number from 0 to 65535, not 70000"),
+        ({"port": "8"}, "port must be a whole number from 0 to 65535, not '8'"),
+        (
+            {"bookmark_seconds": 0},
+            "bookmark_seconds must be a number of seconds, more than",
+        ),
+        (
+            {"bookmark_seconds": NAN},
+            "bookmark_seconds must be a number of seconds, more",
+        ),
+        (
+            {"watch_seconds": NAN},
+            "watch_seconds must be a number of seconds, more than 0",
+        ),
+        (
+            {"watch_seconds": "5"},
+            "watch_seconds must be a number of seconds, more than 0",
+        ),
+        (
+            {"fresh_seconds": NAN},
+            "fresh_seconds must be a number of seconds, 0 or more",
+        ),
+        ({"fresh_seconds": -1}, "fresh_seconds must be a number of seconds, 0 or more"),
+        (
+            {"auto_namespaces": "yes"},
+            "auto_namespaces must be True or False, not 'yes'",
+        ),
     ],
     ids=str,
 )
@@ -133,7 +157,9 @@ def test_a_token_cannot_become_what_it_could_not_be(token: str) -> None:
 def test_groups_are_a_tuple_of_texts(groups: Any) -> None:
     text = refusal_of(lambda: User("bob", groups))
 
-    assert text.startswith("the groups of a User are a tuple such as ('support',), not")
+    assert text.startswith(
+        "the groups of a User must be a tuple such as ('support',), not"
+    )
 
 
 def test_groups_may_be_written_as_a_list() -> None:
@@ -145,7 +171,9 @@ def test_groups_may_be_written_as_a_list() -> None:
 def test_the_name_of_a_user_is_a_text() -> None:
     name: Any = 5
 
-    assert "the name of a User is a text, not 5" in refusal_of(lambda: User(name))
+    assert "the name of a User must be a string, not 5" in refusal_of(
+        lambda: User(name)
+    )
 
 
 # ---------------------------------------------------------------- arranging
@@ -154,9 +182,9 @@ def test_the_name_of_a_user_is_a_text() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("x", "is a dictionary, not 'x'"),
-        (None, "is a dictionary, not None"),
-        ([], "is a dictionary, not []"),
+        ("x", "must be a dictionary, not 'x'"),
+        (None, "must be a dictionary, not None"),
+        ([], "must be a dictionary, not []"),
         (
             {**WEB, "spec": {"at": [datetime.date(2026, 1, 2)]}},
             "spec.at[0] is datetime",
@@ -164,8 +192,8 @@ def test_the_name_of_a_user_is_a_text() -> None:
         ({**WEB, "spec": {"x": NAN}}, "spec.x is nan"),
         ({**WEB, "spec": {"x": {1, 2}}}, "spec.x is {1, 2}"),
         ({**WEB, "spec": {"x": 2**70}}, "spec.x is 1180591620717411303424"),
-        ({"spec": {5: 1}}, "the key 5 in spec is no text"),
-        ({5: 1}, "the key 5 is no text"),
+        ({"spec": {5: 1}}, "the key 5 in spec is not a string"),
+        ({5: 1}, "the key 5 is not a string"),
         ({**WEB, "spec": "\ud800"}, "spec is '\\ud800'"),
         ({**WEB, "spec": CYCLE}, "is nested too deeply"),
     ],
@@ -255,7 +283,9 @@ def test_a_resource_is_no_text(server: APIServer) -> None:
         lambda: FakeListerWatcher(resource=pods),
     ):
         text = refusal_of(call)
-        assert "is a Resource, such as aioinformer.model.resources.PODS, not" in text
+        assert (
+            "must be a Resource, such as aioinformer.model.resources.PODS, not" in text
+        )
 
 
 @pytest.mark.parametrize("name", [1, None, ""])
@@ -265,15 +295,15 @@ def test_a_name_is_a_text(server: APIServer, name: Any) -> None:
         lambda: server.delete(PODS, name),
         lambda: server.patch(PODS, name, {}),
     ):
-        assert "the name of one of pods is a text" in refusal_of(call)
+        assert "the name of one of pods must be a non-empty string" in refusal_of(call)
 
 
 @pytest.mark.parametrize(
     ("resource", "namespace", "message"),
     [
         (NODES, "shop", "nodes is cluster-scoped and has no namespaces"),
-        (PODS, None, "a namespace is a text, not None"),
-        (PODS, 5, "a namespace is a text, not 5"),
+        (PODS, None, "a namespace must be a string, not None"),
+        (PODS, 5, "a namespace must be a string, not 5"),
     ],
 )
 def test_a_namespace_is_one_of_a_kind_that_has_them(
@@ -302,7 +332,7 @@ async def test_a_restart_goes_back_to_what_is_a_snapshot(server: APIServer) -> N
         "new_history": {"new_history": "x"},
     }.items():
         given: Any = options
-        with pytest.raises(OptionsError, match=f"^{name} is .*, not 'x'"):
+        with pytest.raises(OptionsError, match=f"^{name} must be .*, not 'x'"):
             await server.restart(**given)
 
     assert "stopped" in repr(server)
@@ -316,22 +346,37 @@ async def test_a_restart_goes_back_to_what_is_a_snapshot(server: APIServer) -> N
     [
         (
             lambda it: it.refuse("x"),
-            "error is an ApiError or a TransportError, not 'x'",
+            "error must be an ApiError or a TransportError, not 'x'",
         ),
         (lambda it: it.refuse(ValueError()), "not ValueError()"),
         (
             lambda it: it.refuse(ApiError),
-            "error is an ApiError or a TransportError, not",
+            "error must be an ApiError or a TransportError, not",
         ),
-        (lambda it: it.refuse(ApiError("no"), times=0), "times is a whole number of 1"),
-        (lambda it: it.refuse(TransportError("no"), times="2"), "times is a whole "),
-        (lambda it: it.error(ValueError()), "error is an ApiError, not ValueError()"),
-        (lambda it: it.add({"metadata": "x"}), "metadata is a dictionary, not 'x'"),
-        (lambda it: it.add({"metadata": {"name": 1}}), "metadata.name is a text"),
-        (lambda it: it.add({}), "metadata.name is a text that is not empty, not None"),
+        (
+            lambda it: it.refuse(ApiError("no"), times=0),
+            "times must be a whole number of 1",
+        ),
+        (
+            lambda it: it.refuse(TransportError("no"), times="2"),
+            "times must be a whole ",
+        ),
+        (
+            lambda it: it.error(ValueError()),
+            "error must be an ApiError, not ValueError()",
+        ),
+        (
+            lambda it: it.add({"metadata": "x"}),
+            "metadata must be a dictionary, not 'x'",
+        ),
+        (
+            lambda it: it.add({"metadata": {"name": 1}}),
+            "metadata.name must be a non-empty string",
+        ),
+        (lambda it: it.add({}), "metadata.name must be a non-empty string, not None"),
         (
             lambda it: it.add({"metadata": {"name": "a", "namespace": 1}}),
-            "metadata.namespace is a text",
+            "metadata.namespace must be a non-empty string",
         ),
     ],
 )

@@ -115,7 +115,7 @@ async def test_other_errors_of_the_condition_are_raised_at_once() -> None:
 
 @pytest.mark.parametrize("timeout", [None, "5", -1, float("nan")])
 async def test_until_refuses_a_timeout_that_is_no_duration(timeout: Any) -> None:
-    with pytest.raises(OptionsError, match="timeout is a number of seconds"):
+    with pytest.raises(OptionsError, match="timeout must be a number of seconds"):
         await APIServer().until(bool, timeout=timeout)
 
 

@@ -1,4 +1,4 @@
-"""Cancelled in every turn of the loop: nothing is lost, and nothing is left running."""
+"""An informer cancelled at every await: no event is lost, and no task remains."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ BUSY = ServerError("busy", status=503)
 BROKEN = TransportError("broken")
 
 TURNS = 60
-"""Enough for all that happens at one moment; a test below makes sure."""
+"""More turns of the loop than any moment takes; a test below checks that."""
 
 
 def scripted() -> FakeSource:
-    """Fails; lists; is told of changes; breaks; its history is reset; lists again."""
+    """A source that fails, lists, changes, breaks, loses its history, and lists again."""
     changes = [modified(thing("a", 8)), deleted(thing("b", 9)), added(thing("d", 10))]
     return FakeSource(
         [
@@ -44,7 +44,7 @@ def scripted() -> FakeSource:
         ],
         [
             Stream(2.0, changes, [added(thing("e", 11))], BROKEN),
-            Stream(2.0, [modified(thing("a", 5))]),  # broken history: a list follows
+            Stream(2.0, [modified(thing("a", 5))]),  # history lost: a list follows
             Stream(2.0, END),
         ],
     )
@@ -54,7 +54,7 @@ MOMENTS = [0.0, 1.2, 3.2, 3.6, 5.6, 8.4]
 
 
 class Rig:
-    """An informer of that script, and two handlers that follow it."""
+    """An informer of that source, with two handlers."""
 
     def __init__(self) -> None:
         self.source = scripted()
@@ -74,7 +74,7 @@ class Rig:
 
 @pytest.fixture(params=["no-slices", "tiny-slices"])
 def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Either nothing waits for its slice, or everything does behind each object."""
+    """Run with no limit on slices, or with a slice for each object."""
     seconds = 1e9 if request.param == "no-slices" else 0.0
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", seconds)
     return str(request.param)
@@ -105,10 +105,11 @@ async def test_informer_cancelled_at_any_await_leaves_nothing_and_loses_no_event
         with pytest.raises(InformerStopped):
             rig.pods.lister.list()
 
-        # What the handlers were told is what the store holds.
+        # The events of the handlers add up to the store.
         for view in rig.views:
             assert view.broken == []
-            # In tiny slices a list may be visible whose telling had just begun.
+            # With tiny slices, a list may be visible while its events are still being
+            # queued.
             if slices == "no-slices":
                 assert view.objects == rig.stored
 

@@ -1,4 +1,4 @@
-"""Factories and their informers for a time, cancelled in every turn of the loop."""
+"""Factories and `use()` blocks cancelled at every await."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def api() -> AsyncIterator[API]:
 
 @pytest.fixture
 async def factory() -> AsyncIterator[SharedInformerFactory]:
-    """One that runs, and is never answered."""
+    """A running factory whose server never responds."""
     async with SharedInformerFactory(FakeClient()) as factory:
         yield factory
 

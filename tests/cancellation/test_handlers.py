@@ -1,4 +1,4 @@
-"""Handlers of all kinds, ended in every turn: nothing is left, nothing is told twice."""
+"""Handlers of all kinds, stopped at every await: no leftovers and no duplicates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from processor_model import HandlerModel
 
 from aioinformer.errors import InformerStopped
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.inbox import Snapshot
-from aioinformer.informer.resync import Resync
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.handlers.resync import Resync
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from aioinformer.informer.listener import Listener
+    from aioinformer.informer.handlers.listener import Listener
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
 
@@ -26,7 +26,7 @@ TURNS = 60
 
 
 class MapStore:
-    """What a resync asks of a store."""
+    """The part of a store that a resync needs."""
 
     def __init__(self) -> None:
         self.objects: dict[str, KubeObject] = {}
@@ -39,7 +39,7 @@ class MapStore:
 
 
 class Rig:
-    """A processor with handlers of all kinds, for which much happens at one moment."""
+    """A processor with handlers of all kinds, and many events at one moment."""
 
     def __init__(self) -> None:
         self.stage, self.store = Stage(), MapStore()
@@ -89,7 +89,7 @@ def is_odd(obj: KubeObject) -> bool:
 
 
 def check(told: list[Notification]) -> None:
-    """That it was told no nonsense: of an end in the middle, not of two beginnings."""
+    """Assert that the events were consistent: no second add, no update after the end."""
     model = HandlerModel({}, None, coalesce=False, crowded=10**9)
     model.told = told
     model.known()
@@ -97,10 +97,10 @@ def check(told: list[Notification]) -> None:
 
 @pytest.fixture(params=["no-slices", "tiny-slices"])
 def slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either nothing waits for its slice, or everything does behind each object."""
+    """Run with no limit on slices, or with a slice for each object."""
     seconds = 1e9 if request.param == "no-slices" else 0.0
     monkeypatch.setattr("aioinformer.budget.SLICE_SECONDS", seconds)
-    monkeypatch.setattr("aioinformer.informer.coalescing.CROWDED", 2)
+    monkeypatch.setattr("aioinformer.informer.handlers.inbox.CROWDED", 2)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.15, 1.0, 1.05])

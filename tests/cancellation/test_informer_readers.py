@@ -1,4 +1,4 @@
-"""Several namespaces, and those who wait and read, cancelled in every turn of the loop."""
+"""Waiters and readers of several namespaces, cancelled at every await."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 BUSY = ServerError("busy", status=503)
 TURNS = 70
-"""Enough for all that happens at one moment; a test below makes sure."""
+"""More turns of the loop than any moment takes; a test below checks that."""
 
 
 class Rig:
-    """An informer of two namespaces, of which one is refused, and lists again."""
+    """An informer of two namespaces; one of them is refused, then listed again."""
 
     def __init__(self) -> None:
         changes = [modified(of("web", "a", 8)), added(of("web", "b", 9))]
@@ -135,7 +135,7 @@ async def test_cancelled_waiter_leaves_nothing_and_does_not_affect_others(
             await other
             await settle()
 
-            assert len(rig.pods._waiting) == 0
-            assert len(rig.pods._live.followers) == 1
+            assert len(rig.pods._waiters) == 0
+            assert len(rig.pods._run_state.followers) == 1
             assert len(rig.pods._processor.listeners) == 1
             assert rig.view.objects == rig.stored

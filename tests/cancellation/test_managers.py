@@ -1,4 +1,4 @@
-"""Managers, cancelled in every turn of the loop: nothing is left running."""
+"""Managers cancelled at every await: no task remains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TURNS = 80
 
 
 class Busy(Notes):
-    """A reconcile that never ends by itself, and takes its time when it is told to."""
+    """A reconcile that never returns, and delays its cancellation if told to."""
 
     async def act(self, request: ReconcileRequest, ctx: Context) -> None:
         try:
@@ -83,7 +83,7 @@ def test_manager_can_be_created_without_a_running_loop() -> None:
 
 @pytest.mark.parametrize("gap", range(12))
 async def test_second_cancellation_stops_manager_at_once(gap: int) -> None:
-    """It is never lost: not in the turns in which the first one travels."""
+    """The second cancellation counts, also while the first one is being delivered."""
     loop = asyncio.get_running_loop()
     async with served() as api:
         lease = MemoryLease()

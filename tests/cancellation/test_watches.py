@@ -1,4 +1,4 @@
-"""Readers cancelled in every turn of the loop: nothing is lost, nothing is left."""
+"""Readers of watches cancelled at every await: no lost events and no leftovers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 BUSY = ServerError("busy", status=503)
 BROKEN = TransportError("broken")
 TURNS = 40
-"""More than there are at any moment; a test below makes sure."""
+"""More turns of the loop than any moment takes; a test below checks that."""
 
 
 class Prompt(Stream):
-    """A stream that can be stopped while it is silent for some time."""
+    """A stream that can be stopped while it is silent."""
 
     def __init__(self, *steps: Step) -> None:
         super().__init__(*steps)
@@ -63,7 +63,7 @@ class Prompt(Stream):
             raise
 
 
-# Behind which version a watch gives what, before it ends.
+# The events of a watch that starts after each version.
 SCRIPT: dict[str, list[Step]] = {
     "1": [[added(thing("o2", 2)), bookmark(3)], [added(thing("o4", 4))], END],
     "4": [[modified(thing("o4", 5))], 2.0, BROKEN],
@@ -73,7 +73,7 @@ SCRIPT: dict[str, list[Step]] = {
 
 
 class Slow(FakeSource):
-    """Refuses once; then answers by that script; takes its turns, also to be left."""
+    """A source that refuses once, follows the script, and starts and closes slowly."""
 
     @asynccontextmanager
     async def watch(self, options: WatchOptions) -> AsyncIterator[Stream]:
@@ -98,7 +98,7 @@ def scripted() -> Slow:
     return Slow([Page([thing("o1", 1)], version=1)])
 
 
-# When requests and events come.
+# The times of requests and events.
 MOMENTS = [0.0, 1.2, 3.6, 5.6, 6.0, 8.4, 9.4]
 WANTED = ["o2@2", "o4@4", "o4@5", "o2@6", "o7@7", "o8@8"]
 
@@ -113,7 +113,7 @@ def told(events: list[WatchEvent]) -> list[str]:
 
 
 async def read_for(watch: Watch, seconds: float, number: int, got: list[Any]) -> None:
-    """Read in a task, and cancel that after some time and turns of the loop."""
+    """Read in a task, and cancel it after some time and turns of the loop."""
 
     async def read() -> None:
         while batch := await watch.next_batch():

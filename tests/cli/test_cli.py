@@ -263,7 +263,7 @@ async def test_watch_shows_the_log_if_asked() -> None:
             end = await process.end()
 
     assert end.status == 130
-    assert "INFO aioinformer.informer.reflector: pods: listed" in line
+    assert "INFO aioinformer.informer.listwatch.reflector: pods: listed" in line
 
 
 def pod_body(name: str) -> dict[str, object]:

@@ -6,12 +6,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from aioinformer.cli.columns import Columns
+from aioinformer.cli.columns import (
+    Columns,
+    cut,
+    fitted,
+    line_of_cells,
+    printable,
+    widened,
+)
 from aioinformer.model import KubeObject, resources
 from aioinformer.model.resource import Resource
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 BORN = "2025-12-27T00:00:00Z"
 
 
@@ -52,12 +64,16 @@ def pod_with(
 
 
 RUNS = {"ready": True, "restartCount": 0, "state": {"running": {}}}
+
+
 CRASHES = {
     "ready": False,
     "restartCount": 3,
     "state": {"waiting": {"reason": "CrashLoopBackOff"}},
     "lastState": {"terminated": {"finishedAt": "2025-12-31T23:55:00Z"}},
 }
+
+
 WAITS = {
     "ready": False,
     "restartCount": 0,
@@ -190,3 +206,72 @@ def test_a_message_cannot_command_the_terminal() -> None:
     row = shown(resources.EVENTS, {"message": "\x1b[2Jgone\nsecond line"})
 
     assert row["MESSAGE"] == "\N{REPLACEMENT CHARACTER}[2Jgone…"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        pytest.param("web-0", 5, "web-0", id="fits"),
+        pytest.param("web-10", 5, "web-…", id="too-long"),
+        pytest.param("日本語", 6, "日本語", id="wide-fits"),
+        pytest.param("日本語", 5, "日本…", id="wide-cut"),
+        pytest.param("日本語", 4, "日…", id="wide-cut-inside-of-a-character"),
+        pytest.param("web", 1, "…", id="one-cell"),
+        pytest.param("web", 0, "", id="no-cell"),
+    ],
+)
+def test_what_is_too_long_is_cut(text: str, width: int, expected: str) -> None:
+    assert cut(text, width) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("plain", "plain", id="plain"),
+        pytest.param("first\nsecond", "first…", id="lines"),
+        pytest.param("a\x1b[2Jb", "a\N{REPLACEMENT CHARACTER}[2Jb", id="escape"),
+        pytest.param("a\tb", "a\N{REPLACEMENT CHARACTER}b", id="tab"),
+        pytest.param("\u202eevil", "\N{REPLACEMENT CHARACTER}evil", id="bidi-override"),
+    ],
+)
+def test_nothing_commands_the_terminal(text: str, expected: str) -> None:
+    assert printable(text) == expected
+
+
+def test_columns_only_grow() -> None:
+    widths = widened(widened([], ["NAME", "AGE"]), ["web", "5d4h"])
+
+    assert widths == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("widths", "room", "expected"),
+    [
+        pytest.param([5, 5], 20, [5, 5], id="fits"),
+        pytest.param([5, 63, 5], 40, [5, 24, 5], id="the-widest-gives"),
+        pytest.param([20, 30, 5], 36, [13, 12, 5], id="then-the-next"),
+        pytest.param([30, 30, 30], 24, [6, 6, 6], id="to-the-least"),
+        pytest.param([30, 30, 30], 20, [6, 6, 0], id="then-the-last-goes"),
+        pytest.param([30, 30, 30], 3, [6, 0, 0], id="one-stays"),
+        pytest.param([], 3, [], id="none"),
+    ],
+)
+def test_columns_get_what_there_is_room_for(
+    widths: list[int], room: int, expected: list[int]
+) -> None:
+    assert fitted(widths, room) == expected
+
+
+@given(st.lists(st.integers(1, 300), max_size=12), st.integers(6, 250))
+def test_columns_fit_and_none_is_wider_than_it_was(
+    widths: list[int], room: int
+) -> None:
+    given_widths = fitted(widths, room)
+    cells = ["x" * width for width in widths]
+
+    assert cell_len(line_of_cells(cells, given_widths)) <= room
+    assert all(new <= old for new, old in zip(given_widths, widths, strict=True))
+
+
+def test_wide_characters_are_padded_by_cells() -> None:
+    assert line_of_cells(["日本", "x"], [6, 1]) == "日本     x"

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import io
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
+from conftest import pod
+from rich.console import Console
 
-from aioinformer.cli.demo import DemoOptions, demo
+from aioinformer.cli.demo import (
+    DemoOptions,
+    DemoState,
+    InformerRow,
+    PodCounter,
+    app_of,
+    demo,
+    differences,
+    draw_line,
+    draw_table,
+    draw_verdict,
+)
+from aioinformer.model import KubeObject
+from aioinformer.model.resources import CONFIG_MAPS, PODS
+from aioinformer.testing import APIServer
+from aioinformer_apiserver.faults import Refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
 
 
 async def test_caches_equal_the_server_in_the_end(
@@ -89,3 +112,243 @@ async def test_draws_no_table_if_lines_are_asked_for(
     await demo(DemoOptions(seconds=1, objects=60, plain=True))
 
     assert SHOW_CURSOR not in capsys.readouterr().out
+
+
+A, B = pod("a", "x"), pod("b", "x")
+
+
+NODE = {"metadata": {"name": "n"}}
+
+
+def test_equal_contents_have_no_differences() -> None:
+    cached = [KubeObject.of(body) for body in (NODE, B, A)]
+
+    assert differences([A, B, NODE], cached) == []
+
+
+@pytest.mark.parametrize(
+    ("cached", "found"),
+    [
+        pytest.param([A], ["n is missing", "x/b is missing"], id="missing"),
+        pytest.param([A, B, NODE, pod("c", "x")], ["x/c is too much"], id="extra"),
+        pytest.param(
+            [A, pod("b", "x", spec={"nodeName": "other"}), NODE],
+            ["x/b is different"],
+            id="body",
+        ),
+    ],
+)
+def test_differences_are_named_by_key(
+    cached: list[dict[str, object]], found: list[str]
+) -> None:
+    objects = [KubeObject.of(body) for body in cached]
+
+    assert differences([A, B, NODE], objects) == found
+
+
+FRAME = DemoState(
+    seconds=12.34,
+    rows=(
+        InformerRow(
+            name="pods",
+            phase="watching",
+            objects=250,
+            events=1200,
+            rate=48.4,
+            age=0.04,
+        ),
+        InformerRow(
+            name="configmaps", phase="listing", objects=0, events=0, rate=0.0, age=None
+        ),
+    ),
+    changes=600,
+    depth=3,
+    reconciles=90,
+    reconcile_rate=7.6,
+    writes=20,
+    retries=1,
+)
+
+
+def test_a_line_has_everything_that_matters() -> None:
+    assert draw_line(FRAME) == (
+        " 12.3 s  pods 250 (48 events/s, watching, age 0.0 s)  "
+        "configmaps 0 (0 events/s, listing, age never)  "
+        "queue 3  reconciles 90 (8/s)  retries 1"
+    )
+
+
+def test_a_table_has_a_row_for_each_informer() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(draw_table(FRAME, width=100))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+
+    assert lines[0].strip() == "aioinformer demo, 12 s"
+    cells = [line.strip("│ ").split("│") for line in lines if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in cells] == [
+        ["pods", "watching", "250", "1200", "48", "0.0 s"],
+        ["configmaps", "listing", "0", "0", "0", "never"],
+    ]
+    below = " ".join(" ".join(lines[-2:]).split())
+    assert below == (
+        "600 changes on the server; queue 3; 90 reconciles (8/s), 20 writes, 1 retries. "
+        "Ctrl-C ends it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("width", "names"),
+    [
+        (80, ["informer", "phase", "objects", "events", "events/s", "age"]),
+        (72, ["informer", "phase", "objects", "events", "events/s", "age"]),
+        (71, ["informer", "phase", "objects", "events/s", "age"]),
+        (60, ["informer", "phase", "objects", "age"]),
+        (40, ["informer", "phase", "objects"]),
+        (30, ["informer", "objects"]),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_ones(
+    width: int, names: list[str]
+) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(draw_table(FRAME, width=width))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+
+    (head,) = [line for line in text.splitlines() if line.startswith("┃")]
+    assert head.replace("┃", " ").split() == names
+    assert "…" not in text
+    assert "configmaps" in text
+    words = " ".join(text.split())
+    assert "600 changes on the server; queue 3; 90 reconciles (8/s), 20 writes" in words
+    assert words.endswith("1 retries. Ctrl-C ends it.")
+
+
+def test_the_verdict_is_good_if_nothing_was_found() -> None:
+    assert draw_verdict([], pods=2, apps=1) == (
+        "The caches equal the server's state: 2 pods, 1 config maps; every count is right."
+    )
+
+
+def test_the_verdict_names_what_was_found() -> None:
+    assert draw_verdict(["a", "b", "c"], pods=2, apps=1) == (
+        "Not as it should be: a; b; c."
+    )
+
+
+def test_the_verdict_counts_what_it_does_not_name() -> None:
+    assert draw_verdict(list("abcde"), pods=2, apps=1) == (
+        "Not as it should be: a; b; c; and 2 more."
+    )
+
+
+def fill(server: APIServer, *phases: str) -> None:
+    """One app, with a pod in each of these phases."""
+    server.create(CONFIG_MAPS, {"metadata": {"name": "web"}}, namespace="shop")
+    for number, phase in enumerate(phases):
+        body = pod(f"web-{number}", "shop", {"app": "web"}, status={"phase": phase})
+        del body["metadata"]["resourceVersion"]
+        server.create(PODS, body)
+
+
+def count_of(server: APIServer) -> object:
+    return server.get(CONFIG_MAPS, "web", namespace="shop").get("data")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it, by the clock of the test; far longer than it can take."""
+    async with asyncio.timeout(600):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def counting(server: APIServer) -> AsyncIterator[PodCounter]:
+    """A counter at work, from when its handlers have been told of every object."""
+    async with server.client() as client:
+        counter = PodCounter(client)
+        async with counter.factory, asyncio.TaskGroup() as group:
+            pods, maps = len(server.objects(PODS)), len(server.objects(CONFIG_MAPS))
+            await until(
+                lambda: (counter.pod_events, counter.map_events) == (pods, maps)
+            )
+            task = group.create_task(counter.manager.run())
+            yield counter
+            task.cancel()
+
+
+async def test_counts_running_pods() -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        fill(server, "Running", "Pending", "Running")
+        async with counting(server) as counter:
+            # What was written comes back, and is looked at once more.
+            await until(lambda: counter.reconciles == 2)
+
+            assert count_of(server) == {"running": "2"}
+            assert counter.wrong() == []
+            assert counter.writes == 1
+
+
+async def test_follows_changes() -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        fill(server, "Running", "Pending")
+        async with counting(server):
+            await until(lambda: count_of(server) == {"running": "1"})
+            started = {"status": {"phase": "Running"}}
+            server.patch(PODS, "web-1", started, namespace="shop")
+            await until(lambda: count_of(server) == {"running": "2"})
+
+            server.delete(PODS, "web-0", namespace="shop")
+            await until(lambda: count_of(server) == {"running": "1"})
+
+
+async def test_mends_a_count_that_somebody_changed() -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        fill(server, "Running")
+        async with counting(server):
+            await until(lambda: count_of(server) == {"running": "1"})
+            wrong = {"data": {"running": "7"}}
+            server.patch(CONFIG_MAPS, "web", wrong, namespace="shop")
+
+            await until(lambda: count_of(server) == {"running": "1"})
+
+
+async def test_tries_again_what_the_server_refused() -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        fill(server, "Running")
+        server.faults.add(Refuse(verb="patch", status=500, times=2))
+        async with counting(server) as counter:
+            await until(lambda: count_of(server) == {"running": "1"})
+
+            assert counter.retries == 2
+
+
+async def test_names_what_is_wrong() -> None:
+    async with APIServer(auto_namespaces=True) as server:
+        fill(server, "Running")
+        server.faults.add(Refuse(verb="patch", status=500, times=None))
+        async with counting(server) as counter:
+            await until(lambda: counter.retries >= 2)
+
+            assert counter.wrong() == ["shop/web"]
+
+
+async def test_reads_what_it_has_written() -> None:
+    """So no count is written twice, however often its pods change meanwhile."""
+    async with APIServer(auto_namespaces=True) as server:
+        fill(server, *["Running"] * 5)
+        async with counting(server) as counter:
+            await until(lambda: count_of(server) == {"running": "5"})
+            for number in range(5):
+                server.delete(PODS, f"web-{number}", namespace="shop")
+
+            await until(lambda: count_of(server) == {"running": "0"})
+            await asyncio.sleep(1)
+            assert counter.writes <= 6
+            assert counter.wrong() == []
+
+
+def test_a_pod_without_the_label_belongs_to_no_app() -> None:
+    assert list(app_of(KubeObject.of(pod("a", "x")))) == []
+    assert list(app_of(KubeObject.of(pod("a", "x", {"app": "b"})))) == ["x/b"]

@@ -14,9 +14,9 @@ from doctor_helpers import TOKEN, examined, serving
 from processes import in_real_time
 
 from aioinformer.cli.commands import aioinformer
+from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.doctor import DoctorOptions, doctor
-from aioinformer.cli.explain import CommandError
-from aioinformer.cli.target import Target
+from aioinformer.cli.error_messages import CommandError
 from aioinformer.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 @pytest.fixture
-def admin(server: APIServer) -> Target:
-    return Target(server=server.url, token=TOKEN)
+def admin(server: APIServer) -> ConnectionOptions:
+    return ConnectionOptions(server=server.url, token=TOKEN)
 
 
 # ---------------------------------------------------------------- all is well
 
 
-async def test_all_is_well(admin: Target, capfd: Captured) -> None:
+async def test_all_is_well(admin: ConnectionOptions, capfd: Captured) -> None:
     found = await examined(admin, capfd=capfd)
 
     assert (found.status, found.said["ok"], found.rules) == (0, True, [])
@@ -71,7 +71,7 @@ async def test_all_is_well(admin: Target, capfd: Captured) -> None:
 
 
 async def test_nothing_but_questions_is_asked(
-    admin: Target, server: APIServer, capfd: Captured
+    admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     version = server.resource_version
     await examined(admin, "pods", "nodes", "secrets", capfd=capfd)
@@ -83,7 +83,9 @@ async def test_nothing_but_questions_is_asked(
     assert posted == {"selfsubjectreviews", "selfsubjectaccessreviews"}
 
 
-async def test_lines_are_printed_with_a_summary(admin: Target, capfd: Captured) -> None:
+async def test_lines_are_printed_with_a_summary(
+    admin: ConnectionOptions, capfd: Captured
+) -> None:
     assert await doctor(DoctorOptions(), admin) == 0
 
     out, err = capfd.readouterr()
@@ -100,7 +102,7 @@ async def test_lines_are_printed_with_a_summary(admin: Target, capfd: Captured) 
 async def test_marks_have_colours_on_a_terminal(
     variable: str,
     coloured: bool,
-    admin: Target,
+    admin: ConnectionOptions,
     capfd: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,7 +125,11 @@ async def test_marks_have_colours_on_a_terminal(
     ],
 )
 async def test_looks_in_the_namespace_that_is_meant(
-    options: dict[str, Any], place: str, count: int, admin: Target, capfd: Captured
+    options: dict[str, Any],
+    place: str,
+    count: int,
+    admin: ConnectionOptions,
+    capfd: Captured,
 ) -> None:
     found = await examined(admin, "po", capfd=capfd, **options)
 
@@ -135,7 +141,9 @@ async def test_without_a_namespace_that_of_the_context_is_meant(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     path = server.kubeconfig(tmp_path / "config", namespace="shop")
-    found = await examined(Target(kubeconfig=str(path)), "po", "no", capfd=capfd)
+    found = await examined(
+        ConnectionOptions(kubeconfig=str(path)), "po", "no", capfd=capfd
+    )
 
     assert found.status == 0
     assert found.text("found", "po").endswith("in the namespace shop")
@@ -155,7 +163,7 @@ async def test_reads_what_the_environment_names(
 ) -> None:
     path = server.kubeconfig(tmp_path / "config")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{path}")
-    found = await examined(Target(), capfd=capfd)
+    found = await examined(ConnectionOptions(), capfd=capfd)
 
     assert found.status == 0
     told = found.text("configuration")
@@ -167,7 +175,7 @@ async def test_no_configuration_at_all(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    found = await examined(Target(), capfd=capfd)
+    found = await examined(ConnectionOptions(), capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["configuration"])
     assert f"{tmp_path}/absent (does not exist)" in found.text("configuration")
@@ -177,7 +185,7 @@ async def test_no_configuration_at_all(
 async def test_says_that_nobody_has_logged_in(
     server: APIServer, capfd: Captured
 ) -> None:
-    found = await examined(Target(server=server.url), capfd=capfd)
+    found = await examined(ConnectionOptions(server=server.url), capfd=capfd)
 
     assert found.status == 1
     assert found.mark("identity") == "warning"
@@ -185,11 +193,13 @@ async def test_says_that_nobody_has_logged_in(
     assert found.failed == ["list"]
     assert found.rules == []
 
-    await doctor(DoctorOptions(), Target(server=server.url))
+    await doctor(DoctorOptions(), ConnectionOptions(server=server.url))
     assert "no rules to apply" in capfd.readouterr().out
 
 
-async def test_each_resource_is_checked_once(admin: Target, capfd: Captured) -> None:
+async def test_each_resource_is_checked_once(
+    admin: ConnectionOptions, capfd: Captured
+) -> None:
     found = await examined(admin, "pods", "pods", capfd=capfd)
 
     assert len(found.said["findings"]) == len(SERVER_STEPS) + len(RESOURCE_STEPS)
@@ -202,7 +212,7 @@ async def test_a_refused_connection(capfd: Captured) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         port = taken.getsockname()[1]
-        target = Target(server=f"http://127.0.0.1:{port}")
+        target = ConnectionOptions(server=f"http://127.0.0.1:{port}")
         found = await examined(target, capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["connection"])
@@ -212,7 +222,7 @@ async def test_a_refused_connection(capfd: Captured) -> None:
 
 
 async def test_a_name_that_means_nothing(capfd: Captured) -> None:
-    target = Target(server="https://nowhere.invalid:6443")
+    target = ConnectionOptions(server="https://nowhere.invalid:6443")
     found = await examined(target, capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["connection"])
@@ -233,7 +243,7 @@ async def test_a_malformed_kubeconfig(
 ) -> None:
     path = tmp_path / "config"
     path.write_text(content)
-    found = await examined(Target(kubeconfig=str(path)), capfd=capfd)
+    found = await examined(ConnectionOptions(kubeconfig=str(path)), capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["configuration"])
     assert words in found.text("configuration")
@@ -245,7 +255,7 @@ async def test_an_unknown_context(
     server: APIServer, tmp_path: Path, capfd: Captured
 ) -> None:
     path = server.kubeconfig(tmp_path / "config")
-    target = Target(kubeconfig=str(path), context="nowhere")
+    target = ConnectionOptions(kubeconfig=str(path), context="nowhere")
     found = await examined(target, capfd=capfd)
 
     assert found.failed == ["configuration"]
@@ -276,7 +286,7 @@ async def test_wrong_input_is_noticed_before_anything_is_read(
     capfd: Captured,
 ) -> None:
     with pytest.raises(error):
-        await doctor(DoctorOptions(**options), Target(**target))
+        await doctor(DoctorOptions(**options), ConnectionOptions(**target))
 
     assert capfd.readouterr().out == ""
 
@@ -294,7 +304,7 @@ async def test_a_server_cannot_command_the_terminal(
     async with CannedServer() as canned:
         refusal = {"kind": "Status", "message": "a\x1b[2Jb\nc", "code": 400}
         canned.json(refusal, status=400)
-        await doctor(DoctorOptions(), Target(server=canned.url))
+        await doctor(DoctorOptions(), ConnectionOptions(server=canned.url))
 
     out = capfd.readouterr().out
     assert "\x1b" not in out
@@ -305,7 +315,7 @@ async def test_a_server_that_repeats_the_token_is_not_quoted(capfd: Captured) ->
     token = "s3cr3t-of-mine"
     async with CannedServer() as canned:
         canned.json({"kind": "Status", "message": f"no {token}", "code": 400}, 400)
-        target = Target(server=canned.url, token=token)
+        target = ConnectionOptions(server=canned.url, token=token)
         found = await examined(target, capfd=capfd)
 
     assert found.failed == ["version"]

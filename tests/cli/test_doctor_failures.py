@@ -10,7 +10,7 @@ from discovery_helpers import aggregated
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
 from processes import in_real_time
 
-from aioinformer.cli.target import Target
+from aioinformer.cli.connection import ConnectionOptions
 from aioinformer_apiserver.faults import (
     Cut,
     End,
@@ -39,15 +39,15 @@ async def server() -> AsyncIterator[APIServer]:
 
 
 @pytest.fixture
-def admin(server: APIServer) -> Target:
-    return Target(server=server.url, token=TOKEN)
+def admin(server: APIServer) -> ConnectionOptions:
+    return ConnectionOptions(server=server.url, token=TOKEN)
 
 
 # ---------------------------------------------------------------- the server
 
 
 async def test_refused_credentials(server: APIServer, capfd: Captured) -> None:
-    target = Target(server=server.url, token="a-strangers-token")
+    target = ConnectionOptions(server=server.url, token="a-strangers-token")
     found = await examined(target, capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["version"])
@@ -69,7 +69,9 @@ async def test_what_is_no_kubernetes_is_one_failure(
 ) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = answer
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.failed) == (1, ["version"])
     assert words in found.text("version")
@@ -80,7 +82,9 @@ async def test_what_speaks_no_http(capfd: Captured) -> None:
         writer.write(b"220 mail.example.com ESMTP\r\n")
 
     async with bytes_server(talk) as address:
-        found = await examined(Target(server=f"http://{address}"), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=f"http://{address}"), capfd=capfd
+        )
 
     assert (found.status, found.failed) == (1, ["version"])
     assert "not HTTP" in found.text("version")
@@ -95,7 +99,9 @@ async def test_an_old_server_is_a_warning(
 ) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = {"gitVersion": name}
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.mark("version")) == (0, mark)
     assert name in found.text("version")
@@ -106,7 +112,9 @@ async def test_a_version_that_is_a_secret_is_a_warning(
 ) -> None:
     async with Front(server.url) as front:
         front.answers["/version"] = 403
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.mark("version")) == (0, "warning")
     assert found.mark("watch", "pods") == "ok"
@@ -115,7 +123,7 @@ async def test_a_version_that_is_a_secret_is_a_warning(
 async def test_what_answers_with_no_json(capfd: Captured) -> None:
     async with CannedServer() as canned:
         canned.text("hello", 200, "text/plain")
-        found = await examined(Target(server=canned.url), capfd=capfd)
+        found = await examined(ConnectionOptions(server=canned.url), capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["version"])
     assert "Is its URL that of an API server?" in found.text("version")
@@ -124,7 +132,9 @@ async def test_what_answers_with_no_json(capfd: Captured) -> None:
 async def test_nobody_may_ask_who_they_are(server: APIServer, capfd: Captured) -> None:
     async with Front(server.url) as front:
         front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 403
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.mark("identity")) == (0, "warning")
 
@@ -134,7 +144,9 @@ async def test_a_server_that_cannot_tell_who_we_are(
 ) -> None:
     async with Front(server.url) as front:
         front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 404
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.mark("identity")) == (0, "not asked")
     assert "SelfSubjectReview" in found.text("identity")
@@ -145,7 +157,9 @@ async def test_a_group_that_does_not_answer_is_a_warning(
 ) -> None:
     async with Front(server.url) as front:
         front.answers["/apis"] = aggregated(("metrics.k8s.io", {"v1beta1": None}))
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.mark("discovery")) == (0, "warning")
     assert "metrics.k8s.io/v1beta1" in found.text("discovery")
@@ -157,7 +171,7 @@ async def test_built_in_resources_are_found_without_discovery(
 ) -> None:
     async with Front(server.url) as front:
         front.answers |= {"/api": 500, "/apis": 500}
-        target = Target(server=front.url, token=TOKEN)
+        target = ConnectionOptions(server=front.url, token=TOKEN)
         found = await examined(target, "pods", "widgets", capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["discovery", "found"])
@@ -168,7 +182,7 @@ async def test_built_in_resources_are_found_without_discovery(
 # ---------------------------------------------------------------- a resource
 
 
-async def test_an_unknown_resource(admin: Target, capfd: Captured) -> None:
+async def test_an_unknown_resource(admin: ConnectionOptions, capfd: Captured) -> None:
     found = await examined(admin, "deploymentz", "pods", capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["found"])
@@ -177,7 +191,9 @@ async def test_an_unknown_resource(admin: Target, capfd: Captured) -> None:
     assert found.mark("watch", "pods") == "ok"
 
 
-async def test_what_cannot_be_watched(admin: Target, capfd: Captured) -> None:
+async def test_what_cannot_be_watched(
+    admin: ConnectionOptions, capfd: Captured
+) -> None:
     found = await examined(admin, "tokenreviews", capfd=capfd)
 
     assert (found.status, found.failed) == (1, ["found"])
@@ -190,14 +206,16 @@ async def test_a_server_that_refuses_lists_as_streams(
 ) -> None:
     async with Front(server.url) as front:
         front.refused = {"sendInitialEvents"}
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert (found.status, found.mark("watch list", "pods")) == (0, "ok")
     assert "falls back to pages" in found.text("watch list", "pods")
 
 
 async def test_a_server_that_does_not_know_lists_as_streams(
-    admin: Target, server: APIServer, capfd: Captured
+    admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(NoBookmarks(skip=1))
     found = await examined(admin, capfd=capfd, seconds=2)
@@ -208,7 +226,7 @@ async def test_a_server_that_does_not_know_lists_as_streams(
 
 
 async def test_a_list_as_a_stream_that_ends_early(
-    admin: Target, server: APIServer, capfd: Captured
+    admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(End(after_bytes=0, skip=1))
     found = await examined(admin, capfd=capfd)
@@ -218,7 +236,7 @@ async def test_a_list_as_a_stream_that_ends_early(
 
 
 async def test_a_watch_that_is_forbidden_all_the_same(
-    admin: Target, server: APIServer, capfd: Captured
+    admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     """As by a proxy in between, of which reviews know nothing."""
     server.faults.add(Refuse(verb="watch", status=403))
@@ -230,7 +248,7 @@ async def test_a_watch_that_is_forbidden_all_the_same(
 
 
 async def test_a_watch_without_bookmarks_is_a_warning(
-    admin: Target, server: APIServer, capfd: Captured
+    admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(NoBookmarks())
     found = await examined(admin, capfd=capfd)
@@ -240,7 +258,7 @@ async def test_a_watch_without_bookmarks_is_a_warning(
 
 
 async def test_too_little_time_for_bookmarks_is_none(
-    admin: Target, server: APIServer, capfd: Captured
+    admin: ConnectionOptions, server: APIServer, capfd: Captured
 ) -> None:
     server.faults.add(NoBookmarks())
     found = await examined(admin, capfd=capfd, seconds=2)
@@ -267,7 +285,12 @@ async def test_too_little_time_for_bookmarks_is_none(
     ],
 )
 async def test_failures_of_a_list_or_a_watch(
-    fault: Any, step: str, words: str, admin: Target, server: APIServer, capfd: Captured
+    fault: Any,
+    step: str,
+    words: str,
+    admin: ConnectionOptions,
+    server: APIServer,
+    capfd: Captured,
 ) -> None:
     server.faults.add(fault)
     found = await examined(admin, capfd=capfd, seconds=2)
@@ -281,7 +304,9 @@ async def test_failures_of_a_list_or_a_watch(
 async def test_what_is_no_list(server: APIServer, capfd: Captured) -> None:
     async with Front(server.url) as front:
         front.answers["/api/v1/pods"] = {"items": 3}
-        found = await examined(Target(server=front.url, token=TOKEN), capfd=capfd)
+        found = await examined(
+            ConnectionOptions(server=front.url, token=TOKEN), capfd=capfd
+        )
 
     assert found.failed == ["list"]
     assert "no list that can be read" in found.text("list", "pods")
@@ -305,7 +330,7 @@ async def test_a_hung_server_does_not_hang_it(
 ) -> None:
     async with Front(server.url) as front:
         front.answers[path] = HANG
-        target = Target(server=front.url, token=TOKEN)
+        target = ConnectionOptions(server=front.url, token=TOKEN)
         found = await examined(target, capfd=capfd, seconds=2)
 
     assert (found.status, found.failed) == (1, [step])
@@ -318,7 +343,7 @@ async def test_a_server_that_says_nothing_to_tls(capfd: Captured) -> None:
         await reader.read()
 
     async with bytes_server(talk) as address:
-        target = Target(server=f"https://{address}")
+        target = ConnectionOptions(server=f"https://{address}")
         found = await examined(target, capfd=capfd, seconds=2)
 
     assert (found.status, found.failed) == (1, ["TLS"])

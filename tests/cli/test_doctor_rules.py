@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import socket
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,19 +16,33 @@ from credential_helpers import V1, kubeconfig, script
 from doctor_helpers import HANG, TOKEN, Front, examined, serving
 from processes import PROMPT_SECONDS, in_real_time, start
 
-from aioinformer.cli.checkup.rules import Need, as_yaml, manifests, subject_of
+from aioinformer.cli.checks import results as judging
+from aioinformer.cli.checks.findings import Finding, StepStatus, has_failed, summary
+from aioinformer.cli.checks.rbac_rules import (
+    MissingPermission,
+    as_yaml,
+    manifests,
+    subject_of,
+)
+from aioinformer.cli.connection import ConnectionOptions
 from aioinformer.cli.doctor import DoctorOptions, doctor
-from aioinformer.cli.explain import CommandError
-from aioinformer.cli.target import Target
+from aioinformer.cli.error_messages import CommandError
+from aioinformer.client import ClientConfig, Credentials
+from aioinformer.client.rest_mapper import ServedResource
 from aioinformer.errors import AlreadyExists
 from aioinformer.model import Resource
 from aioinformer.model.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    PODS,
     ROLE_BINDINGS,
     ROLES,
 )
 from aioinformer.testing import User
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,11 +52,19 @@ if TYPE_CHECKING:
 
     Captured = pytest.CaptureFixture[str]
 
+
 pytestmark = in_real_time
 
+
 COMMAND = "from aioinformer.cli.main import main; main()"
+
+
 KINDS = {it.kind: it for it in (ROLES, ROLE_BINDINGS)}
+
+
 KINDS |= {it.kind: it for it in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)}
+
+
 USERS = {
     "eves-token": User("eve", ("devs", "all")),
     "bobs-token": User("bob@example.com", ("devs",)),
@@ -64,7 +89,7 @@ async def apply(server: APIServer, documents: list[dict[str, Any]]) -> None:
                 await client.update(resource, body)
 
 
-async def printed(target: Target, capfd: Captured, **options: Any) -> str:
+async def printed(target: ConnectionOptions, capfd: Captured, **options: Any) -> str:
     """What `-o rules` prints; it fails where there is something to print."""
     capfd.readouterr()
     status = await doctor(DoctorOptions(report="rules", **options), target)
@@ -105,7 +130,7 @@ async def test_what_is_printed_gives_what_is_missing(
     server: APIServer,
     capfd: Captured,
 ) -> None:
-    target = Target(server=server.url, token=token)
+    target = ConnectionOptions(server=server.url, token=token)
     before = await examined(target, *words, capfd=capfd, **options)
     documents = list(
         yaml.safe_load_all(await printed(target, capfd, resources=words, **options))
@@ -127,13 +152,13 @@ async def test_what_is_printed_gives_what_is_missing(
 
 
 async def test_rules_give_nothing_else(server: APIServer, capfd: Captured) -> None:
-    target = Target(server=server.url, token="eves-token")
+    target = ConnectionOptions(server=server.url, token="eves-token")
     options = {"namespace": "shop"}
     await apply(server, (await examined(target, capfd=capfd, **options)).rules)
 
     elsewhere = await examined(target, "pods", capfd=capfd, namespace="other")
     others = await examined(target, "secrets", capfd=capfd, **options)
-    bob = Target(server=server.url, token="bobs-token")
+    bob = ConnectionOptions(server=server.url, token="bobs-token")
     somebody = await examined(bob, "pods", capfd=capfd, **options)
 
     assert [it.status for it in (elsewhere, others, somebody)] == [1, 1, 1]
@@ -144,7 +169,8 @@ async def test_what_is_applied_later_takes_nothing_away(
 ) -> None:
     """For others, and for other resources; `apply` replaces what has the same name."""
     eve, bob = (
-        Target(server=server.url, token=it) for it in ("eves-token", "bobs-token")
+        ConnectionOptions(server=server.url, token=it)
+        for it in ("eves-token", "bobs-token")
     )
     asked = [(eve, "pods"), (bob, "pods"), (eve, "secrets"), (eve, "nodes")]
     for target, word in asked:
@@ -159,17 +185,17 @@ async def test_what_is_applied_later_takes_nothing_away(
 async def test_rules_for_a_group_are_for_all_of_it(
     server: APIServer, capfd: Captured
 ) -> None:
-    eve = Target(server=server.url, token="eves-token")
+    eve = ConnectionOptions(server=server.url, token="eves-token")
     found = await examined(eve, capfd=capfd, group="devs", namespace="shop")
     await apply(server, found.rules)
 
     for token in ("eves-token", "bobs-token"):
-        target = Target(server=server.url, token=token)
+        target = ConnectionOptions(server=server.url, token=token)
         assert (await examined(target, capfd=capfd, namespace="shop")).status == 0
 
 
 async def test_a_group_must_be_ones_own(server: APIServer) -> None:
-    eve = Target(server=server.url, token="eves-token")
+    eve = ConnectionOptions(server=server.url, token="eves-token")
     with pytest.raises(CommandError, match="but of devs, all"):
         await doctor(DoctorOptions(group="admins"), eve)
 
@@ -177,7 +203,7 @@ async def test_a_group_must_be_ones_own(server: APIServer) -> None:
 async def test_half_of_the_rights_is_not_enough(
     server: APIServer, capfd: Captured
 ) -> None:
-    target = Target(server=server.url, token="eves-token")
+    target = ConnectionOptions(server=server.url, token="eves-token")
     found = await examined(target, capfd=capfd, namespace="shop")
     found.rules[0]["rules"][0]["verbs"] = ["list"]
     await apply(server, found.rules)
@@ -196,7 +222,7 @@ async def test_refusals_count_where_nobody_tells_of_rights(
     async with Front(server.url) as front:
         front.answers["/apis/authentication.k8s.io/v1/selfsubjectreviews"] = 404
         front.answers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = 403
-        target = Target(server=front.url, token="eves-token")
+        target = ConnectionOptions(server=front.url, token="eves-token")
         found = await examined(target, capfd=capfd, namespace="shop")
         await apply(server, found.rules)
         after = await examined(target, capfd=capfd, namespace="shop")
@@ -210,7 +236,7 @@ async def test_refusals_count_where_nobody_tells_of_rights(
 
 
 async def test_lines_end_with_the_rules(server: APIServer, capfd: Captured) -> None:
-    target = Target(server=server.url, token="pods-token")
+    target = ConnectionOptions(server=server.url, token="pods-token")
     assert await doctor(DoctorOptions(namespace="shop"), target) == 1
 
     out = capfd.readouterr().out
@@ -229,7 +255,7 @@ async def test_lines_end_with_the_rules(server: APIServer, capfd: Captured) -> N
 async def test_rules_alone_leave_the_rest_to_stderr(
     server: APIServer, capfd: Captured
 ) -> None:
-    target = Target(server=server.url, token="eves-token")
+    target = ConnectionOptions(server=server.url, token="eves-token")
     await doctor(DoctorOptions(report="rules", resources=("pods", "x")), target)
 
     out, err = capfd.readouterr()
@@ -242,7 +268,8 @@ async def test_rules_alone_leave_the_rest_to_stderr(
 async def test_no_rules_are_said_to_be_none(server: APIServer, capfd: Captured) -> None:
     assert (
         await doctor(
-            DoctorOptions(report="rules"), Target(server=server.url, token=TOKEN)
+            DoctorOptions(report="rules"),
+            ConnectionOptions(server=server.url, token=TOKEN),
         )
         == 0
     )
@@ -253,7 +280,9 @@ async def test_no_rules_are_said_to_be_none(server: APIServer, capfd: Captured) 
 
 def test_names_are_never_too_long() -> None:
     words = [f"things-{number}" for number in range(50)]
-    needs = [Need(Resource("example.com", "v1", it, "Thing")) for it in words]
+    needs = [
+        MissingPermission(Resource("example.com", "v1", it, "Thing")) for it in words
+    ]
     subject = subject_of("someone")
     assert subject is not None
     names = [it["metadata"]["name"] for it in manifests(needs, subject)]
@@ -334,3 +363,248 @@ async def test_an_interrupt_ends_its_plugin_too(tmp_path: Path) -> None:
 
 def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
+
+
+NOW = datetime(2030, 6, 1, 12, tzinfo=UTC)
+
+
+def config(server: str = "https://api.example:6443", **more: Any) -> ClientConfig:
+    return ClientConfig(server=server, **more)
+
+
+# ---------------------------------------------------------------- findings
+
+
+@pytest.mark.parametrize(
+    ("marks", "words", "failed"),
+    [
+        ([], "All is well: .", False),
+        (["ok", "not asked"], "All is well: 1 ok, 1 not asked.", False),
+        (
+            ["ok", "warning", "warning"],
+            "Informers will work, with care: 2 warnings, 1 ok.",
+            False,
+        ),
+        (
+            ["failed", "warning", "ok"],
+            "Informers will not work: 1 failed, 1 warning, 1 ok.",
+            True,
+        ),
+    ],
+)
+def test_the_summary_counts(
+    marks: Sequence[StepStatus], words: str, failed: bool
+) -> None:
+    found = [Finding(step="a", mark=it, text="b") for it in marks]
+
+    assert (summary(found), has_failed(found)) == (words, failed)
+
+
+def test_a_line_has_mark_step_text() -> None:
+    finding = Finding(step="list", mark="ok", text="3 objects", resource="pods")
+
+    assert finding.line(12) == "ok         pods: list    3 objects"
+    assert finding.document() == {
+        "step": "list",
+        "resource": "pods",
+        "mark": "ok",
+        "text": "3 objects",
+        "seconds": 0.0,
+    }
+
+
+# ---------------------------------------------------------------- the way there
+
+
+@pytest.mark.parametrize(
+    ("more", "address"),
+    [
+        ({"server": "https://a.example"}, ("a.example", 443)),
+        ({"server": "HTTP://a.example"}, ("a.example", 80)),
+        ({"server": "https://[::1]:6443/k8s"}, ("::1", 6443)),
+        ({"proxy": "http://p.example:3128"}, ("p.example", 3128)),
+        ({"proxy": "http://me:pw@p.example"}, ("p.example", 80)),
+    ],
+)
+def test_the_address_is_that_of_the_next_one(
+    more: dict[str, str], address: tuple[str, int]
+) -> None:
+    assert judging.address_of(config(**more)) == address
+
+
+@pytest.mark.parametrize(
+    ("addresses", "words"),
+    [
+        (["api.example"], "api.example answers on port 6443, after 12 ms"),
+        (["10.0.0.1"], "api.example (10.0.0.1) answers on port 6443, after 12 ms"),
+        (
+            ["10.0.0.2", "10.0.0.1"],
+            "api.example (10.0.0.2), one of 2 addresses answers on port 6443, after 12 ms",
+        ),
+    ],
+)
+def test_says_what_was_reached(addresses: list[str], words: str) -> None:
+    assert judging.reached(config(), addresses, 0.012) == ("ok", words)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "looked up: Name or service",
+        ),
+        (UnicodeError("label too long"), "cannot be looked up: label too long"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "refused the connection"),
+        (
+            OSError(errno.EHOSTUNREACH, "No route to host"),
+            "reached on port 6443: No route",
+        ),
+        (OSError("Multiple exceptions: a, b"), "6443: Multiple exceptions: a, b"),
+    ],
+)
+def test_says_why_nothing_answered(error: OSError | UnicodeError, words: str) -> None:
+    mark, text = judging.unreachable(config(), error)
+
+    assert mark == "failed"
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("server", "mark"),
+    [
+        ("http://127.0.0.1:8001", "not asked"),
+        ("http://localhost", "not asked"),
+        ("http://[::1]:8001", "not asked"),
+        ("http://localhost.example", "warning"),
+        ("http://10.0.0.1", "warning"),
+    ],
+)
+def test_plain_http_is_a_warning_elsewhere(server: str, mark: str) -> None:
+    assert judging.plain(config(server)).mark == mark
+
+
+@pytest.mark.parametrize(
+    ("days", "mark", "words"),
+    [
+        (14.5, "ok", "good until 2030-06-16 00:00 UTC"),
+        (13.5, "warning", "in 13 days: renew it"),
+        (0.1, "warning", "in 0 days: renew it"),
+        (-0.1, "warning", "EXPIRED since 2030-06-01 09:36 UTC"),
+        (None, "ok", "its end is not to be read"),
+    ],
+)
+def test_a_certificate_is_renewed_in_time(
+    days: float | None, mark: str, words: str
+) -> None:
+    ends = None if days is None else NOW + timedelta(days=days)
+    answer = judging.certificate("it", ends, NOW, names=["a", "b", "c", "d", "e"])
+
+    assert (answer.mark, words in answer.text) == (mark, True)
+    assert answer.text.startswith("it, for a, b, c, d, ...; ")
+
+
+def test_a_certificate_that_nobody_checked_is_a_warning() -> None:
+    later = NOW + timedelta(days=100)
+    answers = [
+        judging.certificate("it", it, NOW, verified=False) for it in (later, None)
+    ]
+
+    assert [it.mark for it in answers] == ["warning", "warning"]
+
+
+def test_the_password_of_a_proxy_is_not_shown() -> None:
+    proxy = "http://me:s3cr3t@p.example:3128"
+    answer = judging.configuration(config(proxy=proxy), "--server")
+
+    assert answer.text.endswith("through the proxy http://p.example:3128")
+
+
+async def test_credentials_are_told_by_their_kind() -> None:
+    told = [
+        str(it)
+        for it in (
+            Credentials(),
+            Credentials(token="s3cr3t"),
+            Credentials(token_file="/run/token", token="s3cr3t"),
+            Credentials(username="me", password="s3cr3t"),
+        )
+    ]
+
+    assert told == [
+        "none",
+        "a token",
+        "the token in /run/token",
+        "a user name and password",
+    ]
+
+
+# ---------------------------------------------------------------- the server
+
+
+@pytest.mark.parametrize(
+    "said", [None, [], {}, {"gitVersion": None}, {"gitVersion": "main"}, "v1.36.0"]
+)
+def test_what_tells_no_version_is_no_kubernetes(said: object) -> None:
+    assert judging.version(said, "http://a").mark == "failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"), [("v1.9.6", "warning"), ("v2.0.0", "ok"), ("1.30", "ok")]
+)
+def test_versions_are_numbers(name: str, mark: str) -> None:
+    assert judging.version({"gitVersion": name}, "http://a").mark == mark
+
+
+def test_finds_nobody_in_other_words() -> None:
+    assert judging.name_in("forbidden by a policy") == ""
+
+
+# ---------------------------------------------------------------- a resource
+
+
+@pytest.mark.parametrize(
+    ("verbs", "mark"),
+    [
+        ((), "ok"),
+        (("get", "list", "watch"), "ok"),
+        (("get", "list"), "failed"),
+        (("create",), "failed"),
+    ],
+)
+def test_what_cannot_be_watched_fails(verbs: tuple[str, ...], mark: str) -> None:
+    found = ServedResource(PODS, "pod", verbs=verbs)
+
+    assert judging.served(found, "here").mark == mark
+
+
+@pytest.mark.parametrize(
+    ("denied", "mark", "words"),
+    [
+        (set(), "ok", "may list, watch and get it"),
+        ({"get"}, "ok", "may list and watch it; not get"),
+        ({"watch"}, "failed", "may not watch it"),
+        ({"list", "watch", "get"}, "failed", "may not list and watch it"),
+    ],
+)
+def test_informers_list_and_watch(denied: set[str], mark: str, words: str) -> None:
+    answer = judging.permissions(denied)
+
+    assert (answer.mark, words in answer.text) == (mark, True)
+
+
+@pytest.mark.parametrize(
+    ("count", "remaining", "more", "words"),
+    [
+        (0, None, False, "0 objects"),
+        (1, None, False, "1 object,"),
+        (1, 41, True, "42 objects"),
+        (1, None, True, "more than 1 objects"),
+    ],
+)
+def test_counts_objects(
+    count: int, remaining: int | None, more: bool, words: str
+) -> None:
+    answer = judging.listed(count, remaining, 0.001, more=more)
+
+    assert answer.text.startswith(words)

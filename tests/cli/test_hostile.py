@@ -19,15 +19,14 @@ from canned import CannedServer
 from processes import start
 from terminals import in_terminal
 
-from aioinformer.cli.compare import differences
+from aioinformer.cli.connection import ConnectionOptions
+from aioinformer.cli.demo import differences, draw_verdict
 from aioinformer.cli.doctor import DoctorOptions, Report, doctor
-from aioinformer.cli.explain import CommandError
+from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.output import SafeFormatter, complain, crashed, say
 from aioinformer.cli.parameters import run_typed
 from aioinformer.cli.running import run
-from aioinformer.cli.screen import draw_verdict
-from aioinformer.cli.target import Target
-from aioinformer.cli.watch import Output, WatchOptions, watch
+from aioinformer.cli.watch import Output, WatchCommandOptions, watch
 from aioinformer.errors import ServerError
 
 if TYPE_CHECKING:
@@ -158,8 +157,8 @@ async def test_watch_writes_no_control_characters_of_objects(
     resource: str, output: Output, capfd: Captured
 ) -> None:
     async with hostile_server() as canned:
-        options = WatchOptions(resource=resource, output=output, seconds=1)
-        await watch(options, Target(server=canned.url))
+        options = WatchCommandOptions(resource=resource, output=output, seconds=1)
+        await watch(options, ConnectionOptions(server=canned.url))
 
     out, err = capfd.readouterr()
     assert "reversed" in out
@@ -171,8 +170,8 @@ async def test_watch_writes_no_control_characters_of_objects(
 
 async def test_watch_writes_json_into_a_pipe_byte_for_byte(capfd: Captured) -> None:
     async with hostile_server() as canned:
-        options = WatchOptions(resource="pods", output="json", seconds=1)
-        await watch(options, Target(server=canned.url))
+        options = WatchCommandOptions(resource="pods", output="json", seconds=1)
+        await watch(options, ConnectionOptions(server=canned.url))
 
     (line,) = capfd.readouterr().out.split("\n")[:-1]
     told = json.loads(line)["object"]
@@ -183,8 +182,8 @@ async def test_watch_writes_no_control_characters_of_a_discovered_resource(
     capfd: Captured,
 ) -> None:
     async with hostile_server() as canned:
-        options = WatchOptions(resource="widget", output="name", seconds=1)
-        await watch(options, Target(server=canned.url))
+        options = WatchCommandOptions(resource="widget", output="name", seconds=1)
+        await watch(options, ConnectionOptions(server=canned.url))
 
     out, err = capfd.readouterr()
     assert "widget" in out
@@ -199,7 +198,7 @@ async def test_doctor_writes_no_control_characters_of_answers(
 ) -> None:
     async with hostile_server(trouble) as canned:
         options = DoctorOptions(resources=("pods", "wd"), report=report, seconds=1)
-        await doctor(options, Target(server=canned.url))
+        await doctor(options, ConnectionOptions(server=canned.url))
 
     out, err = capfd.readouterr()
     assert out + err

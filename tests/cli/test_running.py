@@ -12,13 +12,20 @@ import pytest
 from click.testing import CliRunner
 
 from aioinformer.cli.commands import aioinformer
-from aioinformer.cli.explain import CommandError
+from aioinformer.cli.connection import ConnectionOptions
+from aioinformer.cli.demo import DemoOptions, demo
+from aioinformer.cli.error_messages import CommandError
 from aioinformer.cli.main import main
-from aioinformer.cli.running import pause, run
+from aioinformer.cli.running import pause, reason_of, run
+from aioinformer.cli.watch import WatchCommandOptions, watch
 from aioinformer.errors import InformerStopped, InternalError, TransportError
+from aioinformer.informer.store.pipeline import Pipeline
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
 
 
 @pytest.fixture(autouse=True)
@@ -212,3 +219,49 @@ def test_says_what_to_install_if_something_is_missing(
 
     assert "pip install 'aioinformer[cli]'" in str(caught.value)
     assert f"needs {name}, " in str(caught.value)
+
+
+class Bug(InternalError):
+    """Not one of ours, really."""
+
+
+async def dies(*_: object, **__: object) -> None:
+    raise Bug
+
+
+async def death_of(command: Coroutine[Any, Any, int]) -> BaseException | None:
+    """What the informer died of, as the command tells it."""
+    with pytest.raises((InformerStopped, ExceptionGroup)) as caught:
+        async with asyncio.timeout(60):
+            await command
+
+    error: BaseException = caught.value
+    return (reason_of(error) if isinstance(error, ExceptionGroup) else error).__cause__
+
+
+@pytest.mark.parametrize("step", ["stage", "feed"])
+async def test_watch_ends_with_its_informer(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first list is there, and after it."""
+    monkeypatch.setattr(Pipeline, step, dies)
+    async with APIServer(auto_namespaces=True) as server:
+
+        def create_later() -> None:
+            server.create(PODS, {"metadata": {"name": "b"}}, namespace="x")
+
+        if step == "stage":
+            server.create(PODS, {"metadata": {"name": "a"}}, namespace="x")
+        else:
+            asyncio.get_running_loop().call_later(2, create_later)
+
+        target = ConnectionOptions(server=server.url)
+        found = await death_of(watch(WatchCommandOptions(resource="pods"), target))
+
+    assert isinstance(found, Bug)
+
+
+async def test_demo_ends_with_an_informer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pipeline, "feed", dies)
+
+    assert isinstance(await death_of(demo(DemoOptions(objects=60))), Bug)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.cli.terminal import Line, Terminal, has_colours
+from aioinformer.cli.terminal import ScreenLine, Terminal, has_colours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +55,8 @@ def piped() -> Iterator[Pipe]:
     pipe.close()
 
 
-def lines_of(*texts: str) -> list[Line]:
-    return [Line(text) for text in texts]
+def lines_of(*texts: str) -> list[ScreenLine]:
+    return [ScreenLine(text) for text in texts]
 
 
 async def test_the_first_frame_is_written_whole() -> None:
@@ -74,10 +74,14 @@ async def test_then_only_what_differs_is() -> None:
         await terminal.paint(lines_of("one", "two", "three"), SIZE)
         pipe.taken()
 
-        await terminal.paint([Line("one"), Line("TWO", "added"), Line("three")], SIZE)
+        await terminal.paint(
+            [ScreenLine("one"), ScreenLine("TWO", "added"), ScreenLine("three")], SIZE
+        )
         assert pipe.taken() == b"\x1b[2H\x1b[32mTWO\x1b[m\x1b[K"
 
-        await terminal.paint([Line("one"), Line("TWO", "added"), Line("three")], SIZE)
+        await terminal.paint(
+            [ScreenLine("one"), ScreenLine("TWO", "added"), ScreenLine("three")], SIZE
+        )
         assert pipe.taken() == b""
 
 
@@ -117,7 +121,7 @@ async def test_leaving_gives_everything_back_once() -> None:
 
 async def test_without_colours_there_is_bold() -> None:
     with piped() as pipe:
-        await Terminal(colours=False).paint([Line("one", "added")], SIZE)
+        await Terminal(colours=False).paint([ScreenLine("one", "added")], SIZE)
 
         assert pipe.taken().endswith(b"\x1b[1H\x1b[1mone\x1b[m\x1b[K")
 
@@ -149,7 +153,7 @@ def test_the_screen_is_the_last_frame_whatever_was_there(
     terminal = Terminal(colours=True)
     screen = pyte.Screen(*SIZE)
     stream = pyte.Stream(screen)
-    painted: list[Line] = []
+    painted: list[ScreenLine] = []
     for frame in frames:
         lines = lines_of(*frame)
         stream.feed("".join(terminal._changes(lines, SIZE.columns)))

@@ -11,9 +11,9 @@ import pytest
 from canned import CannedServer
 from conftest import pod
 
-from aioinformer.cli.explain import CommandError
-from aioinformer.cli.target import Target
-from aioinformer.cli.watch import WatchOptions, title_of, watch
+from aioinformer.cli.connection import ConnectionOptions
+from aioinformer.cli.error_messages import CommandError
+from aioinformer.cli.watch import WatchCommandOptions, title_of, watch
 from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError
 from aioinformer.model.resources import NODES, PODS
 from aioinformer.testing import APIServer
@@ -34,21 +34,21 @@ def rows(capfd: Captured) -> list[list[str]]:
 
 
 @asynccontextmanager
-async def serving(*names: str) -> AsyncIterator[tuple[APIServer, Target]]:
+async def serving(*names: str) -> AsyncIterator[tuple[APIServer, ConnectionOptions]]:
     async with APIServer(auto_namespaces=True) as server:
         for name in names:
             body = pod(name, "shop", {"app": name.partition("-")[0]})
             del body["metadata"]["resourceVersion"]
             server.create(PODS, body)
 
-        yield server, Target(server=server.url)
+        yield server, ConnectionOptions(server=server.url)
 
 
 async def test_ends_after_its_time(capfd: Captured) -> None:
     loop = asyncio.get_running_loop()
     async with serving("web-0", "web-1") as (_, target):
         before = loop.time()
-        result = await watch(WatchOptions(resource="pods", seconds=30), target)
+        result = await watch(WatchCommandOptions(resource="pods", seconds=30), target)
 
     assert result == 0
     assert loop.time() - before == pytest.approx(30, abs=1)
@@ -72,7 +72,7 @@ async def test_shows_only_what_is_selected(
 ) -> None:
     async with serving("web-0", "db-0") as (server, target):
         server.create(PODS, {"metadata": {"name": "other"}}, namespace="elsewhere")
-        await watch(WatchOptions(resource="pods", seconds=1, **options), target)
+        await watch(WatchCommandOptions(resource="pods", seconds=1, **options), target)
 
     names = [line.split() for line in capfd.readouterr().out.splitlines()[1:]]
     assert ["web-0" in it for it in names] == [True]
@@ -84,7 +84,7 @@ async def test_waits_for_a_list_that_is_slow_but_on_its_way(
     async with serving(*(f"web-{number}" for number in range(20))) as (server, target):
         # A few objects come at once, the others when patience with silence is over.
         server.faults.add(Stall(verb="list", after_bytes=3000, seconds=20))
-        await watch(WatchOptions(resource="pods", seconds=1), target)
+        await watch(WatchCommandOptions(resource="pods", seconds=1), target)
 
     assert len(rows(capfd)) == 1 + 20
 
@@ -95,7 +95,7 @@ async def test_gives_up_on_a_server_that_says_nothing_for_five_seconds() -> None
         server.faults.add(Stall(verb="list", head=False))
         before = loop.time()
         with pytest.raises(CommandError, match="did not answer within 5 s"):
-            await watch(WatchOptions(resource="pods"), target)
+            await watch(WatchCommandOptions(resource="pods"), target)
 
     assert loop.time() - before == pytest.approx(5, abs=1)
 
@@ -109,7 +109,7 @@ async def test_waits_for_silence_no_longer_than_it_is_to_run(
         server.faults.add(Stall(verb="list", head=False))
         before = loop.time()
         with pytest.raises(CommandError, match=f"did not answer within {patience} s"):
-            await watch(WatchOptions(resource="pods", seconds=seconds), target)
+            await watch(WatchCommandOptions(resource="pods", seconds=seconds), target)
 
     assert loop.time() - before == pytest.approx(patience, abs=0.5)
 
@@ -118,7 +118,10 @@ async def test_says_whose_answer_is_no_list() -> None:
     async with CannedServer() as canned:
         canned.json({"hello": "world"})
         with pytest.raises(CommandError) as caught:
-            await watch(WatchOptions(resource="pods"), Target(server=canned.url))
+            await watch(
+                WatchCommandOptions(resource="pods"),
+                ConnectionOptions(server=canned.url),
+            )
 
     assert str(caught.value) == (
         f"{canned.url} did not answer with a list that can be read: not a list: no "
@@ -130,14 +133,14 @@ async def test_gives_up_after_two_attempts_that_failed() -> None:
     async with serving() as (server, target):
         server.faults.add(Refuse(verb="list", status=503, times=None))
         with pytest.raises(NotSynced, match="2 attempts failed: 503"):
-            await watch(WatchOptions(resource="pods"), target)
+            await watch(WatchCommandOptions(resource="pods"), target)
 
 
 async def test_one_failed_attempt_is_no_reason_to_give_up() -> None:
     async with serving("web-0") as (server, target):
         server.faults.add(Refuse(verb="list", status=503))
 
-        assert await watch(WatchOptions(resource="pods", seconds=5), target) == 0
+        assert await watch(WatchCommandOptions(resource="pods", seconds=5), target) == 0
 
 
 async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> None:
@@ -145,34 +148,42 @@ async def test_a_failed_attempt_is_told_if_there_is_no_time_for_another() -> Non
         server.faults.add(Refuse(verb="list", status=503))
         server.faults.add(Stall(verb="list", head=False))
         with pytest.raises(NotSynced, match="failed: 503"):
-            await watch(WatchOptions(resource="pods", seconds=2), target)
+            await watch(WatchCommandOptions(resource="pods", seconds=2), target)
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
         pytest.param(
-            WatchOptions(resource="pods", labels="a in"), SelectorSyntaxError, id="-l"
+            WatchCommandOptions(resource="pods", labels="a in"),
+            SelectorSyntaxError,
+            id="-l",
         ),
         pytest.param(
-            WatchOptions(resource="pods", fields="a"), SelectorSyntaxError, id="fields"
+            WatchCommandOptions(resource="pods", fields="a"),
+            SelectorSyntaxError,
+            id="fields",
         ),
         pytest.param(
-            WatchOptions(resource="nodes", namespace="x"), OptionsError, id="namespace"
+            WatchCommandOptions(resource="nodes", namespace="x"),
+            OptionsError,
+            id="namespace",
         ),
     ],
 )
 async def test_wrong_input_is_noticed_before_anything_is_asked(
-    options: WatchOptions, error: type[Exception]
+    options: WatchCommandOptions, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        await watch(options, Target(server="http://127.0.0.1:1"))
+        await watch(options, ConnectionOptions(server="http://127.0.0.1:1"))
 
 
 def test_namespaces_are_all_or_one() -> None:
-    options = WatchOptions(resource="pods", namespace="shop", all_namespaces=True)
+    options = WatchCommandOptions(
+        resource="pods", namespace="shop", all_namespaces=True
+    )
     with pytest.raises(CommandError, match="-n and -A contradict each other"):
-        asyncio.run(watch(options, Target(server="http://127.0.0.1:1")))
+        asyncio.run(watch(options, ConnectionOptions(server="http://127.0.0.1:1")))
 
 
 @pytest.mark.parametrize(
@@ -189,8 +200,10 @@ async def test_without_a_namespace_that_of_the_context_is_meant(
     async with APIServer(auto_namespaces=True) as server:
         server.create(PODS, {"metadata": {"name": "here"}}, namespace="default")
         server.create(PODS, {"metadata": {"name": "there"}}, namespace="elsewhere")
-        target = Target(kubeconfig=str(server.kubeconfig(tmp_path / "config")))
-        chosen = WatchOptions(resource="po", output="name", seconds=1, **options)
+        target = ConnectionOptions(
+            kubeconfig=str(server.kubeconfig(tmp_path / "config"))
+        )
+        chosen = WatchCommandOptions(resource="po", output="name", seconds=1, **options)
         await watch(chosen, target)
 
     said = capfd.readouterr().out.split()
@@ -201,7 +214,9 @@ async def test_json_is_an_event_in_a_line_without_managed_fields(
     capfd: Captured,
 ) -> None:
     async with serving("web-0") as (_, target):
-        await watch(WatchOptions(resource="pods", output="json", seconds=1), target)
+        await watch(
+            WatchCommandOptions(resource="pods", output="json", seconds=1), target
+        )
 
     (line,) = capfd.readouterr().out.splitlines()
     event = json.loads(line)
@@ -222,10 +237,10 @@ async def test_json_is_an_event_in_a_line_without_managed_fields(
     ],
 )
 def test_the_title_says_what_is_watched(options: dict[str, str], title: str) -> None:
-    chosen = WatchOptions(resource="pods", **options)  # type: ignore[arg-type]
+    chosen = WatchCommandOptions(resource="pods", **options)  # type: ignore[arg-type]
 
     assert title_of(chosen, PODS, chosen.namespace) == title
 
 
 def test_the_title_of_what_has_no_namespace_names_none() -> None:
-    assert title_of(WatchOptions(resource="nodes"), NODES, None) == "nodes"
+    assert title_of(WatchCommandOptions(resource="nodes"), NODES, None) == "nodes"

@@ -10,9 +10,9 @@ from canned import CannedServer
 from discovery_helpers import OldServer, define_widgets
 from processes import start
 
-from aioinformer.cli.explain import CommandError
-from aioinformer.cli.target import Target
-from aioinformer.cli.watch import WatchOptions, watch
+from aioinformer.cli.connection import ConnectionOptions
+from aioinformer.cli.error_messages import CommandError
+from aioinformer.cli.watch import WatchCommandOptions, watch
 from aioinformer.errors import OptionsError, ServerError, TransportError
 from aioinformer.model import Resource
 from aioinformer.testing import APIServer
@@ -71,9 +71,9 @@ async def test_an_unknown_name_is_one_line_with_what_is_similar() -> None:
 async def test_a_namespace_of_what_has_none_is_refused() -> None:
     async with APIServer() as server, server.client() as client:
         await define_widgets(client, scope="Cluster")
-        options = WatchOptions(resource="Widget", namespace="shop")
+        options = WatchCommandOptions(resource="Widget", namespace="shop")
         with pytest.raises(OptionsError, match="is cluster-scoped"):
-            await watch(options, Target(server=server.url))
+            await watch(options, ConnectionOptions(server=server.url))
 
 
 async def test_gives_up_on_a_server_that_does_not_say_what_it_has() -> None:
@@ -81,7 +81,9 @@ async def test_gives_up_on_a_server_that_does_not_say_what_it_has() -> None:
         server.hold = asyncio.Event()
         server.held_paths = "/api"
         with pytest.raises(CommandError, match="did not answer within 5 s"):
-            await watch(WatchOptions(resource="wd"), Target(server=server.url))
+            await watch(
+                WatchCommandOptions(resource="wd"), ConnectionOptions(server=server.url)
+            )
 
         server.hold.set()
 
@@ -90,13 +92,19 @@ async def test_says_what_is_no_api_server() -> None:
     async with CannedServer() as canned:
         canned.json({"hello": "world"})
         with pytest.raises(CommandError, match="Is the URL that of an API server"):
-            await watch(WatchOptions(resource="wd"), Target(server=canned.url))
+            await watch(
+                WatchCommandOptions(resource="wd"), ConnectionOptions(server=canned.url)
+            )
 
 
 async def test_says_why_it_cannot_be_known() -> None:
     async with OldServer({"/api": 503, "/apis": 503}) as server:
         with pytest.raises(ServerError):
-            await watch(WatchOptions(resource="wd"), Target(server=server.url))
+            await watch(
+                WatchCommandOptions(resource="wd"), ConnectionOptions(server=server.url)
+            )
 
     with pytest.raises(TransportError):
-        await watch(WatchOptions(resource="wd"), Target(server=server.url))
+        await watch(
+            WatchCommandOptions(resource="wd"), ConnectionOptions(server=server.url)
+        )

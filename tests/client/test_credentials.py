@@ -339,7 +339,7 @@ def test_never_asks_for_a_passphrase(certificates: Certificates) -> None:
 
 
 def test_a_certificate_needs_its_key(certificates: Certificates) -> None:
-    with pytest.raises(OptionsError, match="go together"):
+    with pytest.raises(OptionsError, match="needs its key"):
         TLSOptions(certificate=certificates.client)
 
 

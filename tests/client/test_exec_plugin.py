@@ -180,7 +180,7 @@ async def test_one_that_must_ask_needs_a_terminal(
     proof = await plugin(command, interactive_mode="IfAvailable").auth_info()
 
     assert "interactiveMode: Always" in said
-    assert "no terminal" in said
+    assert "not a terminal" in said
     assert proof.authorization
 
 
@@ -221,17 +221,19 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        pytest.param(["echo junk"], "printed something that is no JSON", id="junk"),
+        pytest.param(["echo junk"], "printed something that is not JSON", id="junk"),
         pytest.param([], "printed nothing", id="nothing"),
-        pytest.param(["echo '[]'"], "no ExecCredential", id="another-json"),
+        pytest.param(["echo '[]'"], "not an ExecCredential", id="another-json"),
         pytest.param(
             [printing({"token": "x"}, V1BETA1)],
-            f"configured for {V1} and printed '{V1BETA1}'",
+            f"configured for {V1} but printed '{V1BETA1}'",
             id="another-version",
         ),
         pytest.param([printing(None)], "without a status", id="no-status"),
         pytest.param([printing({})], "neither a token nor a certificate", id="neither"),
-        pytest.param([printing({"token": 7})], "token that is no text", id="number"),
+        pytest.param(
+            [printing({"token": 7})], "token that is not a string", id="number"
+        ),
         pytest.param(
             [printing({"token": f"{TOKEN} x"})],
             "characters that a token cannot",
@@ -242,12 +244,12 @@ def test_asks_on_a_terminal_if_it_may(tmp_path: Path, mode: str, asked: bool) ->
         ),
         pytest.param(
             [printing({"token": "x", "expirationTimestamp": "soon"})],
-            "'soon', which is no time",
+            "'soon', which is not a timestamp",
             id="no-time",
         ),
         pytest.param(
             [printing({"token": "x", "expirationTimestamp": "2030-01-31T12:00:00"})],
-            "which is no time",
+            "which is not a timestamp",
             id="time-without-zone",
         ),
         pytest.param(

@@ -53,7 +53,7 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
             id="unknown-mode",
         ),
         pytest.param(
-            {"exec": EXEC | {"args": [TOKEN, 7]}}, ["args of exec", "quotes"], id="args"
+            {"exec": EXEC | {"args": [TOKEN, 7]}}, ["args of exec", "quote"], id="args"
         ),
         pytest.param(
             {"exec": EXEC | {"env": [TOKEN]}}, ["env of exec", "mappings"], id="env"
@@ -65,7 +65,7 @@ def without(key: str, settings: dict[str, Any] = EXEC) -> dict[str, Any]:
         ),
         pytest.param(
             {"exec": EXEC | {"env": [{"name": "A", "value": 7}]}},
-            ["value of env of exec", "quotes"],
+            ["value of env of exec", "quote"],
             id="env-number",
         ),
         pytest.param(

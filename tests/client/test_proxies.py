@@ -269,7 +269,7 @@ def test_escapes_what_no_header_can_be_named(name: str, header: str) -> None:
     "wrong", [{"uid": "7"}, {"groups": ["dev"]}, {"extra": {"scopes": ["a"]}}]
 )
 def test_nobody_cannot_have_groups(wrong: dict[str, Any]) -> None:
-    with pytest.raises(OptionsError, match="without a user"):
+    with pytest.raises(OptionsError, match="requires a user"):
         impersonation_headers("", **wrong)
 
 
@@ -322,7 +322,7 @@ async def test_sends_what_the_kubeconfig_says_with_every_request(
         pytest.param(
             {"as": "a", "as-user-extra": {"b": "c"}}, "b of as-user-extra", id="extra"
         ),
-        pytest.param({"as": "a\nb"}, "line break", id="line-break"),
+        pytest.param({"as": "a\nb"}, "control character", id="line-break"),
     ],
 )
 def test_names_the_field_that_is_wrong(

@@ -1,4 +1,4 @@
-"""How the contract tests apply, and how they read who owns what."""
+"""Helpers of the contract tests: apply requests, and field owners."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def owned(body: dict[str, Any]) -> dict[str, Any]:
-    """Return what each manager owns: appliers as `name!`, of a subresource `name/x`."""
+    """Return the fields by manager: appliers as `name!`, of a subresource `name/x`."""
     found = {}
     for entry in body["metadata"].get("managedFields", ()):
         assert entry["fieldsType"] == "FieldsV1"
@@ -97,6 +97,6 @@ def owned(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def same_time(one: str, other: str) -> bool:
-    """Say whether two times are of one write, in which a second may have begun."""
+    """Return whether two times may be of one write, which may cross a second."""
     between = datetime.fromisoformat(one) - datetime.fromisoformat(other)
     return abs(between) <= timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Definitions of custom resources, for the tests that run against two servers."""
+"""CustomResourceDefinitions, for the tests that run against two servers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SCALE = {
     "labelSelectorPath": ".status.selector",
 }
 
-# Of definitions that are only tried.
+# For definitions that are only validated.
 GROUP = "checks.example.org"
 
-# A real server establishes and cleans up within seconds, most of the time at once.
+# A real server establishes and removes CRDs within seconds, usually at once.
 _PATIENCE_SECONDS = 20.0
 
 
 def version(
     name: str = "v1", schema: dict[str, Any] | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """Describe one version: served, and that of storage if it is `v1`."""
+    """Describe a served version; `v1` is the storage version."""
     return {
         "name": name,
         "served": True,
@@ -48,7 +48,7 @@ def version(
 
 
 def definition(group: str, kind: str = "Gadget", **spec: Any) -> dict[str, Any]:
-    """Describe a resource with one open version; fields of `spec` replace its own."""
+    """Describe a CRD with one schemaless version; fields of `spec` replace its own."""
     plural = f"{kind.lower()}s"
     names = {"plural": plural, "kind": kind, **spec.pop("names", {})}
     return {
@@ -74,7 +74,7 @@ def group_of(target: ServerUnderTest) -> str:
 async def defined(
     http: aiohttp.ClientSession, *bodies: dict[str, Any]
 ) -> AsyncIterator[None]:
-    """Define resources, wait until all are served, and remove them at the end."""
+    """Create CRDs, wait until all are served, and remove them at the end."""
     for body in bodies:
         code, answer = await ask(http, "POST", DEFINITIONS, body)
         assert code == 201, answer
@@ -90,7 +90,7 @@ async def defined(
 
 
 async def served(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
-    """Wait until a definition is established, and its objects can be listed."""
+    """Wait until a CRD is established and its objects can be listed."""
     spec = body["spec"]
     name = next(it["name"] for it in spec["versions"] if it["served"])
     path = f"/apis/{spec['group']}/{name}/{spec['names']['plural']}"
@@ -100,21 +100,21 @@ async def served(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
 
 
 async def undefine(http: aiohttp.ClientSession, body: dict[str, Any]) -> None:
-    """Remove a definition, and wait until it is gone."""
+    """Delete a CRD and wait until it is gone."""
     path = f"{DEFINITIONS}/{body['metadata']['name']}"
     await ask(http, "DELETE", path)
     await gone(http, path)
 
 
 async def gone(http: aiohttp.ClientSession, path: str) -> None:
-    """Wait until nothing is found under a path."""
+    """Wait until a path returns 404."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while await status_of(http, path) != 404:
             pass
 
 
 async def status_of(http: aiohttp.ClientSession, path: str) -> int:
-    """Get something, for the HTTP status alone."""
+    """Send a GET request and return the HTTP status."""
     async with http.get(path) as answer:
         await answer.read()
         return answer.status
@@ -123,7 +123,7 @@ async def status_of(http: aiohttp.ClientSession, path: str) -> int:
 async def condition(
     http: aiohttp.ClientSession, body: dict[str, Any], kind: str, *, reason: str
 ) -> dict[str, Any]:
-    """Wait until a definition has a condition with this reason; returns its status."""
+    """Wait until a CRD has a condition with this reason, and return its status."""
     path = f"{DEFINITIONS}/{body['metadata']['name']}"
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
@@ -137,7 +137,7 @@ async def condition(
 async def changed(
     http: aiohttp.ClientSession, body: dict[str, Any], spec: dict[str, Any]
 ) -> tuple[int, dict[str, Any]]:
-    """Change the spec of a definition by a merge patch."""
+    """Change the spec of a CRD with a merge patch."""
     path = f"{DEFINITIONS}/{body['metadata']['name']}"
     return await patch(http, path, {"spec": spec})
 
@@ -156,7 +156,7 @@ def gadget(
 
 
 async def refusal_of(http: aiohttp.ClientSession, body: dict[str, Any]) -> list[str]:
-    """Try to create a definition; returns what is wrong with it, if anything is."""
+    """Try to create a CRD and return the causes of its refusal, if any."""
     code, answer = await ask(http, "POST", DEFINITIONS, body, dryRun="All")
     if code == 201:
         return []

@@ -1,4 +1,4 @@
-"""Every fault, where it can strike, and how the informer goes on after it."""
+"""Each fault, the places where it can strike, and the informer's next attempt."""
 
 from __future__ import annotations
 
@@ -59,18 +59,17 @@ class Row:
     """One fault at one place.
 
     Attributes:
-        place: The first list; the first, or the second, page of a list that follows a
-            410; the beginning, or the middle, of a watch; a list as a stream.
-        fault: What strikes there.
-        then: The next attempt; nothing if the answer that was struck goes on being
-            followed.
-        anew: The server's history is taken for another one.
-        skipped: Objects and events that could not be read.
-        lied_to: What the client was told is wrong, and it cannot know before it lists
-            again, which the test lets it do.
-        before: What strikes on the way to the place, besides.
-        writes: What is written first; the second write is the first event of a watch
-            that follows the first list.
+        place: First list; first or second page of a list after a 410; start or middle
+            of a watch; streaming list.
+        fault: Fault that strikes there.
+        then: Next attempt; empty if the struck response is still followed.
+        anew: True if the server's history is taken for another one.
+        skipped: Number of objects and events that could not be read.
+        lied_to: True if the client got wrong data and cannot know before it relists.
+            The test then lets it relist.
+        before: Further faults, on the way to the place.
+        writes: Writes at the beginning; the second one is the first event of a watch
+            after the first list.
     """
 
     place: Place
@@ -83,7 +82,7 @@ class Row:
     writes: tuple[str, ...] = ("update",) * 5
 
     def script(self) -> list[Fault]:
-        """The faults that bring the informer to the place, and the one itself."""
+        """The faults that lead the informer to the place, and the fault itself."""
         fault = self.fault
         match self.place:
             case "list":
@@ -111,17 +110,17 @@ def on_list(**options: Any) -> Stall:
 
 
 def on_page(**options: Any) -> Stall:
-    """The next page of a list that stalls."""
+    """A list whose next page stalls."""
     return Stall(verb="list", parameter="continue", **options)
 
 
 def on_stream(**options: Any) -> Stall:
-    """A list as a stream that stalls."""
+    """A streaming list that stalls."""
     return Stall(parameter="sendInitialEvents", **options)
 
 
 def _lists() -> Iterator[Row]:
-    """Lists that fail are asked for again, from their first page."""
+    """Lists that fail are repeated from their first page."""
     failing = [
         *(Refuse(status=status) for status in (401, 403, 404, 405, 409, 500, 503)),
         Refuse(status=429, retry_after=3),
@@ -129,7 +128,7 @@ def _lists() -> Iterator[Row]:
         *(Page(status=status) for status in (200, 502)),
         Stall(head=False),
         Stall(after_bytes=500),
-        # Twice, as a request on a kept-alive connection that was dead is sent once more.
+        # Twice, because a request on a dead kept-alive connection is sent once more.
         Cut(head=False, times=2),
         Cut(after_bytes=0),
         Cut(after_bytes=500),
@@ -145,7 +144,7 @@ def _lists() -> Iterator[Row]:
         yield Row("list", fault, NEWEST)
         yield Row("page", fault, NEWEST)
 
-    # Of a list that takes its time the third page has expired: writes went on.
+    # The third page of a slow list has expired, because writes went on.
     slow = Slow(verb="list", bytes_per_second=1000, skip=1)
     yield Row("page", Compact(skip=1), NEWEST, before=(slow,))
     yield Row("relist", StepBack(), NEWEST, anew=True)
@@ -169,7 +168,7 @@ def _lists_that_pass() -> Iterator[Row]:
 
     # The version of a list is that of its first page.
     yield Row("page", StepBack(), RESUME)
-    # The watch repeats how what was listed came to be, which is told to nobody.
+    # The watch repeats the history of the listed objects; handlers get nothing of it.
     yield Row("list", StepBack(versions=6), RESUME)
 
 
@@ -177,7 +176,7 @@ _LIST_PLACES: tuple[Place, ...] = ("list", "page")
 
 
 def _watches() -> Iterator[Row]:
-    """Watches that are refused, or do not begin."""
+    """Watches that are refused or do not start."""
     resumed = [
         *(Refuse(status=status) for status in (401, 403, 409, 500, 503)),
         Refuse(status=429, retry_after=3),
@@ -203,7 +202,7 @@ def _watches() -> Iterator[Row]:
 
 
 def _in_mid_stream() -> Iterator[Row]:
-    """Watches that end in a bad way."""
+    """Watches that end badly."""
     resumed = [
         Cut(after_bytes=3000),
         Cut(after_bytes=3000, reset=True),
@@ -221,7 +220,7 @@ def _in_mid_stream() -> Iterator[Row]:
     yield Row("midstream", ErrorEvent(status=404, after_events=3), NOT_OLDER)
     yield Row("midstream", Garble(after_events=3), NOT_OLDER)
     yield Row("midstream", StepBack(after_events=3), NEWEST, anew=True)
-    # The end of what is gone is no repetition that could be told from an older history.
+    # A deletion of an unknown object cannot be told from an older history.
     ends = ("update", "update", "update", "update", "delete")
     twice = Duplicate(after_events=3)
     yield Row("midstream", twice, NEWEST, anew=True, writes=ends)
@@ -246,7 +245,7 @@ def _watches_that_pass() -> Iterator[Row]:
 
 
 def _streams() -> Iterator[Row]:
-    """Lists as streams: refused as such they are asked for in pages, else again."""
+    """Streaming lists: a refusal is followed by pages, other faults by a stream."""
     in_pages = [
         *(Refuse(status=status) for status in (400, 405, 422)),
         NoBookmarks(initial_events_end=True),
@@ -308,5 +307,5 @@ ROWS = [
 
 
 def parameters() -> list[object]:
-    """The rows, named after what they are."""
+    """The rows by their names."""
     return [pytest.param(row, id=f"{row.place}-{row.fault!r}") for row in ROWS]

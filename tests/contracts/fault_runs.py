@@ -1,8 +1,8 @@
-"""Runs an informer of pods while they change and the server misbehaves; then judges it.
+"""Runs an informer of pods under changes and faults, then judges it.
 
-`Witness` is a handler that checks each notification as it comes. `Run` is one informer
-with its witnesses; its `verdict()` says what is wrong at the end: with the store, with
-what was told, or with what was asked of the server, and when.
+`Witness` is a handler that checks each event. `Run` is one informer with its witnesses.
+Its `verdict()` lists the violations at the end: in the store, in the events, and in the
+requests and their times.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 __all__ = ["GAP_SECONDS", "Attempt", "Run", "Witness", "attempts_of", "running_pods"]
 
 GAP_SECONDS = 0.8
-"""Starts of attempts are never closer; the loop's clock may be a millisecond early."""
+"""Minimum gap between attempts; the loop's clock may be a millisecond early."""
 
 EARLY_SECONDS = 0.002
 
 
 class Witness:
-    """A handler that compares what it is told with what it was told, and what is stored.
+    """A handler that compares each event with the earlier ones and with the store.
 
-    What is wrong is noted, as an exception here would only be logged.
+    It records violations, because an exception here would only be logged.
 
     Args:
-        ledger: What really happened.
-        informer: Whose store is looked at.
-        seconds: How long it waits now and then, as a slow handler does.
-        lied_to: The server tells what is not so: a version that is wrong, an end of what
-            lives on.
+        ledger: History of all objects.
+        informer: Informer with the store.
+        seconds: Occasional pauses, as in a slow handler.
+        lied_to: True if the server reports wrong data: a wrong version, or the deletion
+            of an existing object.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Witness:
         self._lied_to = lied_to
         self.present: dict[str, KubeObject] = {}
         self.last: dict[str, int] = {}
-        """The newest version that was told, by uid."""
+        """Newest reported version, by uid."""
         self.ended: set[str] = set()
         self.told = 0
         self.wrong: list[str] = []
@@ -96,7 +96,7 @@ class Witness:
             self.wrong.append(what)
 
     def _state(self, obj: KubeObject) -> None:
-        """G1: a state that there was, behind those that were told before."""
+        """G1: the state existed, and is newer than those before."""
         version = int(obj.resource_version)
         before = self.last.get(obj.uid, 0)
         self.last[obj.uid] = version
@@ -110,7 +110,7 @@ class Witness:
         self._expect(known, f"G1: {obj} is a state that never was")
 
     def _end(self, obj: KubeObject, *, unknown: bool) -> None:
-        """G6: the end of what was there, once, with its last known state."""
+        """G6: each deletion comes once, with the last known state."""
         before = self.present.pop(obj.key, None)
         if before is None or before.uid != obj.uid:
             self.wrong.append(f"G6: {obj} deleted, and {before} was there")
@@ -124,7 +124,7 @@ class Witness:
         self.ended.add(obj.uid)
 
     def _store_shows(self, event: Added | Updated | Deleted) -> None:
-        """G3: the store has the state that is told, or a later one."""
+        """G3: the store has the state of the event, or a later one."""
         if self._lied_to:
             return
 
@@ -142,7 +142,7 @@ class Witness:
         self._expect(later, f"G3: the store has {stored} when {event} is told")
 
     def verdict(self) -> list[str]:
-        """Everything that was wrong, or is at the end, when nothing more is to come."""
+        """Return all violations, at the end when no more events are expected."""
         wrong = list(self.wrong)
         stored = {obj.key: obj for obj in self._informer.store.list()}
         if any(self.present.get(key) is not obj for key, obj in stored.items()):
@@ -163,7 +163,7 @@ class Witness:
 
 
 class Run:
-    """One informer, its ledger, and three witnesses: a prompt, a slow and a late one."""
+    """An informer, its ledger, and three witnesses: prompt, slow and late."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Run:
         self.witness(seconds=0.4)
 
     def witness(self, *, seconds: float = 0.0) -> Witness:
-        """Add one more handler."""
+        """Add another handler."""
         one = Witness(
             self.ledger, self.informer, seconds=seconds, lied_to=self._lied_to
         )
@@ -192,14 +192,14 @@ class Run:
         return one
 
     async def list_again(self) -> None:
-        """Have everything listed, which tells what was left out before."""
+        """Make the informer relist, which reports what was missed."""
         self.server.faults.add(Gone())
         await self.server.until(lambda: not len(self.server.faults), timeout=900)
-        # Only that list can tell of it.
+        # Only a list can report it.
         self.ledger.write()
 
     async def settled(self, timeout: float = 900.0) -> None:
-        """Wait until the store has the newest version, and the handlers all of it."""
+        """Wait until the store has the newest version, and the handlers all events."""
         version = self.server.resource_version
         await self.informer.wait_for_version(version, timeout=timeout)
         await asyncio.sleep(5)
@@ -208,7 +208,7 @@ class Run:
         )
 
     def verdict(self) -> list[str]:
-        """What is wrong; empty if nothing is."""
+        """Return the violations; empty if there are none."""
         wrong = [text for one in self._witnesses for text in one.verdict()]
         truth = {
             f"{body['metadata']['namespace']}/{body['metadata']['name']}": body
@@ -223,7 +223,7 @@ class Run:
         return wrong + self.hasty()
 
     def hasty(self) -> list[str]:
-        """G7: attempts that began too soon after the one before."""
+        """G7: return the attempts that began too soon after the previous one."""
         struck_at_once = [
             one.occasion.query
             for one in self.server.faults.struck
@@ -233,8 +233,8 @@ class Run:
         wrong = []
         relisted = False
         for one, other in pairwise(starts):
-            # A list that was read to its end is followed by its watch, and a request on
-            # a kept-alive connection that proves dead is sent once more: one attempt.
+            # A complete list is followed by its watch, and a request on a dead
+            # kept-alive connection is sent once more: that is one attempt.
             resent = one.query == other.query and one.query in struck_at_once
             follows = other.kind == "watch" and one.kind.startswith("list")
             gap = other.time - one.time
@@ -244,14 +244,14 @@ class Run:
             if gap >= GAP_SECONDS - EARLY_SECONDS or resent or follows:
                 continue
 
-            # The first void version since a watch lived is followed by a list at once.
+            # The first invalid version after a live watch causes a list at once.
             if other.kind in {"list newest", "stream"} and not relisted:
                 relisted = True
                 continue
 
             wrong.append(f"G7: a {other.kind} {gap:.3f} s behind a {one.kind}")
 
-        # Streams are given up once; the list that replaces them does not wait.
+        # Streaming is given up once; the paged list that replaces it does not wait.
         given_up = (
             wrong and wrong[0].endswith("s behind a stream") and "list" in wrong[0]
         )
@@ -260,7 +260,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request that begins an attempt: no further page, no check of silence."""
+    """Return whether a request begins an attempt: no further page, no silence check."""
 
     time: float
     kind: str
@@ -270,11 +270,11 @@ class Attempt:
 def attempts_of(
     server: APIServer, *, behind: dict[str, str] | None = None
 ) -> list[Attempt]:
-    """The attempts of an informer of pods.
+    """Return the attempts of an informer of pods.
 
     Args:
-        server: What was asked.
-        behind: Only those behind the first request with this query.
+        server: Server with the recorded requests.
+        behind: Query of a request; attempts up to the first one with it are left out.
     """
     asked = [one for one in server.requests if one.resource == PODS.plural]
     if behind is not None:
@@ -312,16 +312,16 @@ async def running_pods(
     token: str | None = None,
     **options: Any,
 ) -> AsyncIterator[Run]:
-    """Run an informer of all pods, over real HTTP, beside the block.
+    """Run an informer of all pods over HTTP during the block.
 
     Args:
-        server: Where they are.
-        ledger: Who writes them.
-        seed: Of the jitter.
+        server: Server with the pods.
+        ledger: Writer of the pods.
+        seed: Seed of the jitter.
         lied_to: See `Witness`.
-        url: Whom to ask, if not the server itself.
-        token: Who asks, if not the administrator.
-        **options: Of the reflector.
+        url: Another address of the server.
+        token: Token of another user than the administrator.
+        **options: Options of the reflector.
     """
     token = token or server.token
     async with Client.from_url(url or server.url, token=token) as client:

@@ -1,4 +1,4 @@
-"""How the tests of formats ask: with an `Accept` of their own."""
+"""Helpers of the format tests: requests with an `Accept` header."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def send(
     /,
     **params: str,
 ) -> tuple[int, str, str]:
-    """Send one request; returns the status, the media type and the text."""
+    """Send one request and return the status, the media type and the text."""
     headers = {"Accept": accept, "User-Agent": "test", **(headers or {})}
     async with http.request(
         method, path, json=body, headers=headers, params=params
@@ -38,7 +38,7 @@ async def send(
 async def get(
     http: aiohttp.ClientSession, path: str, accept: str, **params: str
 ) -> Any:
-    """Get something; returns the decoded answer."""
+    """Send a GET request and return the decoded body."""
     code, media, text = await send(http, "GET", path, accept, **params)
     assert (code, media) == (200, JSON), text
     return json.loads(text)

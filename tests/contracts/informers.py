@@ -1,4 +1,4 @@
-"""What the tests of informers share: pods, a running informer, waiting, telling."""
+"""Helpers of the informer tests: pods, a running informer, waiting, events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Event = Added | Updated | Deleted
 
 
 def plain(name: str, **labels: str) -> dict[str, Any]:
-    """A pod as a user creates it: without uid and version."""
+    """Make a pod as a user creates it: without uid and version."""
     body = pod(name, labels=labels)
     del body["metadata"]["uid"], body["metadata"]["resourceVersion"]
     return body
@@ -40,7 +40,7 @@ def tell(event: Event) -> str:
 async def pods_of(
     server: APIServer, **options: Any
 ) -> AsyncIterator[tuple[SharedInformerFactory, SharedInformer]]:
-    """A factory that runs, with a synced informer of pods."""
+    """Run a factory with a synced informer of pods."""
     factory = SharedInformerFactory(server.client(), **options)
     informer = factory.informer("v1", "pods")
     async with factory:
@@ -49,13 +49,13 @@ async def pods_of(
 
 
 async def settled(server: APIServer, informer: SharedInformer) -> None:
-    """Wait until the informer has everything and its handlers have been told."""
+    """Wait until the informer is up to date and its handlers have all events."""
     await informer.wait_for_version(server.resource_version, timeout=300)
     await asyncio.sleep(1)
 
 
 async def cut_running_watch(server: APIServer, informer: SharedInformer) -> None:
-    """Break the watch that runs now: the server goes away and comes back."""
+    """Break the current watch: the server goes down and comes back."""
     restarts = informer.status.restarts
     contact = informer.status.last_contact
     await server.stop()

@@ -1,4 +1,4 @@
-"""One object of each built-in kind, as small as a real server takes it."""
+"""One minimal object of each built-in kind that a real server accepts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RBAC = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One kind, and what its objects hold besides their names."""
+    """A kind, and the fields of its objects besides names."""
 
     resource: Resource
     content: dict[str, Any]
 
     def name(self, target: ServerUnderTest) -> str:
-        """Return a name that no other test uses, also where there are no namespaces."""
+        """Return a name that no other test uses, for cluster-scoped objects too."""
         if self.resource == resources.CUSTOM_RESOURCE_DEFINITIONS:
             return f"things.{target.namespace}.example.com"
 
@@ -131,7 +131,7 @@ def _samples() -> dict[Resource, dict[str, Any]]:
     }
 
 
-# All but namespaces, which are a matter of their own.
+# All but namespaces, which have tests of their own.
 SAMPLES = {
     resource.plural: Sample(resource, content)
     for resource, content in _samples().items()

@@ -1,4 +1,4 @@
-"""`Ledger`: who writes to a server in tests, and remembers every state there ever was."""
+"""`Ledger`: writes to a server in tests, and remembers every state of every object."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["Ledger"]
 
 WRITE_SECONDS = 0.25
-"""Between two writes."""
+"""Pause between two writes, in seconds."""
 
 FEWEST_PODS, MOST_PODS = 6, 16
 
 WRITES = [*["update"] * 5, *["create"] * 2, *["again"] * 2, "delete"]
-"""What is drawn from."""
+"""Names to draw from."""
 
 
 class Ledger:
-    """Writes pods by a seed, and knows every state that each of them ever had.
+    """Writes pods by a seed, and knows every state of each.
 
     Attributes:
-        states: The versions that an object had, by its uid; that of its end among them.
-        born: When an object came, as a number that grows, by its uid.
-        ended: The uids of what is gone.
+        states: Versions of an object by uid, including that of its deletion.
+        born: Order of creation by uid.
+        ended: Uids of deleted objects.
     """
 
     def __init__(self, server: APIServer, rng: random.Random, pods: int = 8) -> None:
@@ -47,12 +47,12 @@ class Ledger:
         for number in range(pods):
             self.create(f"first-{number}")
 
-        # So that what is listed first has a history.
+        # So that the first list has a history.
         for _ in range(pods):
             self.write()
 
     def plan(self, *writes: str) -> None:
-        """Say what the next writes do; what follows them is drawn again."""
+        """Set the next writes; further ones are random."""
         self._plan.extend(writes)
 
     def create(self, name: str) -> None:
@@ -74,7 +74,7 @@ class Ledger:
         self.states[uid].append(int(self._server.resource_version))
 
     def write(self) -> None:
-        """Do one thing at random: a change, an end, a new name, an old name again."""
+        """Do one random write: an update, a deletion, a new name, or a reused name."""
         name = self._rng.choice(list(self._living))
         match self._plan.popleft() if self._plan else self._rng.choice(WRITES):
             case "delete" if len(self._living) > FEWEST_PODS:

@@ -1,8 +1,8 @@
-"""An informer against a server that changes under it while its connection is cut.
+"""An informer against a changing server with an unreliable connection.
 
-5,000 pods, 2,000 random changes by others, 20 cuts at random bytes of the watch
-and two 410s: whatever happens, the cache ends as the server's state, and no handler is
-told anything that contradicts what it was told before.
+5,000 pods, 2,000 random changes, 20 cuts at random bytes of the watch and two 410s. In
+the end the store equals the server, and no handler gets an event that contradicts an
+earlier one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ GONES = 2
 
 
 class Story:
-    """What one handler is told, checked against what it was told before.
+    """Events of one handler, checked against the earlier ones.
 
-    For each key a handler's life is: Added, any number of Updated, Deleted, and again.
+    For each key they are Added, any number of Updated, Deleted, and again.
     """
 
     def __init__(self, informer: SharedInformer, *, waits: bool) -> None:
@@ -60,7 +60,7 @@ class Story:
                 before = self.present.pop(obj.key)
                 assert obj.uid == before.uid
                 if unknown:
-                    # Not a new state: the last one that was known.
+                    # Not a new state, but the last known one.
                     assert obj.resource_version == before.resource_version
                 else:
                     self._state(obj)
@@ -78,10 +78,10 @@ class Story:
         self._store_is_not_behind(obj, gone=False)
 
     def _store_is_not_behind(self, obj: KubeObject, *, gone: bool) -> None:
-        """G3: the store shows the state that is told, or a later one."""
+        """G3: the store has the state of the event, or a later one."""
         stored = self.informer.store.get_by_key(obj.key)
         if stored is None:
-            return  # a later state: it is gone
+            return  # a later state: deleted
 
         if gone:
             assert stored.uid != obj.uid
@@ -90,7 +90,7 @@ class Story:
 
 
 async def pause_at_random(rng: random.Random) -> None:
-    """Some seconds, or as many turns of the loop as a request takes, or none."""
+    """Wait some seconds, or some turns of the loop, or not at all."""
     if rng.random() < 0.2:
         await asyncio.sleep(rng.uniform(0.0, 5.0))
         return
@@ -109,7 +109,7 @@ async def change_at_random(
 
 
 def change_one(server: APIServer, rng: random.Random, names: list[str]) -> int:
-    """One random create, update or delete."""
+    """Do one random create, update or delete."""
     namespace, _, name = rng.choice(names).partition("/")
     kind = rng.random()
     if kind < 0.6:
@@ -123,7 +123,7 @@ def change_one(server: APIServer, rng: random.Random, names: list[str]) -> int:
         return 1
 
     if kind < 0.85:
-        # The same name again, at once: another object, with another uid.
+        # The same name again at once: another object, with another uid.
         server.delete(PODS, name, namespace=namespace)
         server.create(PODS, small_pod(name), namespace=namespace)
         return 2
@@ -140,7 +140,7 @@ def small_pod(name: str) -> dict[str, Any]:
 
 
 def script_faults(server: APIServer, rng: random.Random) -> None:
-    """Each of the next watches is cut at a random byte, or told 410."""
+    """Cut each of the next watches at a random byte, or end it with a 410."""
     faults: list[Cut | Gone] = [
         Cut(after_bytes=rng.randrange(12_000), reset=rng.random() < 0.3)
         for _ in range(CUTS)
@@ -191,7 +191,7 @@ async def test_store_and_handlers_converge_through_random_faults(seed: int) -> N
             assert story.present.keys() == cached.keys()
             assert all(story.present[key] is obj for key, obj in cached.items())
 
-        # What a story finds wrong is an error of a handler, which ends nothing.
+        # A story reports violations as handler errors, which stop nothing.
         assert [str(error.__cause__) for error in wrong] == []
         assert informer.status.degraded == 0
         assert informer.status.history_resets == 0

@@ -1,4 +1,4 @@
-"""Events that `EventRecorder` writes, on ours and on a real kube-apiserver."""
+"""Events written by `EventRecorder`, on our server and on a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_event_and_its_series_are_accepted(target: ServerUnderTest) -> Non
 async def test_event_is_readable_in_the_core_v1_api(
     target: ServerUnderTest,
 ) -> None:
-    """As `kubectl describe` does."""
+    """Find events of an object as `kubectl describe` does."""
     about = pod_in(target.namespace)
     async with recording(target, "mounter") as (client, recorder):
         recorder.event(about, "Normal", "Mounted", "the volume is there")

@@ -1,7 +1,7 @@
-"""Every fault there is, each alone, at each place where it can strike an informer.
+"""Each fault alone, at each place where it can strike an informer.
 
-Whatever happens, the store ends as the server is, handlers are told a consistent story,
-and the server is asked neither too often nor for more than is needed.
+In the end the store equals the server, the handlers' events are consistent, and the
+informer sends no needless or early requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aioinformer.testing import APIServer, faults
 from aioinformer_apiserver.faults import Fault
 
 WRITES = 40
-"""Four a second: some are made before, some during and some after each fault."""
+"""Four writes a second: before, during and after each fault."""
 
 
 @pytest.mark.parametrize("row", parameters())
@@ -51,7 +51,7 @@ async def test_informer_recovers_from_any_fault_at_any_request(row: Row) -> None
 
 
 async def _write_through(run: Run) -> None:
-    """Write until the faults have struck, and what follows them has begun to work."""
+    """Write until the faults have struck and the next attempt has started."""
     await run.ledger.keep_writing(WRITES)
     async with asyncio.timeout(600):
         while len(run.server.faults):
@@ -63,7 +63,7 @@ async def _write_through(run: Run) -> None:
 
 
 def _next_attempt(run: Run, row: Row) -> str:
-    """What was asked for after what was struck; empty if that is followed still."""
+    """Return the requests after the struck one; empty if it is still followed."""
     struck = run.server.faults.struck[-1].occasion
     after = attempts_of(run.server, behind=dict(struck.query))
     return after[0].kind if after else ""

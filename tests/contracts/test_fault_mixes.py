@@ -1,7 +1,7 @@
-"""Faults drawn by a seed, of every kind, on lists and watches, one after the other.
+"""Random faults of every kind, on lists and watches, one after another.
 
-The single faults are in test_fault_matrix.py; here one strikes while another is being
-recovered from. What fails names its seed, and what the seed drew.
+test_fault_matrix.py has the single faults. Here a fault may strike during the recovery
+from another one. A failure names its seed and the drawn faults.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class Honest(Chaos):
-    """Draws all but the lies: wrong versions are one where nothing can give them away.
+    """Draws all faults but lies, such as wrong versions that a client cannot detect.
 
-    A version of the first list that is too old is none: nothing was known before it.
+    An old version of the first list is no lie: nothing was known before it.
     """
 
     def take(self, occasion: Occasion) -> Fault | None:
@@ -47,7 +47,7 @@ class Honest(Chaos):
 
 
 async def survive(run: Run, chaos: Chaos) -> None:
-    """Write for 40 s, and go on slowly until the chaos has come to its end."""
+    """Write for 40 s, then slowly until the chaos has ended."""
     await run.ledger.keep_writing(WRITES // 2)
     run.witness()
     await run.ledger.keep_writing(WRITES // 2)

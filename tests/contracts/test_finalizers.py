@@ -1,4 +1,4 @@
-"""What `finalizer` and conditions do, on ours and on a real kube-apiserver."""
+"""`finalizer` and conditions, on our server and on a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THEIRS = "example.com/theirs"
 
 
 class Records:
-    """What a controller of config maps keeps elsewhere, and how often it was told."""
+    """Resources that a controller keeps outside the cluster, and their calls."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

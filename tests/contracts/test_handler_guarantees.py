@@ -1,4 +1,4 @@
-"""Handlers with options, and many of them: the guarantees hold for each."""
+"""The guarantees for handlers with options, and for many handlers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def label(server: APIServer, name: str, value: str) -> None:
 
 
 class Follower:
-    """Holds what it is told, and fails at what cannot be: that is told to `on_error`."""
+    """Keeps a copy by events; raises on contradictions, which `on_error` receives."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
@@ -58,7 +58,7 @@ class Follower:
 
 
 async def churn(server: APIServer, steps: int, seed: int) -> None:
-    """Pods come, change and go."""
+    """Create, update and delete pods."""
     chance = random.Random(seed)
     alive: set[str] = set()
     for step in range(steps):
@@ -82,7 +82,7 @@ async def churn(server: APIServer, steps: int, seed: int) -> None:
 async def test_G4_slow_and_failing_handlers_do_not_delay_others(
     looptime: float,
 ) -> None:
-    """One waits 10 s for each event, one raises each time; 98 are not delayed."""
+    """One waits 10 s per event, one raises each time, and 98 are not delayed."""
     loop = asyncio.get_running_loop()
     failures: list[HandlerError] = []
     async with (
@@ -228,7 +228,7 @@ async def test_G1_coalescing_handler_may_skip_updates_but_no_deletion() -> None:
         informer.add_event_handler(on_event=slow, coalesce=True)
         server.create(PODS, plain("first"))
         server.create(PODS, plain("second"))
-        await settled(server, informer)  # busy with the first
+        await settled(server, informer)  # busy with the first event
         for number in range(30):
             label(server, "first", f"value-{number}")
             label(server, "second", f"value-{number}")

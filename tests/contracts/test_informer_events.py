@@ -1,4 +1,4 @@
-"""G1 to G6: what handlers are told, each guarantee shown over real HTTP."""
+"""G1 to G6: the events of handlers, each guarantee over real HTTP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_G1_last_state_arrives_after_a_cut_watch() -> None:
 
 
 async def test_G1_list_newer_than_its_version_causes_no_older_state() -> None:
-    """The watch from that version tells once more how it came to what was listed."""
+    """The watch from that version repeats the history of the listed objects."""
     async with APIServer() as server:
         for name in ("web", "web-again"):
             server.create(PODS, plain(name))
@@ -147,7 +147,7 @@ async def test_G3_readers_see_a_relist_whole_or_not_at_all() -> None:
                     ends = {objects[0].name[:3], objects[-1].name[:3]}
                     assert len(ends) == 1, "old and new objects at once"
                     sizes.add(len(objects))
-                    # At each turn of the loop while there is something to see.
+                    # At each turn of the loop while the relist is applied.
                     busy = 500 if informer.status.phase == "listing" else busy - 1
                     await asyncio.sleep(0 if busy > 0 else 0.05)
 
@@ -255,7 +255,7 @@ async def test_G5_late_handler_gets_a_snapshot_then_every_change() -> None:
 async def test_G5_handler_added_by_on_error_gets_each_object_once(
     role: str, moment: str
 ) -> None:
-    """The handler is added while the failing function's object is applied."""
+    """The handler is added while the object of the failing function is applied."""
     told: list[str] = []
 
     def fails(obj: KubeObject) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What an informer says of itself while its server misbehaves, over real HTTP."""
+"""The status of an informer while its server misbehaves, over real HTTP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def watched(
     resource: Resource = PODS,
     **options: Any,
 ) -> AsyncIterator[tuple[APIServer, SharedInformer]]:
-    """A server with two objects, and an informer of them that runs.
+    """A server with two objects, and a running informer of them.
 
     Faults of lists strike the first list.
     """
@@ -74,7 +74,7 @@ def body_of(resource: Resource, name: str) -> dict[str, Any]:
 async def reached(
     informer: SharedInformer, there: Callable[[InformerStatus], bool]
 ) -> InformerStatus:
-    """Wait for a status; returns it."""
+    """Wait for a status and return it."""
     async with asyncio.timeout(1000):
         while not there(informer.status):
             await asyncio.sleep(0.25)
@@ -355,7 +355,7 @@ async def test_resource_that_is_no_longer_served_becomes_absent() -> None:
     async with watched(resource=WIDGETS) as (server, widgets):
         widgets.add_event_handler(on_event=events.append)
         await widgets.wait_synced(timeout=30)
-        await server.stop()  # else it would tell of each object that goes
+        await server.stop()  # otherwise it would send an event for each deleted object
         server.unregister(WIDGETS)
         await server.start()
         missing = await reached(widgets, lambda it: it.not_served)

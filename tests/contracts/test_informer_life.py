@@ -1,6 +1,6 @@
-"""G7 to G12: how informers live, fail and end, each guarantee shown over real HTTP.
+"""G7 to G12: life, failure and end of informers, each guarantee over real HTTP.
 
-G7's exact times are in tests/informer/test_reflector.py, where the server is a script.
+tests/informer/test_reflector.py has G7's exact times, with a scripted server.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ async def test_G8_refused_first_list_fails_waits_and_is_retried(
     status: int, kind: type[Exception]
 ) -> None:
     async with APIServer() as server:
-        # A client renews its credentials once for each 401 that it meets.
+        # A client renews its credentials once per 401.
         server.faults.add(Refuse(verb="list", status=status, times=6))
         factory = SharedInformerFactory(server.client())
         informer = factory.informer("v1", "pods")
@@ -220,7 +220,7 @@ async def test_G8_refused_first_list_fails_waits_and_is_retried(
             assert isinstance(informer.status.last_error, kind)
             assert informer.status.not_served == (status == 404)
 
-            # It has kept trying, and the trouble is over.
+            # The informer has kept trying, and the failure is over.
             await informer.wait_synced(timeout=600, fail_fast=False)
             assert informer.status.last_error is None
 
@@ -323,7 +323,7 @@ async def test_G12_object_is_stored_untransformed_when_the_transform_fails() -> 
 async def test_G12_failing_on_error_callback_stops_nothing(
     raises: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`on_error` and a watch error handler: logged, and dropped."""
+    """`on_error` and a watch error handler that raise: logged, and ignored."""
 
     def fails(_: object) -> None:
         raise raises("even this")
@@ -343,7 +343,7 @@ async def test_G12_failing_on_error_callback_stops_nothing(
 
 
 async def test_G12_base_exception_in_user_code_is_reported_like_any_other() -> None:
-    """`pytest.fail()` in a handler raises one: it is reported and ends nothing."""
+    """`pytest.fail()` in a handler raises one. It is reported, and nothing ends."""
 
     def fails(*_: object) -> NoReturn:
         pytest.fail("not as expected")
@@ -383,7 +383,7 @@ async def test_G12_base_exception_in_user_code_is_reported_like_any_other() -> N
 
 
 class Broken(logging.Handler):
-    """Raises what `logging` does not catch."""
+    """A log handler whose exception `logging` does not catch."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise RuntimeError("the log is full")
@@ -474,7 +474,7 @@ async def test_custom_resources_are_listed_and_watched_like_built_in_ones() -> N
 
 
 async def test_server_whose_versions_went_backwards_is_trusted() -> None:
-    """As after a restore from a backup: silence where there should be news."""
+    """After a restore from a backup, the watch is silent although there are changes."""
     async with APIServer() as first:
         port = int(first.url.rpartition(":")[2])
         for number in range(50):
@@ -489,7 +489,8 @@ async def test_server_whose_versions_went_backwards_is_trusted() -> None:
                     while informer.status.history_resets == 0:
                         await asyncio.sleep(1)
 
-                # Its version says nothing: the old one is higher, until the list came.
+                # Its version is no proof: the old one is higher until the list has
+                # arrived.
                 async with asyncio.timeout(60):
                     while [obj.name for obj in informer.lister.list()] != ["new"]:
                         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The guarantees of an informer that lists several namespaces, over real HTTP."""
+"""The guarantees of an informer of several namespaces, over real HTTP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def served(
 
 
 def held(server: APIServer) -> dict[str, str]:
-    """What the server has in the three."""
+    """Return the objects of the server in the three namespaces."""
     metadata = [obj["metadata"] for obj in server.objects(PODS)]
     return {
         f"{it['namespace']}/{it['name']}": it["resourceVersion"]
@@ -101,7 +101,7 @@ async def test_G1_to_G6_hold_when_watches_of_some_namespaces_are_cut() -> None:
                     ErrorEvent(status=410, namespace=namespace),
                     Cut(verb="list", after_bytes=300, namespace=namespace),
                 )
-                await server.stop()  # the others resume, this one lists anew
+                await server.stop()  # the others resume, this one relists
                 await server.start()
 
             for _ in range(5):

@@ -1,4 +1,4 @@
-"""An informer on each of the queues: the same guarantees hold on both."""
+"""An informer with each of the queues: the same guarantees hold."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_G7_store_follows_the_server_through_cuts_and_relists(
     queue: Queue[KubeObject],
 ) -> None:
     async with APIServer() as server:
-        # Before its first watch, which may begin as soon as it is in sync.
+        # Before its first watch, which may start as soon as it is synced.
         server.faults.add(Cut(after_bytes=900), Gone(after_events=5))
         async with pods_on(server, queue) as pods:
             told: dict[str, str] = {}
@@ -179,7 +179,7 @@ async def test_G7_store_follows_the_server_through_cuts_and_relists(
 
 
 async def test_resync_of_the_queue_causes_no_event() -> None:
-    """Theirs come by timers of their own."""
+    """Resync events come by timers of their own."""
     queue = OrderedFIFO["KubeObject"](key_func=attrgetter("key"))
     async with APIServer() as server:
         server.create(PODS, plain("web"))

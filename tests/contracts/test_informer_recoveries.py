@@ -1,7 +1,7 @@
-"""What ends the watchers of other libraries for good, and must not end ours.
+"""Failures that end the watches of other libraries for good, and must not end ours.
 
-Each time: some trouble that lasts, changes meanwhile, an end of the trouble; and then
-the cache is as the server is, and handlers have been told how it got there.
+Each test has a lasting failure, changes meanwhile, and the end of the failure. Then the
+store equals the server, and the handlers' events explain it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 TEN_MINUTES = 300
-"""In writes, with 2 s between them."""
+"""Number of writes, 2 s apart."""
 
 
 # ---------------------------------------------------------------- who may do what
@@ -81,7 +81,7 @@ async def test_informer_survives_revoked_permissions(
             server.delete(CLUSTER_ROLE_BINDINGS, "pods-to-alice")
             await ledger.keep_writing(TEN_MINUTES, seconds=2)
             refused = run.informer.status
-            # Too old to resume from, too.
+            # Too old to resume from.
             server.compact()
             allow_again(server)
             await run.settled()
@@ -163,7 +163,7 @@ async def test_informer_trusts_a_server_restored_from_a_backup(
             backup = server.snapshot()
             await ledger.keep_writing(40)
             await server.restart(snapshot=backup)
-            # Other states, of versions that were given before.
+            # Other states, with versions that were used before.
             for number in range(10):
                 server.create(PODS, plain(f"other-{number}"))
 
@@ -207,7 +207,8 @@ async def test_deleted_crd_removes_its_objects_until_it_returns(
             await widgets.wait_synced(timeout=10)
             await asyncio.sleep(1)
             story.clear()
-            # It goes while nobody can be told; else its objects go first, by events.
+            # It is deleted while the watch is down; otherwise its objects are deleted
+            # by events first.
             await server.stop()
             server.unregister(WIDGETS)
             await server.start()
@@ -295,7 +296,7 @@ def make_widgets(server: APIServer, *names: str) -> None:
 async def live(
     client: Client, resource: Resource, **options: Any
 ) -> AsyncIterator[tuple[SharedInformer, View]]:
-    """An informer that runs beside the block, and what its handler knows."""
+    """A running informer, and a copy built from its handler's events."""
     informer = SharedInformer(
         ListWatch(client, resource),
         options=ReflectorOptions(**options),
@@ -318,7 +319,7 @@ def phase_of(informer: SharedInformer) -> str:
 def assert_same(
     server: APIServer, resource: Resource, informer: SharedInformer, view: View
 ) -> None:
-    """The store is as the server is, and the handler was told so, without a gap."""
+    """Assert that the store equals the server, and that the events lead there."""
     truth = {
         f"{body['metadata']['namespace']}/{body['metadata']['name']}": body
         for body in server.objects(resource)

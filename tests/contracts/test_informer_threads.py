@@ -1,4 +1,4 @@
-"""Handlers that block, and are therefore called in a thread (`thread=True`)."""
+"""Blocking handlers, which are called in a thread (`thread=True`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_source(*names: str) -> FakeListerWatcher:
 
 
 async def told_of(informer: SharedInformer, **options: Any) -> None:
-    """Run an informer until its handler has seen to everything."""
+    """Run an informer until its handler has processed everything."""
     registration = informer.add_event_handler(thread=True, **options)
     life = asyncio.create_task(informer.run())
     try:

@@ -1,4 +1,4 @@
-"""Informers of metadata alone, and of resources known only at run time, over HTTP."""
+"""Metadata-only informers, and informers of resources known at run time only."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_dynamic_factory_follows_a_resource_given_by_name() -> None:
             assert {it.kind for it in widgets.lister.list()} == {"Widget"}
             assert nodes.lister.get("node-1") is not None
 
-        # No order is promised between different objects.
+        # There is no order between different objects.
         assert [it for it in told if "one" in it] == ["initial one", "updated one"]
         assert [it for it in told if "two" in it] == ["added two", "deleted two"]
 
@@ -219,7 +219,7 @@ async def test_factory_options_restrict_all_its_informers(
 
 
 def lines_of(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
-    """The warnings about an informer."""
+    """Return the warnings about an informer."""
     return [
         it.getMessage()
         for it in caplog.records
@@ -264,7 +264,7 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
             await reaches(informer, lambda: informer.status.not_served)
             assert informer.status.phase != "absent", "it may come back at once"
             await reaches(informer, lambda: informer.status.phase == "absent")
-            await asyncio.sleep(3600)  # for long
+            await asyncio.sleep(3600)  # for a long time
 
             assert informer.status.phase == "absent"
             assert informer.lister.list() == []
@@ -279,13 +279,14 @@ async def test_informer_follows_a_crd_that_is_removed_and_returns(
             assert beside.status.restarts == 0
 
     assert sorted(told[2:]) == ["added three", *told_gone(told)]
-    # Within the first minute lines grow as the logarithm of the attempts; then none.
+    # In the first minute, the lines grow with the logarithm of the attempts; then none
+    # follow.
     assert 1 <= len(quiet) <= 5, quiet
     assert quiet[-1].endswith("has this resource no more; all of it is gone")
 
 
 def told_gone(told: list[str]) -> list[str]:
-    """How both objects went: as deleted, or as gone while nobody looked."""
+    """Return how both objects ended: deleted, or missing after a disconnection."""
     gone = [it for it in told if it.startswith(("deleted", "gone"))]
     assert sorted(it.split()[1] for it in gone) == ["one", "two"]
     return sorted(gone)

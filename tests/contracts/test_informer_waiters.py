@@ -1,4 +1,4 @@
-"""G8 and G9 of whoever waits for an informer, over real HTTP."""
+"""G8 and G9 for those who wait for an informer, over real HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def next_event(informer: SharedInformer) -> None:
 
 
 async def handled(informer: SharedInformer) -> None:
-    """Of a handler that never comes to an end with the first list."""
+    """A handler that never finishes the first list."""
     waiting = asyncio.Event()
     registration = informer.add_event_handler(on_add=lambda obj: waiting.wait())
     await registration.wait_synced()
@@ -59,7 +59,7 @@ READS: dict[str, Callable[[SharedInformer], object]] = {
 
 
 def refused(informer: SharedInformer) -> list[str]:
-    """The reads that a dead informer refuses, as all should."""
+    """The reads that a dead informer refuses."""
     names = []
     for name, read in READS.items():
         try:
@@ -109,7 +109,7 @@ async def test_G8_waiter_raises_with_the_cause_of_death(
             async with asyncio.timeout(10):
                 await waiter
 
-        if wait is not handled:  # its handler is told so by its registration
+        if wait is not handled:  # its registration reports that
             assert caught.value.__cause__ is error
 
         assert refused(informer) == [*READS]
@@ -137,7 +137,7 @@ async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
         before = asyncio.all_tasks()
         waiters = [asyncio.create_task(wait(informer)) for wait in WAITERS.values()]
         await settle()
-        during = len(informer._waiting)
+        during = len(informer._waiters)
         for waiter in waiters:
             waiter.cancel()
 
@@ -148,8 +148,8 @@ async def test_G9_waiter_leaves_nothing_in_the_informer() -> None:
         await settle()
 
         assert during == 3
-        assert len(informer._waiting) == 0
-        assert len(informer._live.followers) == 1
+        assert len(informer._waiters) == 0
+        assert len(informer._run_state.followers) == 1
         assert asyncio.all_tasks() == before
 
 
@@ -176,7 +176,7 @@ async def test_G9_informer_with_many_waiters_leaves_nothing() -> None:
 
 
 async def test_G5_handlers_and_iterators_added_late_see_everything() -> None:
-    """Handlers, indexes and readers of events, added and removed amid changes."""
+    """Add and remove handlers, indexes and event iterators during changes."""
     async with APIServer() as server, pods_of(server) as (_, informer):
         seen: dict[int, list[str]] = {}
         wrong: list[str] = []
@@ -214,7 +214,7 @@ async def test_G5_handlers_and_iterators_added_late_see_everything() -> None:
 
 
 class Teller:
-    """A handler that writes down what it is told."""
+    """A handler that records its events."""
 
     def __init__(self, record: list[str]) -> None:
         self._record = record
@@ -229,7 +229,7 @@ async def settled_at(server: APIServer, informer: SharedInformer) -> None:
 
 
 def folded(record: list[str]) -> set[str]:
-    """What there is at the end of what was told."""
+    """Return the objects that result from the events."""
     there: set[str] = set()
     for what, _, name in (line.partition(" ") for line in record):
         if what in {"deleted", "gone"}:

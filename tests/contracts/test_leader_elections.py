@@ -1,4 +1,4 @@
-"""Leader election over HTTP, on a server that answers as a real one does."""
+"""Leader election over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aioinformer.testing import APIServer, faults
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-# What an elector of client-go had written, and was killed.
+# Lease written by an elector of client-go that was killed.
 THEIRS: dict[str, Any] = {
     "metadata": {"name": "copier", "namespace": "default"},
     "spec": {
@@ -89,7 +89,7 @@ async def test_three_replicas_take_turns_and_no_two_lead_at_once() -> None:
                     await asyncio.sleep(30)
                     leads.remove(name)
 
-                # Else it would take the lease again before the others look.
+                # Otherwise it would acquire the lease again before the others look.
                 await asyncio.sleep(10)
 
         async with asyncio.TaskGroup() as group:
@@ -149,7 +149,7 @@ async def test_G11_failed_renewals_end_the_work_and_fence_its_writes(
         pytest.param(0.5, True, id="0.5s"),
         pytest.param(2.6, True, id="2.6s"),
         pytest.param(4.9, True, id="4.9s"),
-        # Two of them in a row do not fit into the deadline of 10 s.
+        # Two such requests in a row exceed the deadline of 10 s.
         pytest.param(9, False, id="9s"),
     ],
 )
@@ -218,7 +218,7 @@ async def test_holder_leads_or_another_replica_takes_the_expired_lease(
                 before, holder = holder, specs[0]["holderIdentity"] if specs else ""
                 stays = holder and holder == before and holder not in leaders
                 idle = idle + 0.5 if stays else 0.0
-                # A claim, another one to take it over, and the lease of that.
+                # A claim, another one to take over, and the lease of that.
                 assert idle < 10 + 4.4 + 10 + 15 + 4 * 4.4
 
             server.faults.clear()
@@ -238,7 +238,7 @@ async def test_renewals_do_not_wait_for_rate_limited_requests() -> None:
             assert one.is_leader
             assert one.deadline is not None
             assert one.deadline - now() > 7
-            # The reads are not any faster.
+            # The reads are not faster.
             assert 58 <= sum(read.done() for read in reads) <= 62
             for read in reads:
                 read.cancel()

@@ -1,4 +1,4 @@
-"""What managers promise: they end as a whole, leave nothing, and lead as they should."""
+"""Guarantees of managers: they end together, leave nothing, and lead correctly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Rig:
             self.record.append(name)
 
     def check_ended(self) -> None:
-        """All of it has ended, in order, and nobody is told anything else."""
+        """Assert that all parts have ended, in order, without further calls."""
         assert self.record == ["leader", "server"]
         assert not self.manager.running
         assert not self.client.entered
@@ -152,7 +152,8 @@ async def test_G8_manager_ends_with_the_error_of_a_failed_part(
 
 # ---------------------------------------------------------------- G9
 
-# What ends it, after it has worked for a while. A fixture looks for what is left.
+# Each way to end a manager after it has worked for a while. A fixture looks for
+# leftovers.
 ENDS = ["cancelled", "cancelled-twice", "shut-down", "failed"]
 
 
@@ -203,7 +204,7 @@ async def test_G11_hung_renewal_stops_the_work_at_the_deadline(
         try:
             await slow(request, ctx)
         finally:
-            # What it would still like to write.
+            # A write that comes too late.
             try:
                 body = {"data": {"late": "yes"}}
                 await ctx.client.patch(
@@ -275,7 +276,7 @@ async def test_G11_another_replica_begins_after_the_work_has_ended(
             assert record == ["b begins"]
             assert standby.not_ready() == {}
             start = now()
-            # The first one is left below, while the other one waits.
+            # The first one is stopped below, while the other one waits.
 
         assert record == ["b begins"], "a standby leaves the lease alone"
         assert now() - start < 1

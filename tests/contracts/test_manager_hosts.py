@@ -1,4 +1,4 @@
-"""A manager inside of something else: a fixture, a web app."""
+"""A manager inside a fixture or a web app."""
 
 from __future__ import annotations
 

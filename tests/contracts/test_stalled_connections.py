@@ -1,4 +1,4 @@
-"""Connections that stay open and say nothing: noticed in time, and replaced at once."""
+"""Open but silent connections are detected in time, and replaced at once."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from aioinformer.testing import APIServer
 from aioinformer_apiserver.faults import Fault, Stall
 
 ANSWER_SECONDS = 30.0
-"""For the head of an answer, and for each next piece of a list."""
+"""Timeout for the head of a response, and for each further chunk of a list."""
 
 BOOKMARK_SECONDS = 59.0
-"""Just before a new watch that said nothing would be checked by a request."""
+"""Just before a silent new watch would be checked by a request."""
 
 SILENCE_SECONDS = 2.5 * BOOKMARK_SECONDS
-"""For a watch that had bookmarks."""
+"""Timeout for a watch with bookmarks."""
 
 GRACE_SECONDS = 10.0
-"""For a watch, behind the end that the server was asked for."""
+"""Timeout for a watch, after the end that was requested from the server."""
 
 LATE_SECONDS = 0.1
 
@@ -73,7 +73,7 @@ async def test_stalled_response_times_out_after_30_s(
         at = next(it.time for it in server.requests if it.query == dict(struck.query))
         again = attempts_of(server, behind=dict(struck.query))[0]
 
-    # Behind a failure comes the first gap, but a stream is replaced by pages at once.
+    # A failure is followed by the first gap, but a stream is replaced by pages at once.
     replaced = bool(options.get("streaming_list")) and again.kind.startswith("list")
     least, most = (0.0, 0.0) if replaced else (0.8, 1.6)
     waited = again.time - at - ANSWER_SECONDS

@@ -1,4 +1,4 @@
-"""G9: an informer that is stopped is gone at once, whatever it was waiting for."""
+"""G9: a stopped informer ends at once, whatever it was waiting for."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 TURN_SECONDS = 0.001
-"""As good as no time, on a clock that only moves when nothing is left to do."""
+"""Practically no time, on a clock that only moves when nothing is left to do."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What an informer is doing when it is stopped.
+    """A state of an informer when it is stopped.
 
     Attributes:
-        faults: They hold it there.
-        phase: What it says of itself.
-        seconds: When it has got there.
-        asked: The requests that are open on the server then.
-        options: Of the reflector.
+        faults: Faults that hold it in the state.
+        phase: Phase of its status.
+        seconds: Time until it has reached the state.
+        asked: Requests that are open on the server then.
+        options: Options of the reflector.
     """
 
     faults: list[Fault]
@@ -151,7 +151,7 @@ def started(
 
 
 async def stopped_at_once(task: asyncio.Task[None]) -> None:
-    """Stop an informer; then let the server see that it has gone."""
+    """Stop an informer, then let the server notice it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     task.cancel()
@@ -167,7 +167,7 @@ def open_requests(server: APIServer) -> int:
 
 
 def serving() -> set[asyncio.Task[Any]]:
-    """The tasks of the server, one for each connection that is kept for later."""
+    """Return the tasks of the server, one per kept-alive connection."""
     return {
         task
         for task in asyncio.all_tasks()
@@ -176,7 +176,7 @@ def serving() -> set[asyncio.Task[Any]]:
 
 
 def timers() -> list[str]:
-    """What is still to happen, of those who were stopped."""
+    """Return the timers that are left."""
     loop: Any = asyncio.get_running_loop()
     return [
         repr(timer)

@@ -1,7 +1,7 @@
-"""Objects and lists that cannot be read: they must not seem deleted, nor stay for ever.
+"""Unreadable objects and lists must neither seem deleted nor stay forever.
 
-The server writes what a kube-apiserver never would, and custom objects that nest deeper
-than decoders follow, which it does.
+The server sends data that a kube-apiserver never would, and custom objects nested
+deeper than decoders follow, which a kube-apiserver does send.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def widget(name: str, version: int = 1, data: bytes = b"{}", **metadata: Any) -> bytes:
-    """A custom object as a server writes it: its fields are sorted."""
+    """Make a custom object as a server writes it: with sorted fields."""
     identity = {"name": name, "namespace": "shop", "resourceVersion": str(version)}
     return (
         b'{"apiVersion":"example.com/v1","data":%b,"kind":"Widget","metadata":%b}'
@@ -55,7 +55,7 @@ def line(kind: str, obj: bytes) -> bytes:
 
 
 class Server:
-    """Answers lists with the items it has, and sends the lines it is given."""
+    """A server that lists its items, and sends given lines to watches."""
 
     def __init__(self) -> None:
         self.canned = CannedServer()
@@ -63,7 +63,7 @@ class Server:
         self.version = 10
         self.items: list[bytes] = []
         self.instead = b""
-        """The body of each list while it is not empty."""
+        """Body of each list, unless empty."""
 
         self.lists = 0
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -111,7 +111,7 @@ class Server:
 
 
 class Run:
-    """An informer of a server, and what its handler was told."""
+    """An informer of a server, and the events of its handler."""
 
     def __init__(self, server: Server, informer: SharedInformer) -> None:
         self.server = server
@@ -124,7 +124,7 @@ class Run:
         return sorted(it.name for it in self.informer.lister.list())
 
     async def settled(self, seconds: float = 5.0) -> list[str]:
-        """Wait; returns what was told since the last time."""
+        """Wait and return the events since the last call."""
         await asyncio.sleep(seconds)
         told, self.told[:] = list(self.told), []
         return told

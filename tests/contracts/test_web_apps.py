@@ -1,6 +1,6 @@
-"""The web apps of examples/, as people run them: served, an informer killed, stopped.
+"""The web apps of examples/ in use: started, with a killed informer, and stopped.
 
-And the page of the live stream in a real browser, where there is one.
+The page of the live stream is tested in a real browser, if there is one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def kubeconfig(
 
 @pytest.fixture(params=["aiohttp_app", "fastapi_app"])
 def module(request: pytest.FixtureRequest, kubeconfig: None) -> Any:
-    """The module of an example, anew: its factory lives once."""
+    """Import an example again, because its factory runs only once."""
     name = request.param
     spec = importlib.util.spec_from_file_location(
         name, ROOT / "examples" / f"{name}.py"
@@ -123,7 +123,7 @@ async def test_G8_app_is_not_ready_after_its_informer_died(
                     page.feed(await events.content.readany())
 
                 await module.factory.failed()
-                await events.read()  # the stream ends, in order
+                await events.read()  # the stream ends cleanly
 
             assert await status_of(http, "/readyz") == 503
             assert await status_of(http, "/livez") == 503
@@ -134,7 +134,7 @@ async def test_G8_app_is_not_ready_after_its_informer_died(
         with pytest.raises(Bug):
             await serve()
     else:
-        await serve()  # uvicorn tells its log
+        await serve()  # uvicorn logs it
 
     died = [it for it in caplog.records if it.levelno == logging.CRITICAL]
     assert [it.getMessage() for it in died] == ["informer pods died"]
@@ -165,7 +165,7 @@ async def test_reconnecting_browser_misses_nothing(
 
 
 class Tab:
-    """A tab of a browser, asked by the DevTools protocol."""
+    """A browser tab, controlled by the DevTools protocol."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -182,14 +182,14 @@ class Tab:
                 return answer["result"]
 
     async def value(self, script: str) -> Any:
-        """What a script comes to; promises are waited for."""
+        """Return the result of a script, after its promises."""
         options = {"awaitPromise": True, "returnByValue": True}
         answer = await self.ask("Runtime.evaluate", expression=script, **options)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     async def until(self, condition: str) -> None:
-        """Wait until an expression is true; looked at after each change of the page."""
+        """Wait until an expression is true; it is evaluated after each change."""
         await self.value(
             f"""new Promise((done) => {{
               const look = () => {{ if ({condition}) done(true); }};
@@ -219,7 +219,7 @@ async def browser(url: str, profile: Path) -> AsyncIterator[Tab]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # it has children, which are to end with it
+        start_new_session=True,  # it has child processes, which are to end with it
     )
     try:
         assert process.stderr is not None
@@ -236,7 +236,9 @@ async def browser(url: str, profile: Path) -> AsyncIterator[Tab]:
 
             async with http.ws_connect(tabs[0]["webSocketDebuggerUrl"]) as devtools:
                 tab = Tab(devtools)
-                await tab.ask("Page.navigate", url=url)  # returns when it is there
+                await tab.ask(
+                    "Page.navigate", url=url
+                )  # returns when the page is loaded
                 yield tab
     finally:
         os.killpg(process.pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ from aioinformer.controller.event_correlator import (
     short_note,
 )
 from aioinformer.errors import OptionsError
-from aioinformer.informer.transforming import Transforming
+from aioinformer.informer.store.transformer import Transformer
 from aioinformer.model import transform_dict
 from aioinformer.model.resources import DEPLOYMENTS, PODS
 from aioinformer.watch.decoding import MetadataDecoder
@@ -105,7 +105,7 @@ def test_metadata_of_an_object_refers_to_the_object(change: str) -> None:
         case "pickle":
             obj = pickle.loads(pickle.dumps(obj))
         case "transform":
-            transforming = Transforming()
+            transforming = Transformer()
             transforming.function = transform_dict(lambda it: it | {"more": 1})
             obj = transforming(obj)
         case "compression":

@@ -207,7 +207,10 @@ async def test_a_factory_that_nobody_entered_is_left(server: APIServer) -> None:
 async def test_says_what_is_not_ready(server: APIServer) -> None:
     manager = managed(server, Notes())
     assert set(manager.not_ready()) == {"configmaps", "manager"}
-    assert repr(manager) == "<Manager idle leader=<Crew of 1> all=<Crew of 0>>"
+    assert (
+        repr(manager)
+        == "<Manager idle leader_only=<Runnables 1> all_replicas=<Runnables 0>>"
+    )
 
     async with manager:
         await manager.wait_for_cache_sync(timeout=10)
@@ -318,7 +321,10 @@ async def test_a_manager_takes_a_coroutine_function_with_its_arguments() -> None
     manager.add(Part())
     manager.add(Part().run)
 
-    assert repr(manager) == "<Manager idle leader=<Crew of 3> all=<Crew of 0>>"
+    assert (
+        repr(manager)
+        == "<Manager idle leader_only=<Runnables 3> all_replicas=<Runnables 0>>"
+    )
 
 
 async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
@@ -328,7 +334,10 @@ async def test_what_cannot_be_run_is_refused(server: APIServer) -> None:
     ):
         manager.add(3)  # type: ignore[arg-type]
 
-    assert repr(manager) == "<Manager idle leader=<Crew of 0> all=<Crew of 0>>"
+    assert (
+        repr(manager)
+        == "<Manager idle leader_only=<Runnables 0> all_replicas=<Runnables 0>>"
+    )
     maps = manager.informer(CONFIG_MAPS)
     controller = Controller("maps", Notes(), for_=maps)
     manager.add(controller)

@@ -18,7 +18,7 @@ from aioinformer.controller.source import (
     priority_of,
 )
 from aioinformer.errors import OptionsError
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
 from aioinformer.model.resources import DEPLOYMENTS, NODES, PODS
 from aioinformer.testing import FakeListerWatcher
 from aioinformer.workqueue import LOW_PRIORITY
@@ -33,7 +33,7 @@ class Bench:
 
     def __init__(self, mapping: Mapping, *predicates: Predicate) -> None:
         self.failures: list[HandlerError] = []
-        reporter = Reporter("controller", self.failures.append)
+        reporter = ErrorReporter("controller", self.failures.append)
         pods = informer_of(FakeListerWatcher())
         self.source = Source.of(pods, mapping, predicates, reporter)
 
@@ -142,7 +142,7 @@ def test_what_nobody_waits_for_is_unhurried(
 
 def test_what_is_no_informer_is_refused() -> None:
     with pytest.raises(OptionsError, match="watches informers"):
-        Source.of(FakeListerWatcher(), enqueue_self, (), Reporter("x"))  # type: ignore[arg-type]
+        Source.of(FakeListerWatcher(), enqueue_self, (), ErrorReporter("x"))  # type: ignore[arg-type]
 
 
 def test_a_mapping_that_waits_is_refused() -> None:

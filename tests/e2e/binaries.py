@@ -1,11 +1,11 @@
 """Builds etcd, kube-apiserver and kubectl from source, once, into a cache.
 
-What is built is named by the Go modules in `modules/`, with every dependency pinned. The
-cache is outside of the checkout, one folder for each content of the modules and version of
-Go; a binary appears in it complete or not at all.
+The Go modules in `modules/` name the versions, with every dependency pinned. The cache
+is outside the checkout, with one folder per content of the modules and version of Go. A
+binary appears in it complete or not at all.
 
-`elector/` is a module on its own, with a folder of its own: it is a program of ours, and a
-change of it must not cost another build of a kube-apiserver.
+`elector/` is a separate module with its own cache folder. It is a program of ours, and
+a change to it must not cause another build of a kube-apiserver.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = [
 MODULES = Path(__file__).parent / "modules"
 ELECTOR = Path(__file__).parent / "elector"
 
-# Which dependency of a module is the thing itself.
+# The dependency of a module that is the program itself.
 _SUBJECTS = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes",
     "kubectl": "k8s.io/kubectl",
 }
 _KUBERNETES = {"kube-apiserver", "kubectl"}
-# Where Kubernetes keeps its version, and where its clients do.
+# The packages with the version, in Kubernetes and in its clients.
 _STAMPS = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
-# Whatever else is set there: no checkout is asked, and nothing needs a C compiler.
+# In any environment: do not query the checkout, and need no C compiler.
 _GO_ENVIRONMENT = {"GOWORK": "off", "CGO_ENABLED": "0"}
 _GO_FLAGS = ("-mod=readonly", "-buildvcs=false")
 
-# Beside the work of whoever waits for it.
+# Leave the other processes their share of the CPU.
 _NICENESS = "10"
 
 
@@ -65,7 +65,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """Where they are."""
+    """Paths of the programs."""
 
     etcd: Path
     kube_apiserver: Path
@@ -75,14 +75,14 @@ class Binaries:
 
 
 def go_needed(go_mod: str) -> str:
-    """Return the version of Go that a `go.mod` asks for, such as `"1.26.0"`."""
+    """Return the version of Go that a `go.mod` requires, such as `"1.26.0"`."""
     found = re.search(r"^go (\S+)$", go_mod, re.MULTILINE)
     assert found, "a go.mod names a version of Go"
     return found[1]
 
 
 def version_of(name: str, go_mod: str) -> str:
-    """Return the version that a module builds, as the built program tells it.
+    """Return the version that a module builds, as the program reports it.
 
     The libraries of Kubernetes count from 0 where Kubernetes itself counts from 1.
     """
@@ -97,9 +97,10 @@ def version_of(name: str, go_mod: str) -> str:
 
 
 def flags_for(name: str, go_mod: str) -> list[str]:
-    """Return what `go build` is told: no debugging tables, and which version it is.
+    """Return the flags of `go build`: no debugging tables, and the version.
 
-    Without a version `kubectl version` fails, as it cannot read the one in the source.
+    Without a version, `kubectl version` fails, because it cannot parse the one in the
+    source.
     """
     link = ["-s", "-w"]
     if name in _KUBERNETES:
@@ -113,7 +114,7 @@ def flags_for(name: str, go_mod: str) -> list[str]:
 
 
 def cache_key(files: Mapping[str, bytes], go_version: str) -> str:
-    """Return the name of the cache's folder for these sources and this Go."""
+    """Return the name of the cache folder for these sources and this Go."""
     digest = hashlib.sha256(f"{go_version}\n".encode())
     for name in sorted(files):
         content = hashlib.sha256(files[name]).hexdigest()
@@ -123,11 +124,11 @@ def cache_key(files: Mapping[str, bytes], go_version: str) -> str:
 
 
 def cache_folder(environment: Mapping[str, str], home: Path) -> Path:
-    """Return where built binaries are kept."""
+    """Return the folder of the built binaries."""
     if named := environment.get("AIOINFORMER_E2E_CACHE"):
         return Path(named).absolute()
 
-    # As its standard demands, a relative path there counts for nothing.
+    # The XDG specification says to ignore a relative path.
     base = Path(environment.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else home / ".cache") / "aioinformer" / "e2e"
 
@@ -136,7 +137,7 @@ def find_go(environment: Mapping[str, str]) -> str:
     """Return the version of Go that builds the modules, such as `"go1.26.1"`.
 
     Raises:
-        SetupError: If there is no Go on the PATH, or it is too old.
+        SetupError: Go is not on the PATH, or too old.
     """
     needed = go_needed(_go_mod("kube-apiserver"))
     if shutil.which("go", path=environment.get("PATH")) is None:
@@ -146,7 +147,7 @@ def find_go(environment: Mapping[str, str]) -> str:
             "the Go project's downloads"
         )
 
-    # In the module: there Go may fetch and become a newer version of itself.
+    # Inside the module, Go may download a newer version of itself.
     told = subprocess.run(
         ["go", "env", "GOVERSION"],
         cwd=MODULES / "kube-apiserver",
@@ -165,13 +166,13 @@ def find_go(environment: Mapping[str, str]) -> str:
 
 
 def prepare(environment: Mapping[str, str]) -> Binaries:
-    """Build what is not built yet; says so in one line each.
+    """Build the missing binaries and print a line for each.
 
     A kubectl is built if there is none on the PATH, or if AIOINFORMER_E2E_KUBECTL is
-    `build`; otherwise that variable may name one.
+    `build`. Otherwise that variable may name one.
 
     Raises:
-        SetupError: If there is no fitting Go, or something cannot be built.
+        SetupError: There is no suitable Go, or a build failed.
     """
     go_version = find_go(environment)
     cache = cache_folder(environment, Path.home())
@@ -220,7 +221,7 @@ def _build(
     name: str, folder: Path, environment: Mapping[str, str], go_version: str
 ) -> None:
     _say(f"Building {_title(name)} with {go_version}, once: this may take minutes ...")
-    # On the same file system, so that moving it there is one step.
+    # On the same file system, so that the move is atomic.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{name}-") as scratch:
         target, log = Path(scratch) / name, Path(scratch) / "log"
         flags = flags_for(name, _go_mod(name))
@@ -259,7 +260,7 @@ def _title(name: str) -> str:
 
 
 def _sources(root: Path) -> dict[str, bytes]:
-    """Return all that decides what comes out of a build of a module, or of several."""
+    """Return all inputs of the build of one or several modules."""
     found = {
         str(path.relative_to(root)): path.read_bytes()
         for path in root.rglob("*")

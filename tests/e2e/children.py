@@ -1,4 +1,4 @@
-"""Child processes that never outlive this one, whatever ends it."""
+"""Child processes that never outlive this one, however it ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ending_by_signals", "in_background", "stop"]
 
-# How long a child may take to end by itself before it is killed.
+# Time for a child to end by itself before it is killed, in seconds.
 GRACE_SECONDS = 5.0
 
 _PR_SET_PDEATHSIG = 1
@@ -31,10 +31,10 @@ def in_background(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a child until the block ends; then it, and whatever it started, is stopped.
+    """Run a child during the block, then stop it and its descendants.
 
-    It leads a process group of its own: a Ctrl-C reaches us alone, and we end our
-    children in the right order.
+    It leads its own process group, so that Ctrl-C reaches only this process, which ends
+    its children in the right order.
     """
     child = subprocess.Popen(
         command,
@@ -53,21 +53,21 @@ def in_background(
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
-    """End a child's process group: kindly first, by force after 5 s."""
+    """End a child's process group with SIGTERM, and with SIGKILL after 5 s."""
     _signal_group(child, signal.SIGTERM)
     try:
         child.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         pass
     finally:
-        # Also when a second Ctrl-C ends the waiting.
+        # Also when a second Ctrl-C ends the wait.
         _signal_group(child, signal.SIGKILL)
         child.wait()
 
 
 @contextmanager
 def ending_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as an exception, so that it cleans up."""
+    """Turn SIGTERM and SIGHUP into an exception in the block, so that it cleans up."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _leave) for number in numbers}
     try:
@@ -88,5 +88,5 @@ def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> Non
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill this child when its parent is killed: it cannot clean up."""
+    """Make the kernel kill this child when its parent is killed and cannot clean up."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

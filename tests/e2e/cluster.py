@@ -1,11 +1,11 @@
-"""Starts a real etcd and kube-apiserver: for a command, or until Ctrl-C.
+"""Starts a real etcd and kube-apiserver, for a command or until Ctrl-C.
 
     python tests/e2e/cluster.py run -- COMMAND...   with the servers' addresses in
                                                     AIOINFORMER_E2E_SERVER and others
     python tests/e2e/cluster.py up                  prints a kubeconfig, and waits
     python tests/e2e/cluster.py build               builds them, and ends
 
-Go builds them the first time, which takes minutes; then a start takes seconds.
+The first run builds them with Go, which takes minutes. Later, a start takes seconds.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["main"]
 
 _INTERRUPTED = 128 + signal.SIGINT
 
-# After a Ctrl-C that the command did not get, or does not obey.
+# After a Ctrl-C that the command did not get, or ignores.
 _PATIENCE_SECONDS = 10.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the command line says; returns the exit status."""
+    """Run the command line and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         with ending_by_signals():
@@ -95,10 +95,10 @@ def _up(binaries: Binaries) -> int:
 
 
 def _foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the command on our terminal; a Ctrl-C there is for it, and we wait.
+    """Run the command in the foreground; it handles Ctrl-C, and we wait.
 
     Raises:
-        SetupError: If it cannot be started.
+        SetupError: It cannot be started.
     """
     try:
         child = subprocess.Popen(command, env=dict(environment))
@@ -128,7 +128,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _status(code: int) -> int:
-    """What a shell makes of it."""
+    """Return the exit status as a shell does."""
     return 128 - code if code < 0 else code
 
 

@@ -1,7 +1,7 @@
-"""A real etcd and kube-apiserver on loopback ports, for as long as a block lasts.
+"""A real etcd and kube-apiserver on loopback ports, for the duration of a block.
 
-There is no controller manager, no scheduler, no kubelet and no garbage collector: what is
-tested is the API. Nothing is kept: data, keys and logs are in a temporary folder.
+There is no controller manager, scheduler, kubelet or garbage collector, because the
+tests are about the API. Data, keys and logs are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ __all__ = [
 ]
 
 ADMIN_TOKEN = "token-of-the-admin"
-"""Of a member of system:masters, who may do everything."""
+"""Token of a member of system:masters, who may do everything."""
 
 USER_TOKEN = "token-of-alice"
-"""Of the user alice, whom no role gives any right."""
+"""Token of the user alice, who has no role."""
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.1
-# Ports are free when they are chosen, and may be taken when they are opened.
+# Ports are free when chosen, and may be taken when opened.
 _ATTEMPTS = 3
 _LOG_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Where the servers are, and what they say; they can be killed and started again."""
+    """Addresses and state of the servers, which can be killed and restarted."""
 
     url: str
     etcd_url: str
@@ -65,16 +65,16 @@ class ControlPlane:
 
     @property
     def certificate(self) -> Path:
-        """The file with what signed the server's certificate."""
+        """CA file of the server's certificate."""
         return self.folder / "certificates" / "apiserver.crt"
 
     @property
     def ready(self) -> bool:
-        """Whether it serves, and has made what every cluster has. Blocks."""
+        """True if it serves and has the initial objects of a cluster. Blocks."""
         return _ready(self)
 
     def failure(self) -> str:
-        """Say which server has ended, with the end of its log; empty if none has."""
+        """Return which server has ended, with the end of its log; empty if none has."""
         for name, child in self.children.items():
             if child.poll() is not None:
                 return _obituary(name, child.returncode, self.folder / f"{name}.log")
@@ -82,38 +82,38 @@ class ControlPlane:
         return ""
 
     def start(self, name: Server) -> None:
-        """Start a server, on the port and with the data that it had before.
+        """Start a server, on the port and with the data it had before.
 
-        Call it in the main thread: a child dies with the thread that has started it.
+        Call it in the main thread: a child dies with the thread that started it.
         """
         log = self._stack.enter_context((self.folder / f"{name}.log").open("ab"))
         child = in_background(self.commands[name], output=log)
         self.children[name] = self._stack.enter_context(child)
 
     def kill(self, name: Server) -> None:
-        """End a server as a crash does: it is told nothing, and writes nothing."""
+        """Kill a server without warning, as in a crash."""
         child = self.children.pop(name)
         child.kill()
         child.wait()
 
     def revive(self) -> None:
-        """Start what does not run, such as after a test that has failed half-way."""
+        """Start the servers that do not run, for example after a failed test."""
         for name in self.commands:
             if name not in self.children or self.children[name].poll() is not None:
                 self.start(name)
 
     def stop(self) -> None:
-        """End both servers, the one that needs the other first."""
+        """End both servers, kube-apiserver first."""
         self._stack.close()
         self.children.clear()
 
     def save(self) -> None:
-        """Keep a copy of what etcd stores, for `restore()`; it must not run."""
+        """Copy etcd's data for `restore()`; etcd must not run."""
         shutil.rmtree(self._backup, ignore_errors=True)
         shutil.copytree(self._data, self._backup)
 
     def restore(self) -> None:
-        """Put back what `save()` has kept; etcd must not run."""
+        """Restore the data of `save()`; etcd must not run."""
         shutil.rmtree(self._data)
         self._backup.rename(self._data)
 
@@ -127,7 +127,7 @@ class ControlPlane:
 
 
 def environment_of(plane: ControlPlane, binaries: Binaries) -> dict[str, str]:
-    """Return what tests are told of the servers, and of the programs."""
+    """Return the environment variables with the servers and programs, for tests."""
     return {
         "AIOINFORMER_E2E_SERVER": plane.url,
         "AIOINFORMER_E2E_CA": str(plane.certificate),
@@ -159,10 +159,10 @@ def kubeconfig_of(plane: ControlPlane) -> str:
 
 @contextmanager
 def a_control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
-    """Run both servers; they answer when the block begins, and are gone after it.
+    """Run both servers during the block; they serve when it starts.
 
     Raises:
-        SetupError: If they do not get ready within 60 s, or end before.
+        SetupError: They are not ready within 60 s, or end before.
     """
     with ExitStack() as stack:
         for attempts_left in reversed(range(_ATTEMPTS)):
@@ -181,7 +181,7 @@ def a_control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
 
 
 class _PortTakenError(Exception):
-    """Somebody else was faster."""
+    """Another process took the port."""
 
 
 def _start(binaries: Binaries, stack: ExitStack) -> ControlPlane:
@@ -232,7 +232,7 @@ def _apiserver_command(
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder / 'accounts.pub'}",
         f"--service-account-signing-key-file={folder / 'accounts.key'}",
-        # Nobody makes the accounts and tokens that it would put into pods.
+        # Nothing creates the service accounts and tokens for pods.
         "--disable-admission-plugins=ServiceAccount",
     ]
 
@@ -248,7 +248,7 @@ def _write_credentials(binaries: Binaries, folder: Path) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that were free a moment ago; held all at once, so all different."""
+    """Return ports that were free a moment ago; all differ, as all were held at once."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for it in sockets:
@@ -277,7 +277,7 @@ def _wait_ready(plane: ControlPlane) -> None:
 
 
 def _ready(plane: ControlPlane) -> bool:
-    """Whether it serves, and has made what every cluster has."""
+    """Return whether it serves and has the initial objects of a cluster."""
     if not plane.certificate.exists():
         return False
 

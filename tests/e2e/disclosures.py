@@ -1,11 +1,11 @@
-"""Looks for secrets in what was logged and printed while the real servers were used.
+"""Searches the logs and output of the tests against real servers for secrets.
 
     python tests/e2e/disclosures.py FOLDER   fails if one is found
 
-As a pytest plugin it writes into the folder that AIOINFORMER_E2E_RECORD names, and does
-nothing without: all that is logged at DEBUG, with its exceptions, into one file for each
-process. Whoever starts pytest puts its output there, too. Tests give the secrets that they
-make by `secret()`, and by `note()` what has a `repr` that must not show them.
+As a pytest plugin, it writes all DEBUG logs with exceptions into the folder named by
+AIOINFORMER_E2E_RECORD, one file per process, and does nothing without it. The caller of
+pytest adds the output. Tests register the secrets that they create with `secret()`, and
+objects whose `repr` must not show them with `note()`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["disclosed", "note", "secret", "spellings"]
 
 RECORD = "AIOINFORMER_E2E_RECORD"
 
-# What talks to the servers; all of it at DEBUG.
+# The loggers of code that talks to the servers, all at DEBUG.
 LOGGERS = ("aioinformer", "aiohttp", "asyncio")
 
 _SECRETS = ".secrets"
@@ -40,11 +40,11 @@ _noted = logging.getLogger("aioinformer.e2e")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to write down what is logged."""
+    """Start recording the logs."""
     if not os.environ.get(RECORD):
         return
 
-    # Written by a thread: what is logged by the package must not block its loop.
+    # Written by a thread, because logging in the package must not block its loop.
     records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
     handler = logging.handlers.QueueHandler(records)
     handler.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     writer.start()
     config.add_cleanup(file.close)
-    config.add_cleanup(writer.stop)  # first, as the last one that was added
+    config.add_cleanup(writer.stop)  # first, because it was added last
     for name in ("AIOINFORMER_E2E_TOKEN", "AIOINFORMER_E2E_USER_TOKEN"):
         secret(os.environ[name])
 
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def secret(text: str) -> str:
-    """Say that this must be told nowhere; returns it."""
+    """Register a secret that must not appear anywhere, and return it."""
     if os.environ.get(RECORD):
         with _file(_SECRETS).open("a", encoding="utf-8") as known:
             known.write(f"{text}\n")
@@ -73,7 +73,7 @@ def secret(text: str) -> str:
 
 
 def secrets_of(folder: Path) -> None:
-    """Say so of the lines of all private keys in a folder; each is long enough."""
+    """Register the lines of all private keys in a folder; each is long enough."""
     for path in folder.rglob("*.key"):
         for line in path.read_text(encoding="utf-8").splitlines():
             if "-----" not in line:
@@ -81,7 +81,7 @@ def secrets_of(folder: Path) -> None:
 
 
 def note(*things: object) -> None:
-    """Write down what somebody might print: texts of errors with all that belongs to them."""
+    """Record texts that users might print: objects, and errors with their causes."""
     for it in things:
         _noted.debug("%r %s", it, it)
         if isinstance(it, BaseException):
@@ -96,7 +96,7 @@ def _file(suffix: str) -> Path:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Look through a folder; returns the exit status."""
+    """Search a folder and return the exit status."""
     folder = Path(arguments[0])
     secrets = {
         line
@@ -120,11 +120,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def disclosed(secrets: Iterable[str], records: Iterable[Path]) -> Iterator[str]:
-    """Yield each line that tells a secret, without the secret.
+    """Yield each line that contains a secret, without the secret.
 
     Args:
-        secrets: What must not be there, in any spelling.
-        records: The files to look through.
+        secrets: Secrets to search for, in any encoding.
+        records: Files to search.
     """
     wanted = [(it, spelt) for it in secrets for spelt in spellings(it)]
     for path in records:
@@ -140,9 +140,9 @@ def disclosed(secrets: Iterable[str], records: Iterable[Path]) -> Iterator[str]:
 
 
 def spellings(text: str) -> set[str]:
-    """Return how a secret may be written: plain, a part of a token, in base64."""
+    """Return the encodings of a secret: plain, part of a token, base64."""
     encoded = base64.b64encode(text.encode()).decode()
-    # In the middle of something larger, only what lies between its ends is the same.
+    # Inside larger base64, only the part between the ends is equal.
     shifted = [
         base64.b64encode(bytes(by) + text.encode()).decode()[4:-4] for by in (1, 2)
     ]
@@ -150,7 +150,7 @@ def spellings(text: str) -> set[str]:
     return {text, encoded, *shifted, *parts}
 
 
-# Parts of tokens; shorter ones may be anything.
+# Parts of tokens; shorter ones could be anything.
 _TELLING = 30
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Write down how the built-in kinds look in the binary encoding of Kubernetes.
+"""Write the protobuf fields of the built-in kinds of Kubernetes.
 
     python tests/e2e/protobuf_fields.py > aioinformer_apiserver/protobuf/fields.json
 
-Run by hand, when the imitated version of Kubernetes changes. It needs Go, which compiles
-the Kubernetes types and reads their tags (`protobuf/main.go`, beside this file).
+Run it by hand when the imitated version of Kubernetes changes. It needs Go to compile the
+Kubernetes types and read their tags (`protobuf/main.go`, beside this file).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aioinformer.model.resource import Resource
 
 __all__: list[str] = []
 
-# What clients send besides objects that are stored.
+# Bodies that clients send besides stored objects.
 EXTRAS = [
     "authentication.k8s.io/v1/SelfSubjectReview",
     "authentication.k8s.io/v1/TokenRequest",
@@ -33,7 +33,7 @@ EXTRAS = [
     "v1/DeleteOptions",
 ]
 
-# Its clients speak JSON alone, and its schemas are written in a way of their own.
+# Its clients only use JSON, and its schemas have a different form.
 JSON_ONLY = "CustomResourceDefinition"
 
 

@@ -1,11 +1,11 @@
-"""Ask a real API server again what it answers to the recorded writes.
+"""Record the responses of a real API server to the recorded writes again.
 
     python tests/e2e/recordings.py https://127.0.0.1:6443 --token T --ca ca.crt
 
-Run by hand, when the imitated version of Kubernetes changes, or after a body was added to
-a file in `tests/apiserver/contracts/recorded`, with `"answer":{}`. All answers are written anew;
-`git diff` then shows what has changed. It creates a namespace and a definition of custom
-resources, and removes both.
+Run it by hand when the imitated version of Kubernetes changes, or after you added a body to
+a file in `tests/apiserver/contracts/recorded`, with `"answer":{}`. It writes all
+responses again, and `git diff` shows the changes. It creates a namespace and a CRD, and
+removes both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-# Run as a script, the helpers of the tests are not on the path.
+# As a script, it lacks the test helpers on its path.
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from recorded_writes import (
@@ -44,7 +44,7 @@ Answer = tuple[int, dict[str, Any], list[str]]
 
 
 class Server:
-    """A real API server, asked one thing after the other."""
+    """A real API server, with one request at a time."""
 
     def __init__(self, url: str, token: str, ca: str) -> None:
         self._url = url
@@ -52,7 +52,7 @@ class Server:
         self._tls = ssl.create_default_context(cafile=ca)
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request; returns status, answer and warnings."""
+        """Send a request and return status, body and warnings."""
         kind = "application/merge-patch+json" if method == "PATCH" else _JSON
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         data = None if body is None else json.dumps(body).encode()
@@ -66,7 +66,7 @@ class Server:
         except urllib.error.HTTPError as exc:
             warnings = exc.headers.get_all("Warning") or []
             text = exc.read()
-            # A path that is not served yet is answered in plain text.
+            # The server responds in plain text to a path that it does not serve yet.
             told = json.loads(text) if text.startswith(b"{") else {}
             return exc.code, told, told_warnings(warnings)
 
@@ -75,14 +75,14 @@ _JSON = "application/json"
 
 
 def created(server: Server, write: Write, namespace: str) -> Write:
-    """Record the answer to a creation that is not carried out."""
+    """Record the response to a dry-run creation."""
     path = f"{collection_of(write.resource, namespace)}?dryRun=All"
     answer = server.ask("POST", path, placed(write.body, namespace))
     return replace(write, answer=normalised(*answer, namespace))
 
 
 def updated(server: Server, write: Write, namespace: str) -> Write:
-    """Record the answer to an update that is not carried out, of an object that is."""
+    """Record the response to a dry-run update of an existing object."""
     collection = collection_of(write.resource, namespace)
     body = placed(write.body, namespace)
     status, old, _ = server.ask("POST", collection, body)
@@ -95,7 +95,7 @@ def updated(server: Server, write: Write, namespace: str) -> Write:
 
 
 def remove(server: Server, path: str) -> None:
-    """Delete an object, whatever would have to be done first."""
+    """Delete an object, with all preparations."""
     server.ask("DELETE", f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
     server.ask("PATCH", path, {"metadata": {"finalizers": None}})
     status, left, _ = server.ask("GET", path)
@@ -105,7 +105,7 @@ def remove(server: Server, path: str) -> None:
 
 
 def define_things(server: Server, namespace: str) -> str:
-    """Define the custom resources, and wait until they are served; returns the path."""
+    """Create the CRDs, wait until they are served, and return the path."""
     definition = definition_of_things()
     path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
     server.ask("POST", _DEFINITIONS, definition)

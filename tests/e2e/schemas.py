@@ -1,23 +1,22 @@
-"""Write down what a real API server knows about its built-in kinds.
+"""Write the schemas of the built-in kinds of a real API server.
 
     python tests/e2e/schemas.py https://127.0.0.1:6443 --token T --ca ca.crt \\
         --modules tests/e2e/modules/kube-apiserver > aioinformer_apiserver/schema/kubernetes.json
 
-Run by hand, when the imitated version of Kubernetes changes. Two sources are read:
+Run it by hand when the imitated version of Kubernetes changes. It reads two sources:
 
 - `/openapi/v3` of the server: the definitions of the kinds that the API server of
-  `aioinformer.testing` serves, and what these refer to. Descriptions are left out.
-- The Go types it was built from (`--modules` is a folder whose go.mod requires them):
-  OpenAPI tells neither what a type is called in an error message, nor whether an empty
-  value vanishes when an object is stored.
+  `aioinformer.testing` serves, and those they refer to, without descriptions.
+- The Go types of the server (`--modules` is a folder whose go.mod requires them). OpenAPI
+  has neither the name of a type in error messages, nor whether an empty value vanishes
+  when an object is stored.
 
-The answer has three parts: `definitions`; `kinds`, which definition belongs to
+The output has three parts: `definitions`; `kinds`, with the definition of
 `"apps/v1/Deployment"`; and `fields`, the Go type of each definition's fields. There, a
-leading `*` is a pointer, which keeps an empty value; a trailing `!` says that a missing
-value is written out; what stands before a `/` is the struct that the field comes from,
-where the definition includes another. The fields are in the order of the struct, which
-is that of its JSON. All else is sorted, one definition a line, so that a new version is
-a small difference.
+leading `*` is a pointer, which keeps an empty value. A trailing `!` means that a missing
+value is written. The name before a `/` is the struct of the field, if the definition
+includes another one. The fields are in the order of the struct and of its JSON. All else
+is sorted, one definition per line, so that a new version gives a small diff.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from typing import Any
 
 from aioinformer.model import resources
 
-# Spoken by the server about, or instead of, the kinds it serves; and these in the
-# versions that it converts them to.
+# Types that the server sends about, or instead of, its kinds; and their versions.
 EXTRAS = [
     "authentication.k8s.io/v1/SelfSubjectReview",
     "authentication.k8s.io/v1/TokenRequest",
@@ -55,7 +53,7 @@ EXTRAS = [
     "v1/Binding",
     "v1/Status",
 ]
-# Whose documents describe those of them that no served kind refers to.
+# Groups whose documents describe those types that no served kind refers to.
 EXTRA_VERSIONS = [
     "authentication.k8s.io/v1",
     "authorization.k8s.io/v1",
@@ -64,7 +62,7 @@ EXTRA_VERSIONS = [
     "policy/v1",
 ]
 
-# The Go modules whose types appear, by the prefix of a definition.
+# The Go modules of the types, by the prefix of a definition.
 MODULES = {
     "io.k8s.api.": "k8s.io/api",
     "io.k8s.apimachinery.": "k8s.io/apimachinery",
@@ -86,7 +84,7 @@ class Server:
         self._tls = ssl.create_default_context(cafile=ca)
 
     def definitions_of(self, api_version: str) -> dict[str, Any]:
-        """Read all definitions that the document of a group and version has."""
+        """Read all definitions in the document of a group and version."""
         path = "apis" if "/" in api_version else "api"
         request = urllib.request.Request(
             f"{self._url}/openapi/v3/{path}/{api_version}", headers=self._headers
@@ -107,7 +105,7 @@ def kinds_in(definitions: dict[str, Any]) -> dict[str, str]:
 
 
 def reachable(definitions: dict[str, Any], roots: list[str]) -> dict[str, Any]:
-    """Keep what `roots` refer to, at any distance, and them."""
+    """Keep `roots` and the definitions they refer to, directly or indirectly."""
     found: dict[str, Any] = {}
     waiting = list(roots)
     while waiting:
@@ -120,7 +118,7 @@ def reachable(definitions: dict[str, Any], roots: list[str]) -> dict[str, Any]:
 
 
 def without_prose(value: Any) -> Any:
-    """Drop descriptions; a property of that name is kept."""
+    """Drop descriptions, but keep properties of that name."""
     if isinstance(value, list):
         return [without_prose(it) for it in value]
 
@@ -138,7 +136,7 @@ def without_prose(value: Any) -> Any:
 
 
 class Package:
-    """The structs of one Go package, read from its source by their layout."""
+    """The structs of one Go package, parsed from the layout of its source."""
 
     def __init__(self, folder: Path) -> None:
         self._name = folder.name
@@ -155,7 +153,7 @@ class Package:
                 ]
 
     def fields_of(self, struct: str) -> dict[str, str]:
-        """Describe the fields of a struct, those of inlined structs included."""
+        """Describe the fields of a struct, including those of inlined structs."""
         found: dict[str, str] = {}
         for type_, name, options in self._fields.get(struct, []):
             if name:
@@ -184,7 +182,7 @@ class Package:
 
 
 def written(options: str) -> str:
-    """Say when Go writes a field: `!` always, `+` unless it is no struct, but empty."""
+    """Return when Go writes a field: `!` always, `+` unless an empty non-struct."""
     given = set(options.split(","))
     if "omitzero" in given:
         return ""
@@ -193,7 +191,7 @@ def written(options: str) -> str:
 
 
 def settled(type_: str, text: dict[str, Any]) -> str:
-    """Settle a `+`: only structs, to which OpenAPI refers, are written when empty."""
+    """Resolve a `+`: only structs, to which OpenAPI refers, are written when empty."""
     if not type_.endswith("+"):
         return type_
 
@@ -227,7 +225,7 @@ FOLDERS: dict[str, Path] = {}
 
 
 def module_folder(module: str, modules: str) -> Path:
-    """Ask Go where the source of a module is."""
+    """Return the source folder of a module, from Go."""
     if module not in FOLDERS:
         command = ["go", "list", "-m", "-f", "{{.Dir}}", module]
         done = subprocess.run(
@@ -242,9 +240,9 @@ def module_folder(module: str, modules: str) -> Path:
 
 
 def lines_of(parts: dict[str, dict[str, Any]]) -> str:
-    """Write JSON with one line for each member of a part, sorted.
+    """Write JSON with one line per member of a part, sorted.
 
-    The fields of a struct stay in their order, in which the server writes them.
+    The fields of a struct keep their order, in which the server writes them.
     """
     texts = []
     for part, members in parts.items():

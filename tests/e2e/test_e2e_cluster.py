@@ -1,4 +1,4 @@
-"""What builds and runs the real servers: its decisions, not the building itself."""
+"""The decisions of the code that builds and runs the real servers."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_command_without_go_fails_with_one_line(tmp_path: Path) -> None:
 
 
 def test_server_that_exits_at_once_is_reported_with_its_log(tmp_path: Path) -> None:
-    # All programs are this one.
+    # This program plays all programs.
     program = r"#!/bin/sh\necho out of luck; exit 3"
     script = BUILDING.replace(
         'echo program > "$2"', f'printf "{program}" > "$2"; chmod +x "$2"'
@@ -322,7 +322,7 @@ def test_child_is_stopped_with_its_descendants(tmp_path: Path) -> None:
             assert lines.readline() == "up\n"
 
         output.close()
-        # The end of the file: nobody holds the pipe open any more.
+        # End of file: nobody holds the pipe open any more.
         assert lines.read() == ""
 
     assert child.returncode == -signal.SIGTERM
@@ -338,7 +338,7 @@ def test_child_dies_with_a_killed_parent() -> None:
             os.write(2, str(child.pid).encode())
             os.kill(os.getpid(), signal.SIGKILL)
     """
-    # stdout is shared by both, and ends with the last one.
+    # Both share stdout, which ends with the last one.
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, check=False, timeout=30
     )

@@ -1,4 +1,4 @@
-"""What looks for secrets in records finds them, however they are written."""
+"""The search for secrets finds them in any encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real server says in the binary encoding is read as what it says in JSON."""
+"""Protobuf bodies of a real server decode to the same objects as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
-# With objects that every server makes for itself.
+# Including objects that every server creates.
 KINDS = [
     resources.CLUSTER_ROLES,
     resources.CLUSTER_ROLE_BINDINGS,

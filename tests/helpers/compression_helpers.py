@@ -145,7 +145,7 @@ def noted_trainings() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             found.append(record.getMessage())
 
-    logger = logging.getLogger("aioinformer.informer.compressing")
+    logger = logging.getLogger("aioinformer.informer.store.compressor")
     level, handler = logger.level, Noting()
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

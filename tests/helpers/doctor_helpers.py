@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from aioinformer.cli.target import Target
+    from aioinformer.cli.connection import ConnectionOptions
 
 __all__ = ["HANG", "TOKEN", "Front", "Outcome", "examined", "serving"]
 
@@ -67,7 +67,7 @@ class Outcome:
 
 
 async def examined(
-    target: Target,
+    target: ConnectionOptions,
     *resources: str,
     capfd: pytest.CaptureFixture[str],
     **options: Any,

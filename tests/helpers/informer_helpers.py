@@ -17,18 +17,17 @@ from aioinformer.informer import (
     SharedInformer,
     Updated,
 )
-from aioinformer.informer.handler_options import HandlerOptions
-from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.listener import Listener
-from aioinformer.informer.processor import Processor
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.handlers.event_handlers import EventHandlers, HandlerOptions
+from aioinformer.informer.handlers.listener import Listener
+from aioinformer.informer.handlers.processor import Processor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from aioinformer.errors import HandlerError
+    from aioinformer.informer.handlers.resync import Resync
     from aioinformer.informer.notifications import Notification
-    from aioinformer.informer.resync import Resync
 
     Handler = Callable[[Notification], Awaitable[None] | None]
 
@@ -122,8 +121,8 @@ class Stage(Processor):
     ) -> Listener:
         listener = Listener(
             name,
-            Handlers(on_event=handler),
-            Reporter("pods", self.failures.append),
+            EventHandlers(on_event=handler),
+            ErrorReporter("pods", self.failures.append),
             HandlerOptions(**options),
             resync=resync,
         )

@@ -10,10 +10,10 @@ from informer_helpers import Stage
 
 from aioinformer.cache import Delta, DeltaType, Indexer, index_by
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.compressing import Compressing
-from aioinformer.informer.pipeline import Pipeline
-from aioinformer.informer.reporting import Reporter
-from aioinformer.informer.transforming import Transforming
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.store.compressor import BodyCompressor
+from aioinformer.informer.store.pipeline import Pipeline
+from aioinformer.informer.store.transformer import Transformer
 
 if TYPE_CHECKING:
     from aioinformer.errors import HandlerError
@@ -38,15 +38,15 @@ class Rig:
         self.events: list[Notification] = []
         self.steps = 0
         self.failures: list[HandlerError] = []
-        self.transforming = Transforming(Reporter("pods", self.failures.append))
+        self.transforming = Transformer(ErrorReporter("pods", self.failures.append))
         self.transforming.function = transform
-        self.compressing = Compressing(compression, "pods")
+        self.compressing = BodyCompressor(compression, "pods")
         self.pipeline = Pipeline(
             self.indexer,
             self.processor,
             self._count,
             self.transforming,
-            compressing=self.compressing,
+            compressor=self.compressing,
         )
         self.processor.listen(self.events.append)
 

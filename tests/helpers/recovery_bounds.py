@@ -19,7 +19,7 @@ from aioinformer.backoff import (
 from aioinformer.client.config import ClientConfig
 from aioinformer.client.list_watch import WATCH_GRACE_SECONDS
 from aioinformer.controller.elector_state import LeaseTiming
-from aioinformer.informer.watch_reader import CHECK_SECONDS, SILENCE_SECONDS
+from aioinformer.informer.listwatch.watch_reader import CHECK_SECONDS, SILENCE_SECONDS
 
 __all__ = [
     "BOUNDS",

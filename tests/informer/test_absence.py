@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinformer.informer.absence import Absence
+from aioinformer.informer.listwatch.recovery import Absence
 
 
 def test_a_minute_of_no_is_absence() -> None:

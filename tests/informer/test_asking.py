@@ -1,4 +1,4 @@
-"""`Question`: which informer is meant, and where it was asked for."""
+"""`InformerSpec`: which informer is meant, and where it was asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from factory_helpers import FakeClient
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import ReflectorOptions, SharedInformerFactory
-from aioinformer.informer.asking import Question, calling_place
+from aioinformer.informer.informer_spec import InformerSpec, calling_place
 from aioinformer.model import drop, strip_managed_fields, transform_dict
 from aioinformer.model.resources import PODS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aioinformer.model import KubeObject
     from aioinformer.model.transforms import Transform
 
-FIRST = Question(
+FIRST = InformerSpec(
     resource=PODS,
     namespaces=(),
     label_selector="",

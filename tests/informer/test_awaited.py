@@ -348,11 +348,11 @@ async def test_a_cancelled_waiter_leaves_nothing(key: str | None) -> None:
     async with running(pods.run()):
         waiter = asyncio.create_task(pods.wait_until(never, key))
         await settle()
-        waiting = len(pods._waiting)
+        waiting = len(pods._waiters)
         waiter.cancel()
         await asyncio.wait({waiter})
 
-        assert (waiting, len(pods._waiting)) == (1, 0)
+        assert (waiting, len(pods._waiters)) == (1, 0)
         assert waiter.cancelled()
 
 

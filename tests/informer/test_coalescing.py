@@ -12,8 +12,13 @@ from fake_source import thing
 from informer_helpers import Recorder, Slow, Stage, events, running, settle
 
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.coalescing import BURST, CROWDED, CoalescingInbox, merged
-from aioinformer.informer.inbox import Snapshot
+from aioinformer.informer.handlers.inbox import (
+    BURST,
+    CROWDED,
+    CoalescingInbox,
+    Snapshot,
+    merged,
+)
 
 if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification

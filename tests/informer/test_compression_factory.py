@@ -10,10 +10,7 @@ from factory_helpers import FakeClient
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import SharedInformer, SharedInformerFactory
-from aioinformer.informer.variants import (
-    DynamicInformerFactory,
-    MetadataInformerFactory,
-)
+from aioinformer.informer.factory import DynamicInformerFactory, MetadataInformerFactory
 
 
 @pytest.fixture
@@ -22,7 +19,7 @@ def factory() -> SharedInformerFactory:
 
 
 def compression_of(informer: SharedInformer) -> str | None:
-    return informer._compressing.compression
+    return informer._compressor.compression
 
 
 def test_an_informer_is_compressed_if_asked_for(factory: SharedInformerFactory) -> None:

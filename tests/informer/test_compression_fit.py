@@ -7,7 +7,7 @@ from math import log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioinformer.informer.compression_fit import WINDOW, WORSE, CompressionFit
+from aioinformer.informer.store.compressor import WINDOW, WORSE, CompressionFit
 from aioinformer.model.compression import LEAST_SAMPLES, SAMPLES
 
 

@@ -23,8 +23,7 @@ from pipeline_helpers import Rig, update
 
 from aioinformer.errors import InternalError, OptionsError
 from aioinformer.informer import SharedInformer
-from aioinformer.informer.compressing import Compressing
-from aioinformer.informer.compression_fit import WINDOW
+from aioinformer.informer.store.compressor import WINDOW, BodyCompressor
 from aioinformer.model import KubeObject, strip_managed_fields
 from aioinformer.model.compression import LEAST_SAMPLES, SAMPLES
 
@@ -116,13 +115,13 @@ async def test_a_few_objects_that_change_for_ever_are_trained_on_once(
 async def test_an_informer_that_is_stopped_while_it_trains_ends_at_once() -> None:
     pods = pods_of(Page(webs(SAMPLES), piece=SAMPLES), compression="zstd")
     async with running(pods.run()) as run:
-        while not pods._compressing._turn.locked():
+        while not pods._compressor._turn.locked():
             await asyncio.sleep(0)
 
     assert run.cancelled()
     assert pods.status.phase == "stopped"
     assert not pods.has_synced
-    assert not pods._compressing._turn.locked()
+    assert not pods._compressor._turn.locked()
     assert len(pods.store) == 0
 
 
@@ -130,7 +129,7 @@ async def test_who_waited_for_a_training_does_not_begin_another(
     trainings: list[str],
 ) -> None:
     """As the pipelines of several namespaces do."""
-    compressing = Compressing("zstd")
+    compressing = BodyCompressor("zstd")
     for _ in range(2):
         async with asyncio.TaskGroup() as group:
             for number in range(3):
@@ -148,7 +147,7 @@ async def test_who_waited_for_a_training_does_not_begin_another(
 
 
 async def test_a_damaged_sample_is_an_error() -> None:
-    compressing = Compressing("zstd")
+    compressing = BodyCompressor("zstd")
     await compressing.begin([])
     compressing.due = True
     compressing._recent.append("default/web-0")
@@ -247,7 +246,7 @@ async def test_what_comes_compressed_is_stored_so() -> None:
 
 
 async def test_what_is_compressed_already_is_not_looked_at() -> None:
-    compressing = Compressing("zstd")
+    compressing = BodyCompressor("zstd")
     await compressing.begin(webs(3))
     obj = compressed(web("web"))
 
@@ -304,4 +303,4 @@ def test_refuses_another_compression() -> None:
 
 @pytest.mark.parametrize("compression", ["zstd", None])
 def test_names_itself(compression: Any) -> None:
-    assert (compression or "nothing") in repr(Compressing(compression))
+    assert (compression or "nothing") in repr(BodyCompressor(compression))

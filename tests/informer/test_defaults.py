@@ -1,4 +1,4 @@
-"""`Defaults`: what a factory adds to every question."""
+"""`FactoryDefaults`: what a factory adds to every question."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
-from aioinformer.informer.defaults import Defaults
+from aioinformer.informer.informer_spec import FactoryDefaults
 from aioinformer.model import Resource, drop, strip_managed_fields
 from aioinformer.model.resources import NODES, PODS
 
@@ -38,13 +38,15 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 def test_a_namespace_that_is_asked_for_comes_before_the_default(
     default: Any, asked: Any, found: tuple[str, ...]
 ) -> None:
-    question = Defaults(namespace=default).question("v1", "pods", {"namespace": asked})
+    question = FactoryDefaults(namespace=default).question(
+        "v1", "pods", {"namespace": asked}
+    )
 
     assert question.namespaces == found
 
 
 def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
-    defaults = Defaults(namespace="shop")
+    defaults = FactoryDefaults(namespace="shop")
 
     assert defaults.question("v1", "nodes", {}).namespaces == ()
     assert defaults.question("v1", "pods", {}).namespaces == ("shop",)
@@ -53,10 +55,10 @@ def test_a_default_namespace_is_none_of_cluster_scoped_resources() -> None:
 @pytest.mark.parametrize("namespaces", [[], ["shop", ""], [""]], ids=str)
 def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None:
     with pytest.raises(OptionsError, match="give None for all of them"):
-        Defaults(namespace=namespaces)
+        FactoryDefaults(namespace=namespaces)
 
     with pytest.raises(OptionsError, match="give None for all of them"):
-        Defaults().question("v1", "pods", {"namespace": namespaces})
+        FactoryDefaults().question("v1", "pods", {"namespace": namespaces})
 
 
 # ---------------------------------------------------------------- selectors
@@ -73,8 +75,8 @@ def test_namespaces_that_name_nothing_are_refused(namespaces: list[str]) -> None
 def test_selectors_of_the_factory_and_the_informer_must_both_match(
     default: str, asked: str, found: str
 ) -> None:
-    labels = Defaults(label_selector=default)
-    fields = Defaults(field_selector=default)
+    labels = FactoryDefaults(label_selector=default)
+    fields = FactoryDefaults(field_selector=default)
 
     question = labels.question("v1", "pods", {"label_selector": asked})
     assert question.label_selector == found
@@ -85,7 +87,7 @@ def test_selectors_of_the_factory_and_the_informer_must_both_match(
 
 def test_selectors_that_mean_the_same_are_the_same() -> None:
     one, other = (
-        Defaults(label_selector=text).question("v1", "pods", {}).identity
+        FactoryDefaults(label_selector=text).question("v1", "pods", {}).identity
         for text in ("a=b,c in (d, e)", "c in (e,d),a==b")
     )
 
@@ -96,26 +98,26 @@ def test_selectors_that_mean_the_same_are_the_same() -> None:
 def test_selectors_are_texts(option: str) -> None:
     selector: Any = {"app": "web"}
     with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
-        Defaults(**{option: selector})
+        FactoryDefaults(**{option: selector})
 
     asked: Any = {option: selector}
     with pytest.raises(OptionsError, match=r"a text such as 'app=web', not \{'app'"):
-        Defaults().question("v1", "pods", asked)
+        FactoryDefaults().question("v1", "pods", asked)
 
 
 def test_an_empty_name_is_none() -> None:
-    assert Defaults().question("v1", "pods", {"name": ""}).name is None
+    assert FactoryDefaults().question("v1", "pods", {"name": ""}).name is None
 
 
 def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
     with pytest.raises(SelectorSyntaxError):
-        Defaults(label_selector="a in b")
+        FactoryDefaults(label_selector="a in b")
 
     with pytest.raises(SelectorSyntaxError):
-        Defaults(field_selector="nonsense")
+        FactoryDefaults(field_selector="nonsense")
 
     with pytest.raises(SelectorSyntaxError):
-        Defaults().question("v1", "pods", {"label_selector": "a in b"})
+        FactoryDefaults().question("v1", "pods", {"label_selector": "a in b"})
 
 
 # ---------------------------------------------------------------- resync, transform
@@ -134,7 +136,7 @@ def test_selectors_that_cannot_be_parsed_are_refused_at_once() -> None:
 def test_the_resync_period_that_is_nearest_counts(
     asked: Any, of_pods: float, of_nodes: float
 ) -> None:
-    defaults = Defaults(
+    defaults = FactoryDefaults(
         resync_period=300, custom_resync={PODS: timedelta(minutes=1), WIDGETS: 0}
     )
 
@@ -144,11 +146,11 @@ def test_the_resync_period_that_is_nearest_counts(
 
 
 def test_a_custom_resync_holds_for_who_does_not_know_the_kind() -> None:
-    defaults = Defaults(resync_period=300, custom_resync={WIDGETS: 60})
+    defaults = FactoryDefaults(resync_period=300, custom_resync={WIDGETS: 60})
     nameless = Resource.of("example.com/v1", "widgets")
 
     assert defaults.question(nameless, "", {}).resync_period == 60
-    assert Defaults().question(nameless, "", {}).resync_period == 0
+    assert FactoryDefaults().question(nameless, "", {}).resync_period == 0
 
 
 @pytest.mark.parametrize("period", [-1, 0.5, float("nan"), float("inf")])
@@ -159,16 +161,16 @@ def test_a_period_that_cannot_be_one_is_refused(period: float) -> None:
     ]
     for options in both:
         with pytest.raises(OptionsError):
-            Defaults(**options)
+            FactoryDefaults(**options)
 
     with pytest.raises(OptionsError):
-        Defaults().question("v1", "pods", {"resync_period": period})
+        FactoryDefaults().question("v1", "pods", {"resync_period": period})
 
 
 @pytest.mark.parametrize("key", ["pods", ("v1", "pods")], ids=str)
 def test_a_custom_resync_is_by_resource(key: Any) -> None:
     with pytest.raises(OptionsError, match=r"custom_resync is by Resource"):
-        Defaults(custom_resync={key: 60})
+        FactoryDefaults(custom_resync={key: 60})
 
 
 class Empty:
@@ -182,14 +184,14 @@ class Empty:
 
 
 def test_a_transform_that_counts_as_false_is_one() -> None:
-    mine, defaults = Empty(), Defaults(transform=strip_managed_fields)
+    mine, defaults = Empty(), FactoryDefaults(transform=strip_managed_fields)
 
     assert defaults.question("v1", "pods", {"transform": mine}).transform is mine
 
 
 def test_a_transform_that_is_given_comes_before_the_default() -> None:
     mine = drop("status")
-    defaults = Defaults(transform=strip_managed_fields)
+    defaults = FactoryDefaults(transform=strip_managed_fields)
 
     assert defaults.question("v1", "pods", {}).transform is strip_managed_fields
     assert defaults.question("v1", "pods", {"transform": mine}).transform is mine
@@ -199,14 +201,14 @@ def test_a_transform_that_is_given_comes_before_the_default() -> None:
 
 
 def test_what_is_built_in_is_known_better_than_by_who_leaves_out_its_kind() -> None:
-    question = Defaults().question(Resource.of("v1", "nodes"), "", {})
+    question = FactoryDefaults().question(Resource.of("v1", "nodes"), "", {})
 
     assert question.resource == NODES
 
 
 @pytest.mark.parametrize("name", ["pods", "pod", "Pod"])
 def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
-    question = Defaults().question("v1", name, {})
+    question = FactoryDefaults().question("v1", name, {})
 
     assert (question.resource, question.by_name) == (PODS, False)
 
@@ -228,7 +230,7 @@ def test_what_is_built_in_is_found_by_plural_or_kind(name: str) -> None:
 def test_the_server_is_asked_for_what_is_not_built_in(
     api_version: str, name: str, resource: Resource
 ) -> None:
-    question = Defaults().question(api_version, name, {})
+    question = FactoryDefaults().question(api_version, name, {})
 
     assert (question.resource, question.by_name) == (resource, True)
 
@@ -241,15 +243,15 @@ def test_nothing_is_asked_of_the_server_that_it_cannot_have(
     api_version: str, name: str
 ) -> None:
     with pytest.raises(OptionsError, match="not a built-in resource"):
-        Defaults().question(api_version, name, {})
+        FactoryDefaults().question(api_version, name, {})
 
 
 def test_a_factory_for_any_resource_takes_plurals_as_they_are() -> None:
-    found = Defaults(any_resource=True).question("example.com/v1", "widgets", {})
+    found = FactoryDefaults(any_resource=True).question("example.com/v1", "widgets", {})
     assert (found.resource.plural, found.by_name) == ("widgets", False)
-    kind = Defaults(any_resource=True).question("example.com/v1", "Widget", {})
+    kind = FactoryDefaults(any_resource=True).question("example.com/v1", "Widget", {})
     assert (kind.resource.kind, kind.by_name) == ("Widget", True)
-    known = Defaults(any_resource=True).question("v1", "pods", {})
+    known = FactoryDefaults(any_resource=True).question("v1", "pods", {})
     assert known.resource is PODS
 
 
@@ -257,7 +259,7 @@ ZONES = Resource.of("example.com/v1", "zones", "Zone", namespaced=False)
 
 
 def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() -> None:
-    defaults = Defaults(any_resource=True)
+    defaults = FactoryDefaults(any_resource=True)
     one = defaults.question("example.com/v1", "zones", {})
     other = defaults.question(ZONES, "", {})
 
@@ -267,14 +269,14 @@ def test_who_does_not_know_the_kind_does_not_know_whether_it_has_namespaces() ->
 
 
 def test_a_default_namespace_is_none_of_what_is_told_to_have_none() -> None:
-    defaults = Defaults(any_resource=True, namespace="shop")
+    defaults = FactoryDefaults(any_resource=True, namespace="shop")
 
     assert defaults.question(ZONES, "", {}).namespaces == ()
     assert defaults.question("example.com/v1", "zones", {}).namespaces == ("shop",)
 
 
 def test_who_knows_the_kind_and_who_does_not_mean_the_same() -> None:
-    defaults = Defaults(any_resource=True)
+    defaults = FactoryDefaults(any_resource=True)
     one = defaults.question("example.com/v1", "widgets", {})
     other = defaults.question(WIDGETS, "", {})
 

@@ -181,7 +181,7 @@ async def test_a_cancelled_block_is_removed() -> None:
         await settle()
 
         assert (during, len(pods._processor.listeners)) == (1, 0)
-        assert pods._live.followers == [pods._waiting.wake_all]
+        assert pods._run_state.followers == [pods._waiters.wake_all]
 
 
 # ---------------------------------------------------------------- the end
@@ -269,7 +269,7 @@ async def test_what_it_died_of_is_the_cause() -> None:
     async def dies(*_: object) -> None:
         raise bug
 
-    pods._parts[0].pipeline.commit = dies  # type: ignore[method-assign, assignment]
+    pods._sources.all[0].pipeline.commit = dies  # type: ignore[method-assign, assignment]
     async with pods.events() as events:
         task = asyncio.create_task(pods.run())
         with pytest.raises(InformerStopped) as raised:

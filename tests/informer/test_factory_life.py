@@ -353,7 +353,7 @@ async def test_an_informer_that_dies_of_a_base_exception_ends_alone(
     async def fail(*_: object, **__: object) -> NoReturn:
         raise Foreign
 
-    monkeypatch.setattr(pods._parts[0].pipeline, "stage", fail)
+    monkeypatch.setattr(pods._sources.all[0].pipeline, "stage", fail)
     await factory.start()
     await nodes.wait_synced()
     assert isinstance(await factory.failed(), Foreign)

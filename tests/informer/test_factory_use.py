@@ -15,7 +15,7 @@ from aioinformer.cache import index_by
 from aioinformer.client import Client
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
 from aioinformer.informer import SharedInformerFactory
-from aioinformer.informer.asking import InformerOptions
+from aioinformer.informer.informer_spec import InformerOptions
 from aioinformer.model import strip_managed_fields
 
 if TYPE_CHECKING:

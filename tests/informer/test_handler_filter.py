@@ -11,9 +11,8 @@ from informer_helpers import Stage, keep_busy, running
 
 from aioinformer.errors import HandlerError, OptionsError
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.handler_filter import HandlerFilter
-from aioinformer.informer.handler_options import HandlerOptions
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.handlers.event_handlers import HandlerFilter, HandlerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,7 @@ class Filtered:
 
     def __init__(self, accepts: Callable[[KubeObject], object] = is_web) -> None:
         self.failures: list[HandlerError] = []
-        reporter = Reporter("pods", self.failures.append)
+        reporter = ErrorReporter("pods", self.failures.append)
         self._filter = HandlerFilter(accepts, "pods/greet", reporter)
 
     def __call__(self, *events: Notification) -> list[Notification | None]:
@@ -133,7 +132,7 @@ def test_objects_are_told_apart() -> None:
 
 def test_what_is_not_told_any_more_is_nothing_to_the_filter() -> None:
     asked: list[KubeObject] = []
-    reporter = Reporter("pods")
+    reporter = ErrorReporter("pods")
     passing = HandlerFilter(asked.append, "pods/greet", reporter).passing
 
     assert list(passing(iter([None]))) == [None]

@@ -1,4 +1,4 @@
-"""`Handlers`, and calls that wait: run in the caller's task up to their first wait."""
+"""`EventHandlers`, and calls that wait: run in the caller's task up to their first wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fake_source import thing
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.handlers import Handlers
+from aioinformer.informer.handlers.event_handlers import EventHandlers
 
 if TYPE_CHECKING:
     import inspect
@@ -31,7 +31,7 @@ def ignore(*_: object) -> None:
 
 def test_each_handler_is_called_with_what_it_takes() -> None:
     record: list[tuple[str, tuple[KubeObject, ...]]] = []
-    calls = Handlers(
+    calls = EventHandlers(
         on_add=lambda obj: record.append(("add", (obj,))),
         on_update=lambda old, new: record.append(("update", (old, new))),
         on_delete=lambda obj: record.append(("delete", (obj,))),
@@ -45,7 +45,7 @@ def test_each_handler_is_called_with_what_it_takes() -> None:
 
 def test_on_event_is_called_with_every_event() -> None:
     record: list[object] = []
-    calls = Handlers(on_event=record.append).calls()
+    calls = EventHandlers(on_event=record.append).calls()
 
     for event in EVENTS:
         calls[type(event)](event)
@@ -56,13 +56,13 @@ def test_on_event_is_called_with_every_event() -> None:
 @pytest.mark.parametrize(
     ("handlers", "kind"),
     [
-        (Handlers(on_add=ignore), Added),
-        (Handlers(on_update=ignore), Updated),
-        (Handlers(on_delete=ignore), Deleted),
+        (EventHandlers(on_add=ignore), Added),
+        (EventHandlers(on_update=ignore), Updated),
+        (EventHandlers(on_delete=ignore), Deleted),
     ],
     ids=["add", "update", "delete"],
 )
-def test_what_nobody_wants_is_not_called(handlers: Handlers, kind: type) -> None:
+def test_what_nobody_wants_is_not_called(handlers: EventHandlers, kind: type) -> None:
     assert list(handlers.calls()) == [kind]
 
 
@@ -97,7 +97,7 @@ def test_handlers_that_cannot_work_are_refused(
     handlers: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
-        Handlers(**handlers)
+        EventHandlers(**handlers)
 
 
 def two(_old: object, _new: object) -> None:
@@ -118,7 +118,7 @@ def test_handlers_that_take_something_else_are_refused(
     handlers: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(OptionsError, match=complaint):
-        Handlers(**handlers)
+        EventHandlers(**handlers)
 
 
 def test_what_tells_no_signature_is_taken() -> None:
@@ -132,9 +132,13 @@ def test_what_tells_no_signature_is_taken() -> None:
         def __signature__(self) -> inspect.Signature:
             raise ValueError("no signature found")
 
-    assert list(Handlers(on_add=Unknown()).calls()) == [Added]
+    assert list(EventHandlers(on_add=Unknown()).calls()) == [Added]
     record: list[object] = []
-    assert list(Handlers(on_event=record.append).calls()) == [Added, Updated, Deleted]
+    assert list(EventHandlers(on_event=record.append).calls()) == [
+        Added,
+        Updated,
+        Deleted,
+    ]
 
 
 class Greeter:
@@ -148,15 +152,18 @@ class Greeter:
 @pytest.mark.parametrize(
     ("handlers", "name"),
     [
-        (Handlers(on_add=ignore), "ignore"),
-        (Handlers(on_add=ignore, on_update=Greeter().greet), "ignore+Greeter.greet"),
-        (Handlers(on_add=ignore, on_delete=ignore), "ignore"),
-        (Handlers(on_event=Greeter()), "Greeter"),
-        (Handlers(on_event=functools.partial(ignore, 1)), "partial"),
+        (EventHandlers(on_add=ignore), "ignore"),
+        (
+            EventHandlers(on_add=ignore, on_update=Greeter().greet),
+            "ignore+Greeter.greet",
+        ),
+        (EventHandlers(on_add=ignore, on_delete=ignore), "ignore"),
+        (EventHandlers(on_event=Greeter()), "Greeter"),
+        (EventHandlers(on_event=functools.partial(ignore, 1)), "partial"),
     ],
     ids=["function", "two", "twice-the-same", "object", "partial"],
 )
 def test_describes_itself_by_the_names_of_its_functions(
-    handlers: Handlers, name: str
+    handlers: EventHandlers, name: str
 ) -> None:
     assert handlers.describe() == name

@@ -22,7 +22,7 @@ from informer_helpers import Even, settle
 from aioinformer.client import ListWatch
 from aioinformer.errors import InformerStopped, InternalError, OptionsError, ServerError
 from aioinformer.informer import InformerWatch
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model.resources import CONFIG_MAPS
 from aioinformer.testing import APIServer, FakeListerWatcher
 from aioinformer.watch import EventType

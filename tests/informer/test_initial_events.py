@@ -17,7 +17,7 @@ from fake_source import (
 )
 
 from aioinformer.errors import DecodeError, ResourceExpired
-from aioinformer.informer.initial_events import InitialEvents
+from aioinformer.informer.listwatch.watch_events import InitialEvents
 from aioinformer.model import KubeObject
 from aioinformer.watch import EventType, WatchEvent
 

@@ -17,7 +17,7 @@ from aioinformer.cache import Indexer, index_by, index_by_label
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
 from aioinformer.errors import NotSynced, OptionsError, SelectorSyntaxError, Stale
 from aioinformer.informer import Lister
-from aioinformer.informer.body_check import BodyCheck
+from aioinformer.informer.lister import BodyJoiner
 from aioinformer.model import KubeObject, LabelSelector
 from aioinformer.model.times import seconds_of
 
@@ -66,7 +66,7 @@ def lister(trust: Trust) -> Lister:
 def lister_of(
     *objects: KubeObject,
     trust: Trust | None = None,
-    bodies: BodyCheck | None = None,
+    bodies: BodyJoiner | None = None,
 ) -> Lister:
     indexer: Indexer[KubeObject] = Indexer(
         {NAMESPACE_INDEX: by_namespace, "node": index_by("spec.nodeName")}
@@ -264,7 +264,7 @@ NO_JSON = {
 def test_json_leaves_out_a_body_that_is_not_json(
     body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bodies = BodyCheck("pods")
+    bodies = BodyJoiner("pods")
     lister = lister_of(*OBJECTS[1:], with_body(OBJECTS[0], body), bodies=bodies)
 
     for _ in range(3):
@@ -291,7 +291,7 @@ def test_json_looks_at_each_body_once() -> None:
 
 
 def test_body_check_remembers_no_more_than_twice_the_store() -> None:
-    bodies = BodyCheck()
+    bodies = BodyJoiner()
     stored = {obj.key: obj for obj in OBJECTS}
     bad = with_body(OBJECTS[0], b"{")
     bodies.joined([*OBJECTS, bad], {**stored, "bad": bad})

@@ -1,4 +1,4 @@
-"""`Liveness`: begins once, ends once, wakes who waits."""
+"""`RunState`: begins once, ends once, wakes who waits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from informer_helpers import settle
 from queue_helpers import error_in_thread
 
 from aioinformer.errors import InformerStopped, OptionsError, WrongLoop
-from aioinformer.informer.liveness import Liveness, running_loop
+from aioinformer.informer.lifecycle import RunState, running_loop
 
 
 async def test_begins_once() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     idle = repr(live)
     live.begin()
 
@@ -21,22 +21,22 @@ async def test_begins_once() -> None:
         live.begin()
 
     assert live.loop is asyncio.get_running_loop()
-    assert (idle, repr(live)) == ("<Liveness pods idle>", "<Liveness pods running>")
+    assert (idle, repr(live)) == ("<RunState pods idle>", "<RunState pods running>")
 
 
 async def test_does_not_begin_behind_its_end() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     live.end()
 
     with pytest.raises(InformerStopped, match="pods has ended"):
         live.begin()
 
     assert live.loop is None
-    assert repr(live) == "<Liveness pods stopped>"
+    assert repr(live) == "<RunState pods stopped>"
 
 
 def test_its_first_failure_is_the_cause_of_what_is_raised() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     live.check_not_stopped()
     failure = ValueError("first")
 
@@ -51,7 +51,7 @@ def test_its_first_failure_is_the_cause_of_what_is_raised() -> None:
 
 
 async def test_every_waiter_is_woken_by_a_change() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     waiters = [asyncio.create_task(live.wait_for_change()) for _ in range(3)]
     await settle()
     before = [waiter.done() for waiter in waiters]
@@ -63,7 +63,7 @@ async def test_every_waiter_is_woken_by_a_change() -> None:
 
 
 async def test_a_change_wakes_only_those_who_waited_before_it() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     live.tell()
     waiter = asyncio.create_task(live.wait_for_change())
     await settle()
@@ -75,7 +75,7 @@ async def test_a_change_wakes_only_those_who_waited_before_it() -> None:
 
 
 async def test_belongs_to_the_loop_in_which_it_began() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     before = error_in_thread(live.check_loop)
     live.begin()
     live.check_loop()
@@ -89,7 +89,7 @@ def test_no_loop_runs_outside_of_coroutines() -> None:
 
 
 def test_its_death_is_told_once_in_the_moment() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     told: list[tuple[BaseException, bool, bool]] = []
     live.on_death = lambda exc: told.append((exc, live.stopped, live.over))
     first = ValueError("first")
@@ -103,7 +103,7 @@ def test_its_death_is_told_once_in_the_moment() -> None:
 
 
 def test_an_end_without_a_failure_is_no_death() -> None:
-    live = Liveness("pods")
+    live = RunState("pods")
     told: list[BaseException] = []
     live.on_death = told.append
 

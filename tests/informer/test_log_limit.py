@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinformer.informer.log_limit import LogLimit, Verdict
+from aioinformer.informer.handlers.error_reporter import LogLimit, Verdict
 
 
 def test_nine_in_a_minute_are_written_one_by_one() -> None:

@@ -24,7 +24,7 @@ from aioinformer.errors import (
     TransportError,
     Unauthorized,
 )
-from aioinformer.informer.machine import (
+from aioinformer.informer.listwatch.machine import (
     Action,
     Commit,
     Discard,
@@ -42,7 +42,7 @@ from aioinformer.informer.machine import (
     list_options,
     stream_options,
 )
-from aioinformer.informer.recovery import Recovery, recovery_for
+from aioinformer.informer.listwatch.recovery import Recovery, recovery_for
 from aioinformer.watch import ListOptions, WatchOptions
 
 BROKEN = TransportError("broken")

@@ -26,7 +26,7 @@ from list_watch_errors import (
 
 from aioinformer import errors
 from aioinformer.errors import AioInformerError, InternalError, TransportError
-from aioinformer.informer.machine import (
+from aioinformer.informer.listwatch.machine import (
     Discard,
     Input,
     ListFailed,

@@ -154,7 +154,7 @@ async def test_a_change_that_comes_while_another_part_is_replaced_is_kept(
 
 
 def sources(pods: SharedInformer) -> dict[str, Any]:
-    return {str(it.namespace): it.reflector._source for it in pods._parts}
+    return {str(it.namespace): it.reflector._source for it in pods._sources.all}
 
 
 async def test_an_index_added_while_a_part_is_replaced_is_complete(

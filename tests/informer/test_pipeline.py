@@ -13,7 +13,7 @@ from pipeline_helpers import Rig, add, delete, update
 
 from aioinformer.cache import Delta
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.store.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

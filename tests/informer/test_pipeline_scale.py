@@ -15,7 +15,7 @@ from informer_helpers import Stage, running
 from aioinformer.budget import LoopBudget
 from aioinformer.cache import Contents, Indexer
 from aioinformer.cache.index import NAMESPACE_INDEX, by_namespace
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model import KubeObject
 
 if TYPE_CHECKING:

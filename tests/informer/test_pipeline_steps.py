@@ -12,8 +12,8 @@ from pipeline_helpers import Rig, View, add, update
 
 from aioinformer.cache import Indexer
 from aioinformer.informer import Added, Updated
-from aioinformer.informer.inbox import Snapshot
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.store.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,10 +21,10 @@ from queue_helpers import Sink
 
 from aioinformer.errors import InformerStopped
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.inbox import Snapshot
-from aioinformer.informer.listener import Listener
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.handlers.event_handlers import EventHandlers
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.handlers.listener import Listener
 
 if TYPE_CHECKING:
     from informer_helpers import Handler
@@ -78,7 +78,9 @@ async def test_events_that_nobody_wants_count_as_delivered(
     processor: Stage,
 ) -> None:
     record: list[object] = []
-    listener = Listener("h", Handlers(on_delete=record.append), Reporter("pods"))
+    listener = Listener(
+        "h", EventHandlers(on_delete=record.append), ErrorReporter("pods")
+    )
     processor.add(listener)
     obj = thing("a")
 
@@ -173,7 +175,10 @@ async def test_calls_that_block_the_loop_are_counted_and_logged(
 ) -> None:
     sink = BlockingSink()
     listener = Listener(
-        "pods/greet", Handlers(on_event=handler), Reporter("pods"), metrics=sink
+        "pods/greet",
+        EventHandlers(on_event=handler),
+        ErrorReporter("pods"),
+        metrics=sink,
     )
     processor.add(listener)
 

@@ -16,7 +16,7 @@ from aioinformer.errors import (
     TransportError,
     Unauthorized,
 )
-from aioinformer.informer.recovery import (
+from aioinformer.informer.listwatch.recovery import (
     Recovery,
     is_internal,
     is_refusal,

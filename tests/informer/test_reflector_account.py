@@ -29,7 +29,7 @@ from aioinformer.errors import (
     Unauthorized,
 )
 from aioinformer.informer import Reflector
-from aioinformer.informer.machine import Listing
+from aioinformer.informer.listwatch.machine import Listing
 
 BUSY = ServerError("busy", status=503)
 BROKEN = TransportError("broken")

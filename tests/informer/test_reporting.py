@@ -11,7 +11,7 @@ from fake_source import thing
 from queue_helpers import Sink
 
 from aioinformer.errors import HandlerError, OptionsError
-from aioinformer.informer.reporting import Reporter
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
 
 
 class Counter(Sink):
@@ -34,7 +34,7 @@ def test_a_failure_is_logged_counted_and_passed_on_once(
     cause = ValueError("no")
     obj = thing("a")
 
-    Reporter("pods", told.append, metrics).failed("handler", "greet", obj, cause)
+    ErrorReporter("pods", told.append, metrics).failed("handler", "greet", obj, cause)
 
     (failure,) = told
     assert (failure.where, failure.name, failure.subject) == ("handler", "greet", obj)
@@ -51,7 +51,7 @@ def test_a_failure_is_logged_counted_and_passed_on_once(
 
 
 def test_nobody_has_to_listen(caplog: pytest.LogCaptureFixture) -> None:
-    Reporter("pods").failed("handler", "greet", None, ValueError("no"))
+    ErrorReporter("pods").failed("handler", "greet", None, ValueError("no"))
 
     assert len(caplog.records) == 1
 
@@ -62,7 +62,7 @@ def test_what_on_error_raises_is_logged_and_dropped(
     def on_error(failure: HandlerError) -> None:
         raise KeyError(failure.name)
 
-    Reporter("pods", on_error).failed("handler", "greet", None, ValueError("no"))
+    ErrorReporter("pods", on_error).failed("handler", "greet", None, ValueError("no"))
 
     assert [record.getMessage() for record in caplog.records] == [
         "pods: handler greet failed for None",
@@ -85,7 +85,7 @@ class Sends:
 )
 def test_an_on_error_that_nobody_would_await_is_refused(on_error: Any) -> None:
     with pytest.raises(OptionsError, match="on_error must be a plain function"):
-        Reporter("pods", on_error)
+        ErrorReporter("pods", on_error)
 
 
 def test_cancellations_of_user_code_are_dropped_as_well(
@@ -97,7 +97,9 @@ def test_cancellations_of_user_code_are_dropped_as_well(
     metrics = Counter()
     metrics.count = cancelled  # type: ignore[method-assign]
 
-    Reporter("pods", cancelled, metrics).failed("handler", "greet", None, ValueError())
+    ErrorReporter("pods", cancelled, metrics).failed(
+        "handler", "greet", None, ValueError()
+    )
 
     assert caplog.messages[1:] == [
         "pods: the metrics sink failed",
@@ -109,7 +111,7 @@ def test_a_failure_that_has_its_cause_is_reported_as_it_is() -> None:
     told: list[HandlerError] = []
     failure = HandlerError("index function", "node", thing("a"))
 
-    Reporter("pods", told.append).report(failure)
+    ErrorReporter("pods", told.append).report(failure)
 
     assert told == [failure]
 
@@ -120,7 +122,7 @@ def test_what_fails_again_and_again_is_logged_in_full_a_few_times(
 ) -> None:
     told: list[HandlerError] = []
     metrics = Counter()
-    reporter = Reporter("pods", told.append, metrics)
+    reporter = ErrorReporter("pods", told.append, metrics)
     cause = ValueError("no")
 
     for _ in range(1000):
@@ -137,7 +139,7 @@ def test_what_fails_again_and_again_is_logged_in_full_a_few_times(
 
 
 def test_each_code_is_logged_in_full(caplog: pytest.LogCaptureFixture) -> None:
-    reporter = Reporter("pods")
+    reporter = ErrorReporter("pods")
     for where, name in [
         ("transform", "a"),
         ("index function", "a"),

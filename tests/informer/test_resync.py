@@ -22,7 +22,7 @@ from namespace_helpers import slow_machine
 
 from aioinformer.errors import OptionsError
 from aioinformer.informer import Added, Deleted, SharedInformer, Updated
-from aioinformer.informer.resync import ListedOnce, Resync, resync_seconds
+from aioinformer.informer.handlers.resync import ListOncePerTurn, Resync, resync_seconds
 
 if TYPE_CHECKING:
     from aioinformer.informer.notifications import Notification
@@ -246,7 +246,7 @@ async def test_many_objects_are_one_entry_told_in_slices(
 
 async def test_handlers_that_are_reminded_together_share_one_list() -> None:
     store = MapStore(thing("a"))
-    listed = ListedOnce(store)
+    listed = ListOncePerTurn(store)
     stage, logs = Stage(), [Log() for _ in range(100)]
     for number, log in enumerate(logs):
         stage.listen(log, name=f"{number}", resync=Resync(10, listed))

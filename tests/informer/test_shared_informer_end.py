@@ -11,8 +11,8 @@ from informer_helpers import Recorder, Slow, pods_of, running, settle
 
 from aioinformer.errors import InformerStopped, InternalError, OptionsError
 from aioinformer.informer import SharedInformer
-from aioinformer.informer.pipeline import Pipeline
-from aioinformer.informer.processor import Processor
+from aioinformer.informer.handlers.processor import Processor
+from aioinformer.informer.store.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from aioinformer.errors import (
     HistoryReset,
     ResourceExpired,
 )
-from aioinformer.informer.sifting import Sifted, sift
+from aioinformer.informer.listwatch.watch_events import WatchChanges, to_changes
 from aioinformer.model import KubeObject
 from aioinformer.watch import EventType, WatchEvent
 
@@ -31,7 +31,7 @@ def knows(*objects: KubeObject) -> Callable[[str], KubeObject | None]:
     return {obj.key: obj for obj in objects}.get
 
 
-def changes(result: Sifted) -> list[str]:
+def changes(result: WatchChanges) -> list[str]:
     return [
         f"{delta.type} {delta.object.name}@{delta.object.resource_version}"
         for delta in result.deltas
@@ -46,24 +46,24 @@ def test_events_become_changes_in_their_order() -> None:
         bookmark(9),
     ]
 
-    result = sift(events, "4", nothing)
+    result = to_changes(events, "4", nothing)
 
     assert changes(result) == ["Added a@5", "Updated b@6", "Deleted a@7"]
     assert (result.version, result.duplicates, result.error) == ("9", 0, None)
 
 
 def test_no_events_change_nothing() -> None:
-    assert sift([], "4", nothing) == Sifted([], "4")
+    assert to_changes([], "4", nothing) == WatchChanges([], "4")
 
 
 def test_an_equal_bookmark_is_normal() -> None:
-    result = sift([bookmark(4), bookmark(4)], "4", nothing)
+    result = to_changes([bookmark(4), bookmark(4)], "4", nothing)
 
-    assert result == Sifted([], "4")
+    assert result == WatchChanges([], "4")
 
 
 def test_a_bookmark_below_the_last_version_is_broken_history() -> None:
-    result = sift([added(thing("a", 5)), bookmark(4)], "3", nothing)
+    result = to_changes([added(thing("a", 5)), bookmark(4)], "3", nothing)
 
     assert changes(result) == ["Added a@5"]
     assert result.version == "5"
@@ -77,7 +77,7 @@ def test_an_event_that_repeats_what_is_known_is_a_duplicate(
 ) -> None:
     known = thing("a", 3)
 
-    result = sift([kind(thing("a", 3)), added(thing("b", 6))], "5", knows(known))
+    result = to_changes([kind(thing("a", 3)), added(thing("b", 6))], "5", knows(known))
 
     assert changes(result) == ["Added b@6"]
     assert (result.version, result.duplicates, result.error) == ("6", 1, None)
@@ -97,7 +97,7 @@ def test_an_event_that_repeats_what_is_known_is_a_duplicate(
 def test_any_other_event_not_above_the_last_version_is_broken_history(
     known: list[KubeObject], event: WatchEvent
 ) -> None:
-    result = sift([event, added(thing("b", 9))], "5", knows(*known))
+    result = to_changes([event, added(thing("b", 9))], "5", knows(*known))
 
     assert not result.deltas
     assert result.version == "5"
@@ -107,7 +107,7 @@ def test_any_other_event_not_above_the_last_version_is_broken_history(
 def test_a_deletion_under_the_last_version_of_its_object_is_a_deletion() -> None:
     known = thing("a", 3)
 
-    result = sift([deleted(thing("a", 3)), bookmark(5)], "5", knows(known))
+    result = to_changes([deleted(thing("a", 3)), bookmark(5)], "5", knows(known))
 
     assert changes(result) == ["Deleted a@3"]
     assert (result.version, result.duplicates, result.error) == ("5", 0, None)
@@ -116,7 +116,7 @@ def test_a_deletion_under_the_last_version_of_its_object_is_a_deletion() -> None
 def test_what_was_deleted_cannot_be_repeated() -> None:
     events = [deleted(thing("a", 6)), modified(thing("a", 6))]
 
-    result = sift(events, "5", knows(thing("a", 5)))
+    result = to_changes(events, "5", knows(thing("a", 5)))
 
     assert changes(result) == ["Deleted a@6"]
     assert isinstance(result.error, HistoryReset)
@@ -130,7 +130,7 @@ def test_versions_that_are_not_decimal_are_not_compared() -> None:
         modified(thing("a", "")),
     ]
 
-    result = sift(events, "zzz", nothing)
+    result = to_changes(events, "zzz", nothing)
 
     assert changes(result) == ["Added a@z9", "Updated a@a1", "Updated a@"]
     assert (result.version, result.error) == ("m", None)
@@ -144,14 +144,14 @@ def test_a_version_that_is_not_decimal_begins_the_comparison_anew() -> None:
         added(thing("d", 3)),
     ]
 
-    result = sift(events, "3", nothing)
+    result = to_changes(events, "3", nothing)
 
     assert changes(result) == ["Added a@5", "Added b@x", "Added c@4"]
     assert isinstance(result.error, HistoryReset)
 
 
 def test_versions_are_compared_as_numbers() -> None:
-    result = sift([added(thing("a", 10))], "9", nothing)
+    result = to_changes([added(thing("a", 10))], "9", nothing)
 
     assert (changes(result), result.version) == (["Added a@10"], "10")
 
@@ -159,7 +159,7 @@ def test_versions_are_compared_as_numbers() -> None:
 def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
     events = [added(thing("a", 5)), error_event(410, "Expired"), added(thing("b", 6))]
 
-    result = sift(events, "4", nothing)
+    result = to_changes(events, "4", nothing)
 
     assert changes(result) == ["Added a@5"]
     assert result.version == "5"
@@ -169,7 +169,7 @@ def test_an_error_event_ends_the_watch_behind_what_came_before() -> None:
 def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
     broken = KubeObject(b"{", "", "", "", {}, thing("a").context)
 
-    result = sift(
+    result = to_changes(
         [added(thing("a", 5)), WatchEvent(EventType.ERROR, broken)], "4", nothing
     )
 
@@ -179,7 +179,7 @@ def test_an_error_event_that_cannot_be_read_is_a_decode_error() -> None:
 
 
 def test_a_bookmark_without_a_version_says_nothing() -> None:
-    assert sift([bookmark("")], "4", nothing) == Sifted([], "4")
+    assert to_changes([bookmark("")], "4", nothing) == WatchChanges([], "4")
 
 
 @pytest.mark.parametrize("version", ["", "0"])
@@ -192,7 +192,7 @@ def test_a_watch_from_no_version_begins_with_objects_in_any_order(version: str) 
         added(thing("d", 10)),
     ]
 
-    result = sift(events, version, knows(thing("b", 3)))
+    result = to_changes(events, version, knows(thing("b", 3)))
 
     assert changes(result) == ["Added a@9", "Added c@5", "Added d@10"]
     assert (result.version, result.duplicates, result.error) == ("10", 1, None)
@@ -200,7 +200,7 @@ def test_a_watch_from_no_version_begins_with_objects_in_any_order(version: str) 
 
 @pytest.mark.parametrize("version", ["", "0"])
 def test_a_watch_from_no_version_takes_none_of_its_first_objects(version: str) -> None:
-    result = sift([added(thing("a", 9)), added(thing("b", 3))], version, nothing)
+    result = to_changes([added(thing("a", 9)), added(thing("b", 3))], version, nothing)
 
     assert changes(result) == ["Added a@9", "Added b@3"]
     assert (result.version, result.error) == (version, None)
@@ -209,7 +209,7 @@ def test_a_watch_from_no_version_takes_none_of_its_first_objects(version: str) -
 def test_versions_are_compared_from_the_first_change_on() -> None:
     events = [added(thing("a", 9)), modified(thing("b", 10)), added(thing("c", 4))]
 
-    result = sift(events, "0", nothing)
+    result = to_changes(events, "0", nothing)
 
     assert changes(result) == ["Added a@9", "Updated b@10"]
     assert result.version == "10"
@@ -252,7 +252,7 @@ def outcome(batches: list[list[WatchEvent]], version: str) -> tuple[object, ...]
     duplicates = 0
     seen: list[str] = []
     for batch in batches:
-        result = sift(batch, version, objects.get)
+        result = to_changes(batch, version, objects.get)
         seen += changes(result)
         version = result.version
         duplicates += result.duplicates

@@ -18,12 +18,12 @@ from informer_helpers import (
 )
 from queue_helpers import Sink
 
-from aioinformer.informer.handlers import Handlers
-from aioinformer.informer.inbox import Inbox
-from aioinformer.informer.listener import Listener
-from aioinformer.informer.processor import Processor
-from aioinformer.informer.reporting import Reporter
-from aioinformer.informer.slowness import BLOCKING_SECONDS, Slowness
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.handlers.event_handlers import EventHandlers
+from aioinformer.informer.handlers.handler_calls import BLOCKING_SECONDS, HandlerMonitor
+from aioinformer.informer.handlers.inbox import Inbox
+from aioinformer.informer.handlers.listener import Listener
+from aioinformer.informer.handlers.processor import Processor
 
 if TYPE_CHECKING:
     from informer_helpers import Handler
@@ -131,7 +131,7 @@ def timers() -> list[asyncio.TimerHandle]:
     return [
         timer
         for timer in loop._scheduled
-        if "Slowness" in repr(timer) and not timer.cancelled()
+        if "HandlerMonitor" in repr(timer) and not timer.cancelled()
     ]
 
 
@@ -257,7 +257,7 @@ def test_a_handler_at_the_limit_of_slowness_is_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inbox = filled(0.0, 1.0, 2.0)
-    slowness = Slowness("pods/greet", inbox)
+    slowness = HandlerMonitor("pods/greet", inbox)
     inbox.take_now()
 
     slowness.crowded(10.5)
@@ -272,7 +272,7 @@ def test_a_handler_that_hangs_again_is_warned_of_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inbox = filled(0.0, 0.0, 0.0)
-    slowness = Slowness("pods/greet", inbox)
+    slowness = HandlerMonitor("pods/greet", inbox)
     slowness.crowded(100.0)
     for _ in range(3):
         finish_batch(inbox)
@@ -312,8 +312,8 @@ async def test_a_sink_that_fails_is_logged_and_ends_nothing(
 
     listener = Listener(
         "pods/greet",
-        Handlers(on_event=handler),
-        Reporter("pods"),
+        EventHandlers(on_event=handler),
+        ErrorReporter("pods"),
         metrics=FailingSink(error),
     )
     processor = Processor()

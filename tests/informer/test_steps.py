@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from budget_helpers import Clock
 
-from aioinformer.informer.steps import Steps
+from aioinformer.informer.handlers.handler_calls import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -154,7 +154,9 @@ async def test_closing_it_closes_the_inside() -> None:
 
 async def test_measures_the_longest_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("aioinformer.informer.steps.perf_counter", clock)
+    monkeypatch.setattr(
+        "aioinformer.informer.handlers.handler_calls.perf_counter", clock
+    )
 
     async def work() -> None:
         clock.work(milliseconds=10)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from informer_helpers import Recorder, Stage, events, name_of, running
 
-from aioinformer.informer.thread_calls import ThreadCalls
+from aioinformer.informer.handlers.handler_calls import ThreadCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -381,7 +381,7 @@ async def test_closing_is_idempotent_and_needs_no_thread() -> None:
 
 HANGS = """
 import asyncio, threading
-from aioinformer.informer.thread_calls import ThreadCalls
+from aioinformer.informer.handlers.handler_calls import ThreadCalls
 
 began = threading.Event()
 

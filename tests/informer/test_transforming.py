@@ -1,4 +1,4 @@
-"""`Transforming`: the results of a user's transform, and its failures."""
+"""`Transformer`: the results of a user's transform, and its failures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from fake_source import thing
 
 from aioinformer.errors import DecodeError, OptionsError
-from aioinformer.informer.reporting import Reporter
-from aioinformer.informer.transforming import (
-    Transforming,
+from aioinformer.informer.handlers.error_reporter import ErrorReporter
+from aioinformer.informer.store.transformer import (
+    Transformer,
     identity_of,
     is_left_out,
 )
@@ -31,7 +31,7 @@ class Case:
 
     def __init__(self, function: Callable[[Any], Any] | None) -> None:
         self.told: list[HandlerError] = []
-        self.transforming = Transforming(Reporter("pods", self.told.append))
+        self.transforming = Transformer(ErrorReporter("pods", self.told.append))
         self.transforming.function = function
 
     def __call__(self, obj: KubeObject) -> KubeObject | None:
@@ -57,7 +57,7 @@ def test_without_a_transform_objects_stay_as_they_are() -> None:
 
     assert case(A) is A
     assert (case.transforming.name, repr(case.transforming)) == (
-        *("", "<Transforming nothing>"),
+        *("", "<Transformer nothing>"),
     )
 
 
@@ -194,7 +194,7 @@ class Callee:
     ids=["coroutine", "callable-object", "sleep", "number", "text"],
 )
 def test_what_is_no_plain_function_is_refused(function: Any) -> None:
-    transforming = Transforming()
+    transforming = Transformer()
 
     with pytest.raises(OptionsError, match="a transform must be a"):
         transforming.function = function
@@ -214,7 +214,7 @@ def test_what_is_no_plain_function_is_refused(function: Any) -> None:
 def test_is_named_after_its_function(function: Callable[[Any], Any], name: str) -> None:
     transforming = Case(function).transforming
 
-    assert (transforming.name, repr(transforming)) == (name, f"<Transforming {name}>")
+    assert (transforming.name, repr(transforming)) == (name, f"<Transformer {name}>")
 
 
 def test_of_what_is_left_out_the_identity_is_remembered() -> None:

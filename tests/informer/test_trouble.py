@@ -1,4 +1,4 @@
-"""`trouble_of`: what is wrong with an informer, for a person."""
+"""`describe_state`: what is wrong with an informer, for a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aioinformer.errors import (
     TransportError,
     Unauthorized,
 )
-from aioinformer.informer.trouble import trouble_of
+from aioinformer.informer.status import describe_state
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ from aioinformer.informer.trouble import trouble_of
 def test_the_last_error_is_told(
     error: Exception | None, failures: int, text: str
 ) -> None:
-    assert trouble_of("listing", error, failures) == f"listing, {text}"
+    assert describe_state("listing", error, failures) == f"listing, {text}"
 
 
 def test_streams_that_were_given_up_are_told() -> None:
-    assert trouble_of("backing off", None, 0, streams_given_up=True) == (
+    assert describe_state("backing off", None, 0, streams_given_up=True) == (
         "backing off, no error so far, lists are asked for in pages, as the server did "
         "not stream them"
     )

@@ -22,7 +22,7 @@ from aioinformer.errors import (
     SelectorSyntaxError,
     Stale,
 )
-from aioinformer.informer.typed_lister import TypedLister
+from aioinformer.informer.lister import TypedLister
 
 
 class SpecStruct(msgspec.Struct, rename="camel"):

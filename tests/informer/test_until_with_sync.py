@@ -28,7 +28,7 @@ from aioinformer.errors import (
     ServerError,
     TransportError,
 )
-from aioinformer.informer.pipeline import Pipeline
+from aioinformer.informer.store.pipeline import Pipeline
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.watch import EventType

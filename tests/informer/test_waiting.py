@@ -1,4 +1,4 @@
-"""`Waiting`: who is woken by what, and that nobody else is."""
+"""`StoreWaiters`: who is woken by what, and that nobody else is."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from fake_source import thing
 
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.waiting import Waiting
+from aioinformer.informer.store.waiters import StoreWaiters
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from aioinformer.informer.waiting import KeyWaiter
+    from aioinformer.informer.store.waiters import KeyWaiter
     from aioinformer.model import KubeObject
 
 A = "default/a"
@@ -36,7 +36,7 @@ def at(version: str) -> Callable[[str | None], str]:
 
 
 async def test_each_change_of_a_key_is_told_in_order_to_all_who_wait_for_it() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_key(A) as one, waiting.for_key(A) as other:
         waiting.changed([Added(thing("a", 1)), Updated(thing("a", 1), thing("a", 2))])
@@ -47,7 +47,7 @@ async def test_each_change_of_a_key_is_told_in_order_to_all_who_wait_for_it() ->
 
 
 async def test_changes_of_other_keys_wake_nobody() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_key(A) as waiter:
         waiting.changed([Added(thing("b"))])
@@ -58,7 +58,7 @@ async def test_changes_of_other_keys_wake_nobody() -> None:
 
 
 async def test_who_has_gone_is_told_nothing() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
     with waiting.for_key(A) as waiter:
         assert len(waiting) == 1
 
@@ -82,7 +82,7 @@ async def test_who_has_gone_is_told_nothing() -> None:
 async def test_a_list_tells_what_it_changes(
     before: list[KubeObject], now: list[KubeObject], told: list[str | None]
 ) -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_key(A) as waiter:
         waiting.replaced(by_key(*before), by_key(*now))
@@ -91,7 +91,7 @@ async def test_a_list_tells_what_it_changes(
 
 
 async def test_a_list_that_keeps_an_object_tells_nothing_of_it() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
     same = by_key(thing("a", 5))
 
     with waiting.for_key(A) as waiter:
@@ -104,7 +104,7 @@ async def test_a_list_that_keeps_an_object_tells_nothing_of_it() -> None:
 
 
 async def test_those_are_woken_whose_version_is_reached() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with (
         waiting.for_version(7, None) as seven,
@@ -124,7 +124,7 @@ async def test_those_are_woken_whose_version_is_reached() -> None:
 
 async def test_versions_of_a_namespace_are_waited_for_by_themselves() -> None:
     versions = {None: "3", "shop": "9"}
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_version(5, None) as whole, waiting.for_version(5, "shop") as shop:
         waiting.applied(lambda namespace: versions[namespace])
@@ -136,7 +136,7 @@ async def test_versions_of_a_namespace_are_waited_for_by_themselves() -> None:
 async def test_versions_that_cannot_be_compared_wake_all_to_see_it(
     version: str,
 ) -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_version(5, None) as news:
         waiting.applied(at(version))
@@ -145,7 +145,7 @@ async def test_versions_that_cannot_be_compared_wake_all_to_see_it(
 
 
 async def test_a_waiter_behind_a_woken_one_is_not_lost() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
     late: list[asyncio.Event] = []
 
     with waiting.for_version(5, None):
@@ -165,7 +165,7 @@ async def test_a_waiter_behind_a_woken_one_is_not_lost() -> None:
 
 
 async def test_the_same_version_may_be_waited_for_often() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_version(5, None) as one, waiting.for_version(5, None) as other:
         waiting.applied(at("5"))
@@ -178,7 +178,7 @@ async def test_the_same_version_may_be_waited_for_often() -> None:
 
 
 async def test_who_waits_for_any_step_is_woken_by_each() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with waiting.for_steps() as news:
         waiting.applied(at("1"))
@@ -192,14 +192,14 @@ async def test_who_waits_for_any_step_is_woken_by_each() -> None:
 
 
 async def test_everybody_can_be_woken() -> None:
-    waiting = Waiting()
+    waiting = StoreWaiters()
 
     with (
         waiting.for_key(A) as key,
         waiting.for_steps() as steps,
         waiting.for_version(5, "shop") as version,
     ):
-        assert repr(waiting) == "<Waiting 3>"
+        assert repr(waiting) == "<StoreWaiters 3>"
         waiting.wake_all()
 
         assert key.news.is_set()

@@ -1,4 +1,4 @@
-"""How the benchmarks build contestants in other languages; the compilers are made up."""
+"""Builds of benchmark contestants in other languages, with fake compilers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.realtime
 
-# A compiler that copies its source. What it is asked for is noted beside it.
+# A compiler that copies its source. It records its calls in a file.
 GO = """\
 #!/bin/sh
 echo "$*" >> "$0.calls"
@@ -48,7 +48,7 @@ PROGRAM = "#!/bin/sh\necho hello\n"
 
 
 class Machine:
-    """One with contestants that take no compiler, and with the tools that a test puts there."""
+    """A machine with contestants that need no compiler, and with installed tools."""
 
     def __init__(self, folder: Path) -> None:
         self.tools = folder / "bin"
@@ -70,7 +70,7 @@ class Machine:
         path.chmod(0o755)
 
     def builds(self, tool: str) -> int:
-        """How often it was asked for a program."""
+        """Return the number of builds."""
         calls = (self.tools / f"{tool}.calls").read_text(encoding="utf-8")
         return sum(line.startswith("build") for line in calls.splitlines())
 

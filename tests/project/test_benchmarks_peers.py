@@ -1,4 +1,4 @@
-"""Contestants of the benchmarks in Python: they end with what the server holds."""
+"""Python contestants of the benchmarks end with the state of the server."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PODS = 200
 EVENTS = 100
 RATE = 2000
 A_SHARE = 5
-"""By how much less the slow ones are given."""
+"""Divisor of the load for slow contestants."""
 
-# One that is only imported in a process without threads, which may be forked.
+# Imported only in a process without threads, which may fork.
 SERVER = """
 import sys, threading
 from bench.canned_server import Changes, canned_server
@@ -53,7 +53,7 @@ OPTIONS = [
 
 @contextmanager
 def served(pods: int, events: int, *, rate: int = 0) -> Iterator[str]:
-    """A canned server in a process of its own."""
+    """Run a canned server in its own process."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, str(pods), str(events), str(rate)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
@@ -69,7 +69,7 @@ def served(pods: int, events: int, *, rate: int = 0) -> Iterator[str]:
 
 
 def changes(pods: int) -> tuple[str, ...]:
-    """Ask for a new list of which a tenth has changed."""
+    """Return the options for a relist of which a tenth has changed."""
     return ("--relist", str(pods // 10), "--changed", "0.1")
 
 
@@ -80,7 +80,7 @@ def test_our_contestant_ends_with_the_state_of_the_server(
     informers = 3 if "--informers" in options else 1
     asked = (*options, "--events", str(EVENTS), *changes(PODS))
     with served(PODS, EVENTS, rate=RATE) as url:
-        report = contest(OURSELVES, url, *asked)  # it compares
+        report = contest(OURSELVES, url, *asked)  # contest() compares the state
 
     assert list(report) == ["start", "synced", "watched", "relisted", "end"]
     assert report["start"]["resident"] < report["synced"]["resident"]
@@ -89,7 +89,7 @@ def test_our_contestant_ends_with_the_state_of_the_server(
     assert report["relisted"]["peak"] >= report["relisted"]["resident"] // 2
     assert all(report[at]["seconds"] > 0 for at in ("synced", "watched", "relisted"))
 
-    # At a rate, versions are times, and tell how long each change took.
+    # At a rate, versions are times, and give the latency of each change.
     latencies = report["watched"]["latencies"]
     assert len(latencies) == EVENTS * informers
     assert all(0 < it < 1000 * report["watched"]["seconds"] for it in latencies)
@@ -105,7 +105,7 @@ def test_peer_ends_with_the_state_of_the_server(contestant: Contestant) -> None:
         asked = asked[:3]
 
     with served(pods, events) as url:
-        report = contest(contestant, url, *asked)  # it compares
+        report = contest(contestant, url, *asked)  # contest() compares the state
 
     assert report["synced"]["objects"] == pods
     assert report["watched"]["events"] == events
@@ -123,7 +123,7 @@ def test_kr8s_reports_that_it_cannot_relist() -> None:
 
 
 def test_contestant_without_a_server_fails_with_the_reason() -> None:
-    nobody = "http://127.0.0.1:9"  # where nothing listens
+    nobody = "http://127.0.0.1:9"  # nothing listens there
 
     with pytest.raises(Failed, match=f"^aioinformer: .*{nobody} refused"):
         contest(OURSELVES, nobody)

@@ -1,7 +1,7 @@
-"""The benchmarks that ask aioinformer alone: each runs, small, and gives its figures.
+"""Each benchmark of aioinformer alone runs with small numbers, and reports its figures.
 
-They check themselves that what was held in the end is what the server held. How large a
-figure is, nobody looks at here.
+The benchmarks themselves compare the final state with the server. The values of the
+figures are not checked here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def figures_of(question: str) -> list[dict[str, Any]]:
 
 
 def units(figures: list[dict[str, Any]], contestant: str = OURS) -> dict[str, set[str]]:
-    """Which cases there are of a contestant, by unit."""
+    """Return the cases of a contestant by unit."""
     found: dict[str, set[str]] = {}
     for it in figures:
         if it["contestant"] == contestant:

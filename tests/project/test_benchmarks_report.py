@@ -1,4 +1,4 @@
-"""The report of the benchmarks: what is compared with what, and that nothing is lost."""
+"""The report of the benchmarks compares the right figures and omits none."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def goal(
 
 
 def table(figures: list[Figure], *goals: Goal) -> dict[str, tuple[str, ...]]:
-    """The ratio, the goal and the verdict of each row, by the peer."""
+    """Return the ratio, the goal and the verdict of each row, by the peer."""
     lines = [shown(it) for it in rows(figures, goals)]
     return {line[3]: line[5:] for line in lines}
 

@@ -70,7 +70,7 @@ FOUND = "tests/test_thing.py::test_found"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with one component and one file of tests."""
+    """A checkout with one component and one test file."""
     (tmp_path / "docs" / "conformance").mkdir(parents=True)
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_thing.py").write_text(TESTS)

@@ -1,4 +1,4 @@
-"""The watch over tests itself: what is left behind is found, and nothing else is."""
+"""The checks in conftest.py find leftovers of tests, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/ says about tests is true: its examples run, its tables are complete."""
+"""The pages about testing are true: their examples run, their tables are complete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DOCS = ROOT / "docs"
-# Those for who tests programs; test_docs_pages.py has the others.
+# The pages about testing programs; test_docs_pages.py has the others.
 TEXTS = {
     name: (DOCS / f"{name}.md").read_text(encoding="utf-8")
     for name in ("apiserver", "faults", "real", "testing")
@@ -48,7 +48,7 @@ COMMAND = "from aioinformer.cli.main import main; main()"
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table whose first column has this heading."""
+    """Return the cells of the table whose first column has this heading."""
     table = re.search(
         rf"^\| {heading} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", TEXT, re.MULTILINE
     )
@@ -83,7 +83,7 @@ def test_looptime_is_installed_before_its_first_use() -> None:
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """All examples in one run, in the project that the page describes."""
+    """Run all examples at once, in the project that the page describes."""
     (configuration,) = blocks_of(TEXT, "toml")
     (definition,) = blocks_of(TEXT, "yaml")
     files = {name: block.text for name, block in PROGRAMS.items()}
@@ -214,7 +214,7 @@ def free_port() -> int:
 
 
 def moved(text: str, port: int, folder: Path) -> str:
-    """The text for a port and a folder of the test."""
+    """Return the text with the port and folder of the test."""
     return text.replace("8001", str(port)).replace("/tmp/", f"{folder}/")
 
 

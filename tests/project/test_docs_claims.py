@@ -1,4 +1,4 @@
-"""What docs/ says about requests, arranging and rights is true."""
+"""Claims of the docs about requests, direct writes and RBAC are true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXT = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 
 
 async def events_of(client: Client, deed: Callable[[], Any]) -> str:
-    """The types of the events that a deed has for its consequence, up to DELETED."""
+    """Return the types of the events that an action causes, up to DELETED."""
     seen: list[str] = []
     async with client.watch(PODS) as events, asyncio.timeout(5):
         assert (await anext(events)).type == "ADDED"

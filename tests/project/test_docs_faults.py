@@ -1,4 +1,4 @@
-"""What docs/faults.md says is true: its tables are complete, its faults can be met."""
+"""docs/faults.md is true: its tables are complete, and its faults can be observed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INTRODUCTION = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table whose first column has this heading."""
+    """Return the cells of the table whose first column has this heading."""
     table = re.search(
         rf"^\| {heading} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", TEXT, re.MULTILINE
     )
@@ -142,7 +142,7 @@ async def http(apiserver: APIServer) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def met(server: APIServer, http: aiohttp.ClientSession) -> list[object]:
-    """All that a client meets that lists two pages, and then watches for a while."""
+    """Return all that a client observes in a list of two pages and a short watch."""
     backup = server.snapshot()
     path, watch = "/api/v1/configmaps", "&sendInitialEvents=true&timeoutSeconds=5"
     watch += "&watch=1&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
@@ -157,7 +157,7 @@ async def met(server: APIServer, http: aiohttp.ClientSession) -> list[object]:
 
 
 async def answer(http: aiohttp.ClientSession, path: str) -> tuple[bytes, str, int]:
-    """The body as far as it came, the status or the error, and the seconds."""
+    """Return the received body, the status or the error, and the seconds."""
     loop = asyncio.get_running_loop()
     body, how, begun = b"", "", loop.time()
     try:

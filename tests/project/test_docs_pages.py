@@ -1,4 +1,4 @@
-"""The pages of docs/ for users are true: their code runs, their tables name what is."""
+"""The user pages of docs/ are true: their code runs, and named things exist."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXTS = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (*sorted(DOCS.glob("*.md")), ROOT / "README.md")
 }
-# What other files of tests run: all blocks of these pages.
+# Pages whose blocks other test files run.
 ELSEWHERE = {
     "README.md": "test_readme.py",
     "docs/apiserver.md": "test_docs.py",
@@ -115,7 +115,7 @@ async def test_not_synced_program_prints_the_documented_reason(
     exec(program.text.removesuffix("\nasyncio.run(main())\n"), names)
     await names["main"]()
 
-    # All but the number of attempts, which is a matter of luck.
+    # All but the number of attempts, which is random.
     assert answers(capsys.readouterr().out, shown.text.replace(", 3 att", ", ... att"))
 
 
@@ -214,15 +214,15 @@ PACKAGES += ["workqueue", "web"]
 
 
 def named_in(cell: str) -> list[str]:
-    """Names, also of arguments, `f(x=)`; but no calls, `f(x=1)`."""
+    """Return names, also of arguments, `f(x=)`, but no calls, `f(x=1)`."""
     return re.findall(r"`([A-Za-z][\w.]*(?:\(\w+=\))?)`", cell)
 
 
 def find(name: str) -> None:
-    """Find what a name with dots says, as the page explains.
+    """Find the object of a dotted name, as the page explains.
 
     Raises:
-        AssertionError: If there is no such thing, or no such argument.
+        AssertionError: There is no such object, or no such argument.
     """
     path, _, argument = name.removesuffix("=)").partition("(")
     first, *rest = path.split(".")
@@ -243,7 +243,7 @@ def find(name: str) -> None:
 
 
 def counterparts() -> list[str]:
-    """What the last columns of the page's tables name."""
+    """Return the names in the last columns of the page's tables."""
     rows = re.findall(
         r"^\|.* \| (.*) \|$", TEXTS["docs/from-client-go.md"], re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""The bounds on recovery that docs/production.md names are those that scenarios assert."""
+"""The recovery bounds in docs/production.md are those that scenarios assert."""
 
 from __future__ import annotations
 

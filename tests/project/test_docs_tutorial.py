@@ -1,4 +1,4 @@
-"""The tutorial works as it is written: its files, its commands, and what they answer."""
+"""The tutorial works as written: its files, its commands, and their output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_block_is_a_file_or_a_command() -> None:
         "pyproject.toml",
         "test_quota.py",
     ]
-    # The one block of "sh" makes an environment and installs packages.
+    # The one "sh" block creates an environment and installs packages.
     assert [it for it in kinds if it not in {"console", "sh"}] == ["python"] * 3 + [
         "toml",
         "python",

@@ -14,7 +14,7 @@ from conftest import pod
 from processes import PROMPT_SECONDS, ROOT, in_real_time, start
 from web_helpers import SentEvents
 
-from aioinformer.cli.manifests import create_all
+from aioinformer.cli.apiserver import create_all
 from aioinformer.model import Resource
 from aioinformer.model.resources import DEPLOYMENTS, NAMESPACES, PODS
 from aioinformer.testing import APIServer
@@ -81,7 +81,7 @@ async def test_controller_by_hand_counts_pods_and_retries(
     async with start(script, environment=environment) as process:
         assert await process.line("shop") == "shop: 3"
 
-        # All five namespaces: what is refused now is about pods.
+        # All five namespaces, so that the next refusal is about pods.
         await server.until(lambda: verbs_of(server).count("patch") == 5)
         server.faults.add(Refuse(verb="patch", status=503))
         server.delete(PODS, "db-0", namespace="shop")
@@ -211,7 +211,7 @@ async def test_fastapi_app_answers_from_the_cache(
             page = await events_until(events, "synced")
             server.delete(PODS, "db-0", namespace="shop")
             await events_until(events, "deleted db-0", page)
-            # While somebody reads: the stream ends, and holds nothing up.
+            # While somebody reads: the stream ends, and delays nothing.
             process.interrupt()
             await events.read()
 
@@ -227,7 +227,7 @@ async def test_fastapi_app_answers_from_the_cache(
 async def events_until(
     answer: aiohttp.ClientResponse, name: str, page: SentEvents | None = None
 ) -> SentEvents:
-    """Read events until one comes."""
+    """Read events until the named one comes."""
     page = page or SentEvents()
     while name not in page.names:
         chunk = await answer.content.readany()
@@ -263,7 +263,7 @@ async def test_wrong_token_is_reported_in_one_line(tmp_path: Path) -> None:
             end = await process.end()
 
     assert (end.status, end.out) == (1, "")
-    # After what Python shows of the log where nobody has set it up.
+    # After the log lines that Python shows if logging is not configured.
     *logged, line = end.err.splitlines()
     assert all(it.startswith("pods: attempt failed (") for it in logged)
     assert line.startswith("not synced: pods: ")
@@ -278,7 +278,7 @@ async def test_handlers_ends_silently_on_a_closed_pipe(server: APIServer) -> Non
     script += "child.stdout.readline(); child.stdout.close(); print(child.wait())"
 
     async with start("-c", script) as process:
-        # It notices when it prints, which may be at the next change only.
+        # It notices when it prints, perhaps only at the next change.
         ending = asyncio.create_task(process.end())
         while not ending.done():
             name = f"late-{len(server.objects(PODS))}"
@@ -293,7 +293,7 @@ async def test_handlers_ends_silently_on_a_closed_pipe(server: APIServer) -> Non
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
     path = EXAMPLES / "test_with_apiserver.py"
-    # As in a project of its own: without the options of this one.
+    # As in a separate project: without the options of this one.
     options = (f"--rootdir={tmp_path}", f"--config-file={os.devnull}", "-q")
     loops = ("-o", "asyncio_default_fixture_loop_scope=function")
     cache = ("-p", "no:cacheprovider", "-o", f"asyncio_mode={mode}")
@@ -306,7 +306,7 @@ async def test_example_test_file_passes(mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda it: it.name)
 def test_examples_are_short(path: Path) -> None:
-    most = 100 if path.name == "site_operator.py" else 60  # that is a whole program
+    most = 100 if path.name == "site_operator.py" else 60  # a whole program
     assert len(path.read_text().splitlines()) < most
 
 
@@ -347,7 +347,7 @@ async def test_aiohttp_app_answers_from_the_cache(
 
 
 async def healthy(session: aiohttp.ClientSession) -> None:
-    """Wait until the app is."""
+    """Wait until the app is healthy."""
     while True:
         async with session.get("/readyz") as answer:
             report = await answer.json()

@@ -1,7 +1,7 @@
-"""The guard of what one event costs: `benchmarks/guard`.
+"""The guard of instruction counts, `benchmarks/guard`.
 
-What it counts of this code is its own business, in `scripts/check`; here it is what it
-makes of counts, and that they are the same each time.
+`scripts/check` compares the counts of this code. These tests check the comparison, and
+that equal work gives equal counts.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def test_more_work_gives_higher_counts() -> None:
     bytecodes, tracked = (line.split() for line in done.stdout.splitlines())
 
     assert bytecodes[0] == bytecodes[1]
-    assert int(bytecodes[0]) >= 300  # three for each turn at least
+    assert int(bytecodes[0]) >= 300  # three per turn at least
     assert tracked == ["100", "100"]
 
 

@@ -1,4 +1,4 @@
-"""The rules of this code base that no linter knows."""
+"""Rules of this code base that no linter knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "aioinformer"
 SERVER_PACKAGE = ROOT / "aioinformer_apiserver"
 
-# What `aioinformer` re-exports, sorted. A change here is a change of the public API.
+# The names that `aioinformer` exports, sorted. A change here changes the public API.
 PUBLIC_NAMES: list[str] = [
     "Added",
     "AioInformerError",
@@ -84,8 +84,8 @@ PUBLIC_NAMES: list[str] = [
 
 LONGEST_FILE = 800
 
-# Who tells "I am cancelled" from "what I called has cancelled itself"; nobody else may
-# catch a CancelledError without raising it.
+# Code that distinguishes its own cancellation from that of a callee. All other code
+# must re-raise CancelledError.
 JUDGES_OF_CANCELLING = {
     PACKAGE / "_tasks.py",
     PACKAGE / "informer" / "calling.py",
@@ -102,20 +102,19 @@ PUBLIC_TO_THE_SERVER = {
     "aioinformer",
     "aioinformer.errors",
     "aioinformer.model",
-    "aioinformer.model.labels",
-    "aioinformer.model.moments",
+    "aioinformer.model.selectors",
+    "aioinformer.model.times",
     "aioinformer.model.objects",
     "aioinformer.model.resource",
     "aioinformer.model.resources",
-    "aioinformer.model.selectors",
     "aioinformer.model.yaml_values",
     "aioinformer.tables",
     "aioinformer.tables.cells",
     "aioinformer.tables.layout",
 }
-# Paths of somebody's machine; written so that this file does not contain them.
+# Paths of a developer's machine; written so that this file does not contain them.
 FOREIGN = ["/" + "work/", "/tmp" + "/w/", "/" + "root/", "/home" + "/"]
-# What tools leave here, and .gitignore leaves out.
+# Files that tools leave here, and .gitignore excludes.
 NOT_OURS = {
     ".git",
     ".hypothesis",
@@ -157,7 +156,7 @@ def dotted(path: Path) -> str:
 def broken_rules(
     tree: ast.AST, *, starts_tasks: bool = False, judges_cancelling: bool = False
 ) -> Iterator[str]:
-    """Yield the line and the rule for whatever `tree` breaks."""
+    """Yield the line and the rule of each violation in `tree`."""
     for node in ast.walk(tree):
         rule = ""
         match node:
@@ -189,7 +188,7 @@ def rule_of_call(call: ast.Call, *, starts_tasks: bool) -> str:
     if method not in TASK_STARTERS or starts_tasks:
         return ""
 
-    # A TaskGroup's create_task() is how it should be done; a loop's is not.
+    # TaskGroup.create_task() is right; loop.create_task() is not.
     if owner == "asyncio" or "loop" in owner.lower():
         return "only _tasks.py starts bare tasks"
 
@@ -372,7 +371,7 @@ def test_no_file_names_a_development_machine() -> None:
 
 
 def exported(tree: ast.Module) -> list[str] | None:
-    """What the literal `__all__` of a module lists; None if it has none."""
+    """Return the literal `__all__` of a module; None if it has none."""
     for node in tree.body:
         match node:
             case (
@@ -415,18 +414,19 @@ def needs_docstring(node: ast.stmt) -> TypeGuard[Function]:
 
 
 def is_described_elsewhere(node: Function | ast.ClassDef) -> bool:
-    # Variants, and what says it all elsewhere: the getter, the overridden method.
+    # Overloads, and functions documented elsewhere: by the getter or the overridden
+    # method.
     described = {"overload", "override", "setter", "deleter"}
     decorators = {ast.unparse(it).split(".")[-1] for it in node.decorator_list}
     return bool(described & decorators)
 
 
 def export_mistakes(path: Path) -> Iterator[str]:
-    """Yield what is wrong with the `__all__` of a module."""
+    """Yield the mistakes in the `__all__` of a module."""
     tree = tree_of(path)
     names = exported(tree)
     if names is None:
-        # An __init__ that gathers nothing, or a script.
+        # An __init__ that re-exports nothing, or a script.
         if path.name != "__main__.py" and len(tree.body) != 1:
             yield "has no __all__"
 
@@ -453,7 +453,7 @@ def test_modules_declare_their_exports() -> None:
     assert found == []
 
 
-# Others have none to be looked for, and importing a __main__ would run it.
+# Others have none, and importing a __main__ would run it.
 WITH_EXAMPLES = [
     path
     for path in MODULES

@@ -1,7 +1,7 @@
-"""How much memory large answers take while they are read, and afterwards.
+"""Memory that large responses take while they are read, and afterwards.
 
-Measured by what Python allocates, of which the server in the same process has a part: a
-few hundred KiB, as it writes no faster than is read.
+It is measured as Python's allocations. The server in the same process takes a few
+hundred KiB of it, as it writes no faster than the client reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIST = b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion"
 
 
 class Memory:
-    """What was allocated since it began, in bytes."""
+    """Bytes allocated since it was created."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -63,7 +63,7 @@ def traced() -> Iterator[None]:
 
 
 class Server:
-    """Answers one list, and the watch behind it when it is told to."""
+    """A server with one list, and a watch that sends its line on demand."""
 
     def __init__(self, items: Callable[[], Iterable[bytes]], change: bytes) -> None:
         self._items = items
@@ -172,7 +172,7 @@ async def test_watch_line_with_metadata_last_takes_no_more_memory(traced: None) 
 
 
 def items() -> Iterator[bytes]:
-    """Small objects, a thousand in a piece."""
+    """Yield small objects, a thousand per chunk."""
     for start in range(0, OBJECTS, 1000):
         objects = [
             b'{"metadata":{"name":"cm-%d","namespace":"x","uid":"%d",'

@@ -1,4 +1,4 @@
-"""What the README shows is true: its programs run, its commands answer as it says."""
+"""The README is true: its programs run, and its commands print the shown output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-# How each program ends; the tests run in a loop already.
+# The end of each program; the tests already run in a loop.
 START = "\nasyncio.run(main())\n"
 
 
@@ -64,7 +64,7 @@ def test_each_part_is_described_in_a_few_lines(part: str) -> None:
 
 
 def test_readme_is_short() -> None:
-    """Without code, targets of links, and the table of measurements."""
+    """Without code, link targets, and the table of measurements."""
     prose = re.sub(
         r"^```.*?^```$|\]\([^)]*\)|<!-- written .*?<!-- up to here -->",
         "",
@@ -99,7 +99,7 @@ async def test_first_program_prints_pods_and_their_changes(
     )
 
 
-# What "my_program" may be: it tries again after a while.
+# An implementation of "my_program" that retries after a while.
 MY_PROGRAM = """
 import asyncio
 from aioinformer import Client, ServerError
@@ -134,7 +134,7 @@ def test_number_of_faults_is_correct() -> None:
     classes = [getattr(faults, name) for name in faults.__all__]
     kinds = [it for it in classes if issubclass(it, faults.Fault)]
 
-    # Two of them are what the others have in common.
+    # Two of them are base classes.
     assert f"{len(kinds) - 2} faults" in README
 
 

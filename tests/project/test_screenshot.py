@@ -1,4 +1,4 @@
-"""The picture of `watch` in the documentation can be taken anew."""
+"""The picture of `watch` in the documentation can be taken again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy that plays a bad network does what tests rely on."""
+"""The proxy that simulates a bad network."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_proxy_limits_the_rate() -> None:
             writer.write(b"?")
             await reader.readexactly(1000)
 
-        # It passes on what has come, and then takes nothing for a while.
+        # It passes on the first bytes, and then takes nothing for a while.
         assert loop.time() - began == pytest.approx(20, abs=0.1)
 
 

@@ -1,4 +1,4 @@
-"""`LoopBudget`: whatever works there are, and however they end, each gets its turn."""
+"""`LoopBudget`: every task gets its turn, however the tasks work and end."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MILLISECOND = 0.001
 
 @dataclass(frozen=True)
 class Work:
-    """What one task does."""
+    """The script of one task."""
 
     comes: int
-    """In which turn it asks for its first slice."""
+    """Turn of its first request for a slice."""
 
     pieces: list[float]
-    """How many milliseconds it works before each look at the budget."""
+    """Milliseconds of work before each check of the budget."""
 
     ends: bool
-    """False if it hangs behind its work, with its slice not given back."""
+    """False if it hangs after its work, without returning its slice."""
 
     cancelled: int | None
-    """In which turn it is cancelled, unless it has ended."""
+    """Turn of its cancellation, unless it has ended."""
 
 
 WORKS = st.builds(
@@ -43,22 +43,22 @@ WORKS = st.builds(
 
 
 class Day:
-    """Runs some works turn by turn, and writes down who worked when."""
+    """Runs the tasks turn by turn, and records who worked when."""
 
     def __init__(self, works: list[Work], clock: Clock) -> None:
         self.works = works
         self.turn = 0
         self.worked: list[tuple[int, float]] = []
-        """In which turn, for how many seconds."""
+        """Turn and seconds of each piece of work."""
         self.came: list[int] = []
-        """The works by their first wish for a slice."""
+        """Tasks in the order of their first request for a slice."""
         self.began: list[int] = []
-        """Those that had one, by their first."""
+        """Tasks in the order of their first slice."""
         self.budget = LoopBudget()
         self._clock = clock
 
     async def run(self) -> list[asyncio.Task[None]]:
-        """The tasks, which had as many turns as could be needed."""
+        """The finished tasks, after as many turns as they could need."""
         tasks = [asyncio.create_task(self._work(it)) for it in range(len(self.works))]
         pieces = sum(len(work.pieces) for work in self.works)
         for self.turn in range(30 + (EMPTY_TURNS + 2) * pieces):

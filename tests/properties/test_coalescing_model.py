@@ -1,4 +1,4 @@
-"""Coalescing: who is told less knows the same in the end, and at each step no nonsense."""
+"""Coalescing: a handler that gets fewer events ends with the same state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.coalescing import CoalescingInbox
+from aioinformer.informer.handlers.inbox import CoalescingInbox
 from aioinformer.informer.notifications import object_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from("abc"),
         st.sampled_from(["write", "write", "delete", "lose", "replace", "resync"]),
-        # How many are taken behind it.
+        # Number of events taken at a time.
         st.sampled_from([0, 0, 0, 1, 2, 9]),
     ),
     max_size=40,
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 class History:
-    """What the server tells of a few objects."""
+    """Events of a server about a few objects."""
 
     def __init__(self) -> None:
         self.objects: dict[str, KubeObject] = {}
@@ -59,7 +59,7 @@ class History:
 
 
 def folded(events: list[Notification]) -> dict[str, KubeObject]:
-    """What somebody holds who was told this; complains of contradictions."""
+    """Return the state after these events; raise on contradictions."""
     held: dict[str, KubeObject] = {}
     for event in events:
         match event:
@@ -76,7 +76,7 @@ def folded(events: list[Notification]) -> dict[str, KubeObject]:
 
 
 async def take(inbox: CoalescingInbox, most: int) -> list[Notification]:
-    """The next few, in bursts as a listener has them."""
+    """The next few events, in bursts as a listener has them."""
     told: list[Notification] = []
     while inbox.depth and len(told) < most:
         for event in await inbox.take():

@@ -1,4 +1,4 @@
-"""G10 as a property: whatever reconciles do, and whenever things change meanwhile."""
+"""G10 as a property, for any reconciles and any changes meanwhile."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 NAMES = ("a", "b", "c")
 
-# What one reconcile does: how long it takes, and how it ends.
+# The actions of one reconcile: its duration, and its end.
 ACTS = st.tuples(
     st.sampled_from([0, 1, 5]),
     st.sampled_from(["done", "raise", "end", "cancel", "again", "nonsense", "hang"]),
 )
 
-# What happens outside: an object changes, or time passes.
+# The actions outside: an object changes, or time passes.
 STEPS = st.one_of(st.sampled_from(NAMES), st.sampled_from([0, 1, 4]))
 
 
 class Scripted(Notes):
-    """Does what a script says, and then only good; notes the state it ended with."""
+    """Follows a script, then succeeds; records the final state of each key."""
 
     def __init__(self, script: list[tuple[int, str]]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Scripted(Notes):
         if end == "cancel":
             raise asyncio.CancelledError
 
-        # From here on nothing brings it back by itself but a change.
+        # From here on, only a change requeues the key.
         self.ended_with[request.name] = state
         answers: dict[str, Any] = {"again": Result(requeue_after=2), "nonsense": 7}
         if end == "end":
@@ -91,7 +91,7 @@ async def test_G10_last_reconcile_of_each_key_saw_its_last_state(
         while "queued=0 working=0 delayed=0" not in repr(controller.queue):
             await asyncio.sleep(1)
 
-        # `Notes` has seen to it that no key was worked on twice at once.
+        # `Notes` has asserted that no key was processed twice at once.
         assert reconcile.ended_with == last
         assert controller._workers._running == {}
         assert len(controller.queue) == 0

@@ -1,8 +1,8 @@
-"""Whatever somebody sends: the registry refuses it in order, or does all of it.
+"""The registry applies or refuses any write as a whole.
 
-Objects that a real server takes are damaged in some places and written in all ways. No
-write may fail otherwise than with an `ApiError`; one that is refused, or only tried,
-must not leave a trace; and none may change what it was given.
+Objects that a real server accepts are damaged in some places, and written in all ways.
+A write may only fail with an `ApiError`. A refused write or dry run must not leave a
+trace. No write may modify its arguments.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def damaged(body: dict[str, Any], found: list[Damage]) -> dict[str, Any]:
-    """Put odd values into a body: in place of others, or as further fields."""
+    """Put odd values into a body: instead of others, or as further fields."""
     body = deepcopy(body)
     for place, odd, field in found:
         places = list(places_in(body))
@@ -124,11 +124,11 @@ def damaged(body: dict[str, Any], found: list[Damage]) -> dict[str, Any]:
 
 
 class Attempt:
-    """A registry with one good object, on which writes are tried."""
+    """A registry with one valid object, for test writes."""
 
     def __init__(self, write: Write) -> None:
         self.storage = Storage()
-        # A namespace that appears with its first object must not appear without it.
+        # A namespace created with its first object must not appear without it.
         self.registry = Registry(self.storage, auto_namespaces=True)
         definitions = self.storage.collection(CUSTOM_RESOURCE_DEFINITIONS)
         self.registry.create(definitions, "", definition_of_things(), WriteOptions())
@@ -145,7 +145,7 @@ class Attempt:
         }
 
     def make(self) -> dict[str, Any]:
-        """Create the good object."""
+        """Create the valid object."""
         options = WriteOptions(manager="maker")
         made = self.registry.create(self.collection, self.namespace, self.body, options)
         return made.stored.body()
@@ -153,7 +153,7 @@ class Attempt:
     def write(
         self, sent: object, options: WriteOptions, write: Callable[[], object]
     ) -> None:
-        """Do a write, and look what it leaves behind."""
+        """Do a write and check its effects."""
         before, version = deepcopy(sent), self.storage.version
         try:
             write()

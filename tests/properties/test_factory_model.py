@@ -1,7 +1,7 @@
-"""`SharedInformerFactory`: blocks that come, go and are cancelled, against a model.
+"""`SharedInformerFactory` against a model: blocks are entered, left and cancelled.
 
-The model: an informer is there while a block uses it, or for good once it was asked for;
-behind the factory's end there is nothing, and nothing comes.
+The model: an informer exists while a block uses it, or permanently once `informer()`
+was called. After the factory's end there are none.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 QUESTIONS = ("pods", "nodes")
 STEPS = 12
 TURNS = 30
-"""More than it takes to stop an informer without handlers."""
+"""More time than it takes to stop an informer without handlers."""
 
 
 @dataclass(eq=False)
 class Block:
-    """Somebody who uses an informer for a time."""
+    """A user of an informer for a time."""
 
     resource: str
     enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,7 +58,7 @@ class Trial:
         self.factory = SharedInformerFactory(self.client)
 
     async def step(self) -> None:
-        """Do something, perhaps several things in the same turn of the loop."""
+        """Do one or several actions in the same turn of the loop."""
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             action = self.rng.choice(
                 (self.enter, self.enter, self.leave, self.leave, self.cancel, self.ask)
@@ -91,7 +91,7 @@ class Trial:
         if self.ended:
             with pytest.raises(InformerStopped):
                 self.factory.informer("v1", resource)
-        elif self.rng.random() < 0.3:  # else it would soon all be for good
+        elif self.rng.random() < 0.3:  # otherwise all would soon be permanent
             self.factory.informer("v1", resource)
             self.lasting.add(resource)
 

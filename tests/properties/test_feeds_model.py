@@ -1,4 +1,4 @@
-"""Feeds: whatever happens, each reader is told every change once, and in order."""
+"""Feeds: each reader gets every change once and in order, whatever happens."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KIND = next(it for it in built_in_kinds() if it.resource == CONFIG_MAPS)
 COLORS = ("", "red", "blue")
 
 Told = tuple[str, str, int]
-"""The type of an event, the key of its object, and the version."""
+"""Type of an event, key of its object, and version."""
 
 
 class Thing(NamedTuple):
-    """An object as the test sees it."""
+    """An object of the test."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class Thing(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-# What is selected, and the same said in Python.
+# Selectors, and the same as Python functions.
 SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
     (Scope(), lambda it: True),
     (Scope(namespace="one"), lambda it: it.namespace == "one"),
@@ -57,7 +57,7 @@ SCOPES: list[tuple[Scope, Callable[[Thing], bool]]] = [
 
 
 class Reader:
-    """One feed, what it has told, and what it has to tell."""
+    """A feed, its received events, and its expected events."""
 
     def __init__(
         self, watcher: Watcher, scope: int, *, initial: list[Told], after: int
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Feeds(RuleBasedStateMachine):
-    """A collection that is written, forgotten and read, by readers of all speeds."""
+    """A collection that is written, compacted and read, by readers of all speeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class Feeds(RuleBasedStateMachine):
 
     @rule(scope=st.integers(0, len(SCOPES) - 1), back=st.integers(-2, 8))
     def watch_from_a_version(self, scope: int, back: int) -> None:
-        """Watch from one in the past, or from one that lies in the future."""
+        """Watch from a version in the past or in the future."""
         version = max(1, self.storage.version - back)
         query = WatchQuery.parse({"resourceVersion": str(version)})
         watcher = open_watcher(self.collection, query, SCOPES[scope][0], Whole(KIND))
@@ -172,7 +172,7 @@ class Feeds(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        """Go back: whoever watches hears of what has been, and nothing of what is."""
+        """Go back in history: watchers get past events, not the current state."""
         state, self.things = self.saved[0], dict(self.saved[1])
         self.storage.restore(state)
         for reader in self.readers:
@@ -206,7 +206,7 @@ class Feeds(RuleBasedStateMachine):
             assert reader.told == reader.expected[: len(reader.told)]
 
     def teardown(self) -> None:
-        """However slow they were, in the end all have been told everything."""
+        """However slow they were, in the end all readers have everything."""
         for reader in self.readers:
             reader.read(1 << 20)
             assert reader.told == reader.expected

@@ -1,4 +1,4 @@
-"""Kubeconfigs with anything in the place of anything: they work, or one error says why."""
+"""Kubeconfigs with any value in any place either work or raise one clear error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLUSTER = {
         {"name": "client.authentication.k8s.io/exec", "extension": {"a": ["b"]}},
     ],
 }
-# There is no such program: what it would be told is made nevertheless.
+# There is no such program, but its arguments are prepared nevertheless.
 EXEC = {
     "apiVersion": V1,
     "command": "./absent",
@@ -61,7 +61,7 @@ def kubeconfig(user: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# What YAML reads in its own way, or cannot read, where it stands without quotes.
+# Values that YAML interprets, or cannot parse, without quotes.
 WORDS = (
     "2024-01-31",
     "2024-99-99",
@@ -128,7 +128,7 @@ def odd_kubeconfigs(draw: st.DrawFn) -> str:
 
 
 def outcome(file: Path) -> str:
-    """Read it, and ask for credentials: the error, if there is one."""
+    """Read it, get the credentials, and return the error, if any."""
     try:
         credentials = load_kubeconfig(file).credentials
     except OptionsError as exc:

@@ -1,7 +1,7 @@
 """G11 over a simulated day: three replicas, pauses, wrong clocks, a bad network.
 
-The durations are ten times the usual ones, which changes nothing but the number of
-requests in a day: 20,000 instead of 200,000. See `leader_simulation` for what is real.
+The durations are ten times the usual ones, which only reduces the requests of a day:
+20,000 instead of 200,000. `leader_simulation` explains what is real.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 DAY = 86_400
 LEASE, RENEW, RETRY = 150, 100, 20
 
-# From the check of a write to its arrival: 45 s at most, and 50 s are left for it.
+# Between the check of a write and its arrival: 45 s at most, of 50 s.
 SHORT = Weather(pause=(1, 40), calm=300, behind_check=0.1, latency=5)
-# Two requests of up to 60 s take longer than the deadline of 100 s; some are too long alone.
+# Two requests of up to 60 s exceed the deadline of 100 s; some exceed it alone.
 SLOW = Weather(
     pause=(1, 40), calm=300, behind_check=0.1, latency=5, slow=(10, 120), spell=3600
 )
@@ -35,7 +35,7 @@ LONG = Weather(pause=(30, 900), calm=1200, behind_check=0.1, latency=5)
 
 
 class Replica:
-    """Writes while it leads. Asked to stop, it goes on trying for a while."""
+    """Writes while it leads. When cancelled, it continues for a while."""
 
     def __init__(self, process: Process, *, guarded: bool) -> None:
         self.world = process.world
@@ -56,7 +56,7 @@ class Replica:
         while True:
             try:
                 async with self.elector.leading():
-                    # It ends by itself now and then, with nothing under way.
+                    # Sometimes it ends by itself, with nothing in progress.
                     ends = self.world.now + self.rng.uniform(600, 7200)
                     while self.world.now < ends:
                         await self.work()
@@ -85,7 +85,7 @@ class Replica:
         await asyncio.sleep(self.rng.uniform(1, 30))
 
     async def write(self) -> None:
-        """As `ReconcileClient` does it: the check, then at once the request."""
+        """Check and send a request at once, as `ReconcileClient` does."""
         world = self.world
         if self.guarded:
             self.elector.check()
@@ -108,7 +108,7 @@ class Replica:
 def simulated(
     seed: int, weather: Weather, *, seconds: float = DAY, guarded: bool = True
 ) -> Report:
-    """What happens to three replicas."""
+    """A day of three replicas."""
     world = World(seed, weather)
     world.processes = [Process(world, name) for name in "abc"]
     for process in world.processes:
@@ -170,12 +170,12 @@ def test_G11_with_slow_requests_no_write_follows_another_acquisition() -> None:
 
 @pytest.mark.parametrize("seed", [16, 17, 18])
 def test_replica_that_does_not_lead_does_not_renew_the_lease(seed: int) -> None:
-    # Without requests to wait for, a whole day of slow ones.
+    # A whole day of slow requests, without waiting for them.
     weather = replace(SLOW, spell=DAY, calm=1e9, cut=(0, 0), outage=(0, 0))
     report = simulated(seed, weather)
     print(told(report), report.unled)
 
-    # A claim that had no answer, and one to take it over.
+    # A claim without a response, and one to take over.
     assert report.unled <= 2
     assert len(report.acquired) > 5
 
@@ -208,7 +208,7 @@ def test_replica_frozen_after_acquiring_does_not_start_its_work() -> None:
     async def live() -> None:
         lock = LeaseLock(replica.client, "day", identity="a")
         elector = LeaderElector(lock, on_new_leader=freeze)
-        with pytest.raises(LeadershipLost, match="it was not renewed in time"):
+        with pytest.raises(LeadershipLost, match="not renewed in time"):
             async with elector.leading():
                 begun.append(world.now)
 

@@ -1,4 +1,4 @@
-"""Any legal sequence of answers brings the machine to the state of the server."""
+"""The machine reaches the state of the server with any legal sequence of responses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from hypothesis.stateful import (
 from list_watch_errors import ERRORS, KINDS, RESET
 
 from aioinformer.errors import ApiError, HistoryReset, TransportError
-from aioinformer.informer.initial_events import InitialEvents
-from aioinformer.informer.machine import (
+from aioinformer.informer.listwatch.machine import (
     Commit,
     Discard,
     Input,
@@ -35,21 +34,25 @@ from aioinformer.informer.machine import (
     list_options,
     stream_options,
 )
-from aioinformer.informer.sifting import same_state, sift
+from aioinformer.informer.listwatch.watch_events import (
+    InitialEvents,
+    same_state,
+    to_changes,
+)
 from aioinformer.model import KubeObject
 from aioinformer.watch import EventType, WatchEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioinformer.informer.machine import Phase
+    from aioinformer.informer.listwatch.machine import Phase
 
-# Names are few, so that they come, go, and come again under another uid.
+# Few names, so that they are created, deleted, and reused with another uid.
 NAMES = "abcd"
 KEYS = frozenset(f"default/{name}" for name in NAMES)
 
-# What may end a list or a watch, whatever the server holds: first the kind, as most
-# errors are of the same. That the history is another one is not said without a reason.
+# Any end of a list or watch: first the kind, because most errors are of one kind.
+# Another history is not reported without a reason.
 ANY_ERROR = st.sampled_from(sorted(KINDS - {RESET})).flatmap(
     lambda kind: st.sampled_from([it for it, its in ERRORS.values() if its == kind])
 )
@@ -81,7 +84,7 @@ def end_of_initial_events(version: int) -> WatchEvent:
 
 
 class AnySequence(RuleBasedStateMachine):
-    """Changes of the server, and answers to what the machine asks, in any order."""
+    """Changes of the server, and responses to the machine's requests, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,9 +95,9 @@ class AnySequence(RuleBasedStateMachine):
         self.taken = 0
         """The version up to which everything is in the store."""
         self.lost = False
-        """The server was put back behind what is known, and nobody has noticed yet."""
+        """True if the server was restored to an older state, and nobody has noticed."""
         self.unread: set[str] = set()
-        """What could not be read: an older state of it may be in the store."""
+        """Unreadable objects: the store may have an older state of them."""
         self.unread_in_list: set[str] = set()
 
     @initialize(wanted=st.booleans(), streams=st.sampled_from(["yes", "refused"]))
@@ -106,7 +109,7 @@ class AnySequence(RuleBasedStateMachine):
     # ------------------------------------------------------------ the server
 
     def hidden(self) -> bool:
-        """One more version, and nobody could tell that the server was put back."""
+        """Write one more version, after which the restore may be undetectable."""
         return self.lost and self.server.newest + 1 >= self.taken
 
     @precondition(lambda self: self.server.served)
@@ -123,7 +126,7 @@ class AnySequence(RuleBasedStateMachine):
     @precondition(lambda self: self.server.served)
     @rule(versions=st.integers(1, 4), error=st.none() | ANY_ERROR)
     def put_back(self, versions: int, error: Exception | None) -> None:
-        """Restored from a backup, for which the server restarts: mostly watches end."""
+        """Restore a backup, for which the server restarts: usually watches end."""
         self.server.go_back(versions)
         self.lost = self.taken > self.server.newest
         if watching(self) and error is not None:
@@ -150,7 +153,7 @@ class AnySequence(RuleBasedStateMachine):
     def list_page(
         self, size: int | None, staleness: int, unread: frozenset[str]
     ) -> None:
-        """Answer with a page; a token says of which state, and behind which object."""
+        """Respond with a page; a token names its version and the last object."""
         assert isinstance(self.phase, Listing)
         options = list_options(self.phase, size)
         try:
@@ -192,7 +195,7 @@ class AnySequence(RuleBasedStateMachine):
         cut=st.none() | st.integers(0, 8),
     )
     def stream(self, staleness: int, sizes: list[int], cut: int | None) -> None:
-        """Answer with a stream: the objects, what changed since, and perhaps the end."""
+        """Respond with a stream: the objects, later changes, and perhaps the end."""
         assert isinstance(self.phase, Listing)
         try:
             options = stream_options(self.phase, 300)
@@ -247,9 +250,9 @@ class AnySequence(RuleBasedStateMachine):
     def watch_batch(
         self, number: int, marked: bool, repeated: int, unread: frozenset[str]
     ) -> None:
-        """Some events arrive, perhaps the last one again, perhaps with a bookmark.
+        """Deliver some events, perhaps the last one again, perhaps with a bookmark.
 
-        What cannot be read, or is of another kind, does not come as far as here.
+        Unreadable objects, and those of another kind, are removed before.
         """
         try:
             self.server.check_watch(self.taken)
@@ -260,7 +263,7 @@ class AnySequence(RuleBasedStateMachine):
         events = self.server.since(self.taken)[:number]
         reached = self.taken + len(events)
         for event in events:
-            # The next state of an object tells all there is to know of it.
+            # The next state of an object supersedes it.
             key = event.object.key
             (self.unread.add if key in unread else self.unread.discard)(key)
 
@@ -273,7 +276,7 @@ class AnySequence(RuleBasedStateMachine):
         self.take(again + events, duplicates=len(again))
 
     def last_event(self) -> WatchEvent | None:
-        """The one up to which everything was taken, if it can come again."""
+        """The version up to which everything was received, if it can be reused."""
         if self.taken == FIRST:
             return None
 
@@ -285,13 +288,13 @@ class AnySequence(RuleBasedStateMachine):
     @precondition(lambda self: watching(self) and self.lost)
     @rule(number=st.integers(0, 3), marked=st.booleans())
     def watch_from_the_future(self, number: int, marked: bool) -> None:
-        """What the server sends, or says when it is asked, is below what is known."""
+        """Return whether a version of the server is below the known one."""
         newest = self.server.newest
         events = self.server.since(max(newest - number, FIRST))
         if marked:
             events = [*events, bookmark(newest)]
 
-        result = sift(events, str(self.taken), self.store.get)
+        result = to_changes(events, str(self.taken), self.store.get)
         silent = HistoryReset(f"the newest version is {newest}")
         assert result.version == str(self.taken)
         assert isinstance(result.error, HistoryReset) or not marked
@@ -312,7 +315,7 @@ class AnySequence(RuleBasedStateMachine):
     # ------------------------------------------------------------ the client
 
     def stage(self, objects: Sequence[KubeObject]) -> None:
-        """What a store does: states that it has already are kept."""
+        """Apply as a store does: known states are kept."""
         assert isinstance(self.phase, Listing)
         for obj in objects:
             old = self.store.get(obj.key)
@@ -324,7 +327,7 @@ class AnySequence(RuleBasedStateMachine):
             self.staged[obj.key] = old if keep and old is not None else obj
 
     def take(self, events: list[WatchEvent], *, duplicates: int) -> None:
-        result = sift(events, str(self.taken), self.store.get)
+        result = to_changes(events, str(self.taken), self.store.get)
         assert result.error is None, "this server's history is not broken"
         bookmarks = sum(event.type == "BOOKMARK" for event in events)
         assert result.duplicates == duplicates
@@ -338,7 +341,7 @@ class AnySequence(RuleBasedStateMachine):
         self.taken = int(result.version)
 
     def happens(self, outcome: Input) -> None:
-        """What the reflector does."""
+        """Act as the reflector does."""
         before = self.phase
         self.phase, actions = advance(before, outcome)
         for action in actions:
@@ -381,16 +384,16 @@ class AnySequence(RuleBasedStateMachine):
 
     @invariant()
     def the_store_is_a_state_of_the_server(self) -> None:
-        """Exactly the one of its version: nothing lost, nothing left over."""
+        """Assert the exact state of its version: nothing lost, nothing left over."""
         if self.taken and not self.lost:
             state = self.server.state(self.taken)
             assert readable(self.store, self.unread) == readable(state, self.unread)
 
     def teardown(self) -> None:
-        """From here on all goes well: it must arrive, in as few steps as it can.
+        """From here on all requests succeed: it must sync, in a minimum of steps.
 
-        At most: the watch ends, a stream is refused, the list is of a version that is
-        not there any more, it is older than what is known, it comes, the watch too.
+        At most: the watch ends, streaming is refused, the list has an expired version,
+        it is older than the known one, it succeeds, and so does the watch.
         """
         self.server.come_again()
         for _ in range(6):
@@ -411,7 +414,7 @@ class AnySequence(RuleBasedStateMachine):
 
 
 def batches(events: list[WatchEvent], sizes: list[int]) -> list[list[WatchEvent]]:
-    """Cut events into batches of these sizes, and one of the rest."""
+    """Split events into batches of these sizes, and one with the rest."""
     cut = []
     for size in sizes:
         cut.append(events[:size])

@@ -21,13 +21,13 @@ from informer_helpers import Stage
 from processor_model import HandlerModel, Store
 
 from aioinformer.informer import Added, Deleted, Updated
-from aioinformer.informer.inbox import Snapshot
-from aioinformer.informer.resync import Resync
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.handlers.resync import Resync
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aioinformer.informer.listener import Listener
+    from aioinformer.informer.handlers.listener import Listener
     from aioinformer.informer.notifications import Notification
     from aioinformer.model import KubeObject
 
@@ -143,7 +143,7 @@ class ProcessorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("aioinformer.informer.coalescing.CROWDED", CROWDED)
+        self.patch.setattr("aioinformer.informer.handlers.inbox.CROWDED", CROWDED)
         # Slices are of real time, which is no part of the sequence.
         self.patch.setattr("aioinformer.budget.SLICE_SECONDS", 1e9)
         logging.disable()

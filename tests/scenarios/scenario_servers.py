@@ -1,7 +1,7 @@
-"""The servers of the scenarios, and what measures recoveries: a pytest plugin.
+"""Fixtures of the scenarios: servers, and the measurement of recoveries.
 
-A scenario needs the real server of `make e2e`; without `-m e2e` it is left out. One that
-kills or restores has a control plane of its own, which it shares with those of its file.
+Scenarios need the real server of `make e2e`, and are skipped without `-m e2e`. Those
+that kill or restore servers share a control plane per process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["http", "own", "plane", "recovery", "server"]
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
     """Yield a control plane that may be killed."""
-    server_of(None)  # says so if there are no real servers
+    server_of(None)  # skips if there are no real servers
     built = Path(os.environ["AIOINFORMER_E2E_PROGRAMS"])
     binaries = Binaries(
         etcd=built / "etcd",
@@ -46,13 +46,13 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 async def server() -> ServerUnderTest:
-    """Give the server that all share, with a namespace of this test."""
+    """Return the shared server, with a namespace of this test."""
     return await _with_namespace(server_of(None))
 
 
 @pytest.fixture
 async def own(plane: ControlPlane) -> ServerUnderTest:
-    """Give the server of `plane`, with a namespace of this test."""
+    """Return the server of `plane`, with a namespace of this test."""
     plane.revive()
     await up(plane)
     return await _with_namespace(server_of(plane))
@@ -60,14 +60,14 @@ async def own(plane: ControlPlane) -> ServerUnderTest:
 
 @pytest.fixture
 async def http(server: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a plain session of the one who may do everything."""
+    """Yield an HTTP session of the administrator."""
     async with server.session() as session:
         yield session
 
 
 @pytest.fixture
 def recovery(request: pytest.FixtureRequest) -> Callable[[str], Recovery]:
-    """Give what measures a recovery, and asserts its bound."""
+    """Return a function that measures a recovery and asserts its bound."""
     rows: list[Sequence[Any]] = []
     request.node.user_properties.append((ROWS, rows))
     return functools.partial(Recovery, rows)

@@ -1,7 +1,7 @@
-"""What the scenarios share: objects in numbers, an informer that follows, a fresh list.
+"""Helpers of the scenarios: many objects, a running informer, a fresh list.
 
-Everything but the informer uses a plain HTTP session, so that what an informer has is
-compared with what somebody else was told.
+All but the informer uses a plain HTTP session, so that the informer's state is compared
+with that of an independent client.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ __all__ = [
 Contents: TypeAlias = "dict[str, tuple[str, str]]"
 """Uid and version of objects, by key."""
 
-# How often a state is looked at that somebody else has to reach.
+# Polling interval for states that other programs reach.
 _POLL_SECONDS = 0.1
-# Requests under way at once, of those who write much.
+# Concurrent requests of bulk writes.
 _WRITERS = 16
 
-# A failure to get somewhere, which is not what a scenario is about.
+# Timeout of steps that a scenario does not measure.
 PATIENCE_SECONDS = 60.0
 
 
@@ -65,7 +65,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def server_of(plane: ControlPlane | None) -> ServerUnderTest:
-    """Name a namespace that nobody uses, of a control plane or of the one for all."""
+    """Return a control plane, or the shared server, with an unused namespace."""
     namespace = f"scene-{secrets.token_hex(6)}"
     real = real_server(namespace)
     if plane is None:
@@ -84,7 +84,7 @@ def server_of(plane: ControlPlane | None) -> ServerUnderTest:
 async def up(plane: ControlPlane) -> None:
     """Wait until a control plane serves."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        # Elsewhere, as it blocks, and the informers are to go on.
+        # In a thread, because it blocks and the informers have to continue.
         while not await asyncio.to_thread(lambda: plane.ready):
             assert not plane.failure(), plane.failure()
             await asyncio.sleep(_POLL_SECONDS)
@@ -93,13 +93,13 @@ async def up(plane: ControlPlane) -> None:
 def client_of(
     server: ServerUnderTest, *, url: str = "", token: str = "", **options: Any
 ) -> Client:
-    """Make a client of the one who may do everything, or of somebody else.
+    """Make a client of the administrator, or of another user.
 
     Args:
-        server: Whom it asks.
-        url: By another address, such as a proxy's.
-        token: Of somebody else.
-        **options: As for `Client.from_url`.
+        server: Server under test.
+        url: Another address, such as a proxy's.
+        token: Token of another user.
+        **options: Options of `Client.from_url`.
     """
     if "token_file" not in options:
         options["token"] = token or server.token
@@ -111,7 +111,7 @@ def client_of(
 
 
 def config_map(name: str, size: int = 10, **labels: str) -> dict[str, Any]:
-    """Make one with so many bytes in it."""
+    """Make a ConfigMap with the given number of bytes."""
     return {"metadata": {"name": name, "labels": labels}, "data": {"it": "x" * size}}
 
 
@@ -132,7 +132,7 @@ async def create(
 
 
 async def change(http: aiohttp.ClientSession, path: str, value: str) -> None:
-    """Change what is in a ConfigMap."""
+    """Change the data of a ConfigMap."""
     async with http.patch(
         path,
         json={"data": {"it": value}},
@@ -162,7 +162,7 @@ class Churn:
         self._random = random.Random(self.seed)
 
     async def go(self, writes: int) -> None:
-        """Write so often."""
+        """Do the given number of writes."""
         for _ in range(writes):
             await self._write()
 
@@ -185,20 +185,20 @@ class Churn:
 
 @dataclass
 class Following:
-    """An informer that runs, and what its watches and lists have failed with."""
+    """A running informer, and the errors of its watches and lists."""
 
     informer: SharedInformer
     errors: list[Exception] = field(default_factory=list)
 
     @property
     def stored(self) -> Contents:
-        """What the store has."""
+        """Contents of the store."""
         return {
             it.key: (it.uid, it.resource_version) for it in self.informer.store.list()
         }
 
     def failed(self, kind: type[Exception]) -> bool:
-        """Whether a list or watch has failed with it."""
+        """Return whether a list or watch has failed with this class of error."""
         return any(isinstance(it, kind) for it in self.errors)
 
 
@@ -206,13 +206,13 @@ class Following:
 async def following(
     client: Client, resource: Resource, *, synced: bool = True, **options: Any
 ) -> AsyncIterator[Following]:
-    """Run an informer, and write down what somebody might print of it.
+    """Run an informer, and record the texts that users might print.
 
     Args:
-        client: Of whom it asks.
-        resource: What it follows.
-        synced: Wait until it is complete.
-        **options: As for `SharedInformerFactory.informer`.
+        client: Client of the informer.
+        resource: Resource of the informer.
+        synced: Wait until it is synced.
+        **options: Options of `SharedInformerFactory.informer`.
     """
     factory = SharedInformerFactory(client)
     it = Following(factory.informer(resource, **options))
@@ -229,7 +229,7 @@ async def following(
 
 
 async def fresh(http: aiohttp.ClientSession, *paths: str) -> Contents:
-    """List collections anew."""
+    """List collections now."""
     found: Contents = {}
     for path in paths:
         async with http.get(path) as answer:
@@ -245,23 +245,23 @@ async def fresh(http: aiohttp.ClientSession, *paths: str) -> Contents:
 
 
 async def same(it: Following, http: aiohttp.ClientSession, *paths: str) -> None:
-    """Wait until the store is as a fresh list: keys, uids and versions."""
+    """Wait until the store equals a fresh list: keys, uids and versions."""
     while it.stored != await fresh(http, *paths):
         await asyncio.sleep(_POLL_SECONDS)
 
 
 async def watched(it: Following, http: aiohttp.ClientSession, path: str) -> None:
-    """Wait until the store is as a fresh list, and a watch of it has been answered."""
+    """Wait until the store equals a fresh list, and its watch has sent an event."""
     events = it.informer.status.last_event
     await create(http, path, [config_map(f"witness-{secrets.token_hex(4)}")])
     await same(it, http, path)
     if it.informer.status.last_event == events:
-        # The list had it already: the next one comes by the watch.
+        # The list already had it: the next one comes by the watch.
         await watched(it, http, path)
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    """Wait for something on the way; fails after a minute."""
+    """Wait for an intermediate state; fail after a minute."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not reached():
             await asyncio.sleep(_POLL_SECONDS)
@@ -271,11 +271,11 @@ async def until(reached: Callable[[], bool]) -> None:
 
 
 class Recovery:
-    """Measures from the end of a trouble to the end of a block, and bounds it.
+    """Measures and bounds the time from the end of a failure to the end of a block.
 
     Args:
-        rows: Where what was seen is kept, for the table at the end.
-        name: Of its bound, in `BOUNDS`.
+        rows: Rows of the table of recoveries.
+        name: Key in `BOUNDS`.
         detail: Further words for the table.
     """
 

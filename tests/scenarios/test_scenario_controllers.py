@@ -1,4 +1,4 @@
-"""A controller that reconciles what is on a real server."""
+"""A controller on a real server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)
 
 
 class Copier:
-    """Writes what a ConfigMap says into it a second time, in capitals."""
+    """Copies the text of a ConfigMap in capitals."""
 
     def __init__(self) -> None:
         self.under_way: set[str] = set()

@@ -1,4 +1,4 @@
-"""A definition of custom resources that is deleted, and comes again."""
+"""A CRD that is deleted and created again."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_informer_follows_a_recreated_crd(
         await answers(http, f"{DEFINITIONS}/things.{group}", 404)
         await define(http, things, path)
         async with recovery("definition"):
-            # Under a name that was there before, too.
+            # Also under a name that existed before.
             names = ["old-1", "new-1", "new-2"]
             await create(http, path, [thing(things, name) for name in names])
             await same(it, http, path)

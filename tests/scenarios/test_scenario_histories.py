@@ -1,4 +1,4 @@
-"""A history that is not what an informer has seen: compacted, or taken from a backup."""
+"""Changed histories: compacted, or restored from a backup."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["scenario_servers"]
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)]
 
-# More changes than a server makes by itself while its silence is doubted.
+# More changes than a server makes by itself while the watch is checked.
 LOST_WRITES = 500
 
 
@@ -44,7 +44,7 @@ def event(namespace: str, name: str) -> dict[str, Any]:
     }
 
 
-# Etcd itself answers a watch of events: the server keeps no recent ones in memory.
+# etcd itself serves watches of events: the server does not cache them.
 @pytest.mark.timeout(300)
 async def test_compacted_version_causes_a_relist(
     own: ServerUnderTest, recovery: Callable[[str], Recovery]

@@ -1,4 +1,4 @@
-"""Informers of several namespaces, of metadata only, and of what must be told nobody."""
+"""Informers of several namespaces, of metadata only, and of secrets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_informer_of_several_namespaces_follows_many_changes(
             await same(it, http, *paths)
 
         assert len(it.stored) == sum(len(churn.names) for churn in churns)
-        # What it asked for is what it has.
+        # It has exactly what it requested.
         assert all(
             ("data" in each) != metadata_only for each in it.informer.store.list()
         )

@@ -1,4 +1,4 @@
-"""Replicas of ours and of client-go, which elect their leader by one Lease."""
+"""Replicas of aioinformer and of client-go elect a leader with one Lease."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def kubeconfig(server: ServerUnderTest) -> str:
 
 
 async def lease(server: ServerUnderTest, http: aiohttp.ClientSession) -> dict[str, Any]:
-    """What the Lease says."""
+    """Return the spec of the Lease."""
     path = server.path("leases", "apis/coordination.k8s.io/v1")
     async with http.get(f"{path}/{LEASE}") as answer:
         spec: dict[str, Any] = (await answer.json())["spec"]
@@ -68,7 +68,7 @@ def at(time: str) -> datetime:
 def theirs(
     server: ServerUnderTest, folder: Path, identity: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A program of client-go, which writes while it leads."""
+    """A program of client-go that writes while it leads."""
     config = folder / "kubeconfig"
     config.write_text(kubeconfig(server))
     command = [os.environ["AIOINFORMER_E2E_ELECTOR"], server.namespace, LEASE, identity]
@@ -81,7 +81,7 @@ def theirs(
 
 
 class Ours:
-    """The same of ours."""
+    """The same program with aioinformer."""
 
     def __init__(self, server: ServerUnderTest, client: Client, identity: str) -> None:
         lock = LeaseLock(client, LEASE, namespace=server.namespace, identity=identity)
@@ -102,14 +102,14 @@ class Ours:
 
 
 class Turns:
-    """Who has written, one after the other."""
+    """Return the writers in order."""
 
     def __init__(self, server: ServerUnderTest, http: aiohttp.ClientSession) -> None:
         self._http = http
         self._path = server.path("configmaps")
 
     async def leaders(self) -> list[str]:
-        """The leaders in the order of their writes; one who came back is there twice."""
+        """Return the leaders in order of their writes; a returning one appears twice."""
         async with self._http.get(self._path) as answer:
             turns = (await answer.json())["items"]
 
@@ -120,7 +120,7 @@ class Turns:
         ]
 
     async def reach(self, leader: str) -> None:
-        """Wait until somebody writes."""
+        """Wait until a replica writes."""
         while leader not in await self.leaders():
             await asyncio.sleep(0.1)
 
@@ -161,7 +161,7 @@ async def test_electors_of_aioinformer_and_client_go_take_turns(
         taken = await lease(server, http)
         second.over.set()
 
-    # What a dead leader has left was taken when it had run out, and not before.
+    # The Lease of a dead leader was taken after it had expired, and not before.
     assert (left["holderIdentity"], taken["holderIdentity"]) == ("go-2", "ours-2")
     duration = timedelta(seconds=left["leaseDurationSeconds"])
     assert at(taken["acquireTime"]) - at(left["renewTime"]) >= duration

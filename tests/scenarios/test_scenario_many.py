@@ -1,4 +1,4 @@
-"""Twenty thousand objects, which are listed and followed."""
+"""Twenty thousand objects."""
 
 from __future__ import annotations
 

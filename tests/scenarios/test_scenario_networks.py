@@ -1,4 +1,4 @@
-"""A network between informer and server that cuts, and one that is slow."""
+"""A network that cuts connections, and a slow one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_cut_watch_resumes_where_it_was(
                 await change(http, f"{path}/map-7", "changed")
                 await same(it, http, path)
 
-            # Resumed, and not listed anew.
+            # Resumed, not relisted.
             assert it.informer.status.restarts == 1
 
 

@@ -1,4 +1,4 @@
-"""An API server that is killed: in the middle of a watch, and of a list."""
+"""An API server that is killed, during a watch and during a list."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.realtime, pytest.mark.looptime(False)
 
 PATIENCE = pytest.mark.timeout(300)
 
-# A list that takes 16 s on the slowed way.
+# A list that takes 16 s on the slow connection.
 LARGE = [config_map(f"large-{number}", size=20_000) for number in range(400)]
 SLOW_BYTES_PER_SECOND = 500_000
 
@@ -71,7 +71,7 @@ async def test_informers_catch_up_soon_after_an_outage(
             fifty = recovery("outage of many", detail=meanwhile)
             group.create_task(all_same(fifty, many, http, path))
 
-    # Each finds out by itself; then one probe a second goes out for all.
+    # Each informer notices by itself; then there is one probe a second for all.
     assert 1 <= tries <= 50 + seconds + 60
 
 
@@ -81,7 +81,7 @@ async def all_same(
     http: aiohttp.ClientSession,
     path: str,
 ) -> None:
-    """Wait until all are as a fresh list."""
+    """Wait until all stores equal a fresh list."""
     async with recovery:
         for it in followers:
             await same(it, http, path)

@@ -1,4 +1,4 @@
-"""Rights that are taken away and given back, and a token that is replaced by another."""
+"""Permissions that are revoked and granted again, and a rotated token."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def binding(subject: dict[str, Any]) -> dict[str, Any]:
 async def allow(
     server: ServerUnderTest, http: aiohttp.ClientSession, subject: dict[str, Any]
 ) -> None:
-    """Let somebody list and watch ConfigMaps in the namespace."""
+    """Let a user list and watch ConfigMaps in the namespace."""
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     role = {"metadata": {"name": "reader"}, "rules": [rule]}
     await create(http, server.path("roles", RBAC), [role])
@@ -54,7 +54,7 @@ async def allow(
 
 
 async def answers(server: ServerUnderTest, token: str, status: int) -> None:
-    """Wait until the server answers so to who has this token: it keeps what it knows."""
+    """Wait until the server responds so to this token: it caches decisions."""
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
         server.session(token) as http,
@@ -86,7 +86,7 @@ async def test_informer_uses_restored_permissions(
         async with following(client, CONFIG_MAPS, namespace=server.namespace) as it:
             await watched(it, http, path)
 
-            # Rights are looked at when a watch begins, and not again.
+            # The server checks permissions when a watch starts, and not again.
             await remove(http, f"{server.path('rolebindings', RBAC)}/reader")
             await answers(server, token, 403)
             proxy.cut("fin")
@@ -102,7 +102,7 @@ async def test_informer_uses_restored_permissions(
 
 
 class Account:
-    """A service account, with tokens that live as long as a Secret that each belongs to."""
+    """A service account whose tokens live as long as a Secret each."""
 
     def __init__(self, server: ServerUnderTest, http: aiohttp.ClientSession) -> None:
         self._server = server
@@ -118,7 +118,7 @@ class Account:
         await create(self._http, self._server.path("serviceaccounts"), [body])
 
     async def token(self, name: str) -> str:
-        """Get a token that ends with the Secret of this name."""
+        """Get a token that is bound to the Secret of this name."""
         path = self._server.path("secrets")
         data = {"key": secret(f"marker-{secrets.token_hex(16)}")}
         body = {"metadata": {"name": name}, "stringData": data}
@@ -134,7 +134,7 @@ class Account:
             return secret((await answer.json())["status"]["token"])
 
     async def end(self, name: str) -> None:
-        """Make the token of this name worthless."""
+        """Invalidate the token of this name."""
         await remove(self._http, f"{self._server.path('secrets')}/{name}")
 
 
@@ -168,5 +168,5 @@ async def test_rotated_token_is_read_again(
                 await create(http, path, [config_map("new")])
                 await same(it, http, path)
 
-            # The one that was refused was read again at once, and told nobody.
+            # The refused token was read again at once, and disclosed nowhere.
             assert not it.failed(Unauthorized)

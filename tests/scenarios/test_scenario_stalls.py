@@ -1,4 +1,4 @@
-"""Connections that stay open, and bring nothing any more."""
+"""Connections that stay open and silent."""
 
 from __future__ import annotations
 

@@ -247,11 +247,11 @@ def test_options_that_are_none_are_one_clear_error(run: Run) -> None:
     )
 
     for message in (
-        "no options of an APIServer: tokn; there are resources, ",
-        "the marker takes options by name, not (['pods'],)",
-        "watch_seconds is a number of seconds, more than 0, not",
-        "resources is a list of Resources, not 7",
-        "users maps tokens to users, such as {'a-token': 'alice'}",
+        "unknown options of APIServer: tokn. Options are resources, ",
+        "the marker takes keyword arguments, not (['pods'],)",
+        "watch_seconds must be a number of seconds, more than 0, not",
+        "resources must be a list of Resources, not 7",
+        "users must map tokens to users, such as {'a-token': 'alice'}",
     ):
         assert outcome.out.count(f"\napiserver: {message}") == 1, outcome.out
 
@@ -272,7 +272,9 @@ def test_a_fixture_that_returns_no_options_is_one_clear_error(run: Run) -> None:
         plugins=ASYNCIO,
     )
 
-    said = "apiserver: the fixture apiserver_options returns a dictionary of options"
+    said = (
+        "apiserver: the fixture apiserver_options must return a dictionary of options"
+    )
     assert outcome.out.count(f"\n{said}") == 2, outcome.out
     assert "Traceback" not in outcome.out
     assert outcome.last == "2 errors"
@@ -284,7 +286,7 @@ def test_a_fixture_that_returns_no_options_is_one_clear_error(run: Run) -> None:
         pytest.param(
             "async def test_one(apiserver): pass",
             (),
-            "the fixture needs what runs coroutine tests: install pytest-asyncio",
+            "the fixture requires a plugin for coroutine tests: install pytest-asyncio",
             id="nothing-installed",
         ),
         pytest.param(
@@ -309,7 +311,7 @@ def test_a_fixture_that_returns_no_options_is_one_clear_error(run: Run) -> None:
             async def test_one(apiserver): pass
             """,
             ANYIO,
-            "the fixture needs the asyncio backend of anyio, not trio",
+            "the fixture requires the asyncio backend of anyio, not trio",
             id="trio",
         ),
     ],

@@ -262,10 +262,10 @@ def test_events_before_a_line_that_is_no_event_are_returned() -> None:
 
     assert [it.object.name for it in events] == ["a"]
     assert decoder.failure is not None
-    with pytest.raises(DecodeError, match="no event"):
+    with pytest.raises(DecodeError, match="cannot read a watch event"):
         decoder.feed(last)
 
-    with pytest.raises(DecodeError, match="no event"):
+    with pytest.raises(DecodeError, match="cannot read a watch event"):
         decoder.finish()
 
 

@@ -180,7 +180,7 @@ def test_an_error_event_is_not_checked() -> None:
 
     (found,) = decoder.feed(written(event) + b"\n")
 
-    with pytest.raises(DecodeError, match="Node default/a and not a Status"):
+    with pytest.raises(DecodeError, match="Node default/a instead of a Status"):
         found.error()
 
 

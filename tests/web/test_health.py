@@ -7,10 +7,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from controller_helpers import Notes
 from factory_helpers import Bug, FakeClient, break_requests
 from informers import plain
+from leader_helpers import MemoryLease
+from manager_helpers import elector_of, managed
 
-from aioinformer import SharedInformerFactory
+from aioinformer import Manager, SharedInformerFactory
 from aioinformer.errors import OptionsError
 from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
@@ -20,7 +23,7 @@ from aioinformer_apiserver.faults import Refuse
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioinformer.web.answers import Answer
+    from aioinformer.web.responses import HTTPResponse
 
 
 @pytest.fixture
@@ -30,17 +33,17 @@ async def server() -> AsyncIterator[APIServer]:
         yield server
 
 
-def body_of(answer: Answer) -> dict[str, Any]:
+def body_of(answer: HTTPResponse) -> dict[str, Any]:
     assert answer.content_type == "application/json"
     body: dict[str, Any] = json.loads(answer.body)
     return body
 
 
-def troubles(answer: Answer) -> dict[str, str]:
+def troubles(answer: HTTPResponse) -> dict[str, str]:
     return {it["name"]: it["trouble"] for it in body_of(answer)["informers"]}
 
 
-def reasons(answer: Answer) -> dict[str, str]:
+def reasons(answer: HTTPResponse) -> dict[str, str]:
     return {it["name"]: it["reason"] for it in body_of(answer)["informers"]}
 
 
@@ -218,3 +221,47 @@ def test_what_has_no_health() -> None:
 
     with pytest.raises(OptionsError, match="must be positive"):
         health_responders(SharedInformerFactory(FakeClient()), max_staleness=0)
+
+
+async def test_one_that_runs_is_ready_even_if_it_waits_to_lead(
+    server: APIServer,
+) -> None:
+    lease = MemoryLease()
+    async with elector_of(lease, "other").leading():
+        manager = managed(server, Notes(), elector=elector_of(lease, "me"))
+        assert readyz(manager).status == 503
+        async with manager:
+            await manager.wait_for_cache_sync(timeout=30)
+            assert (readyz(manager).status, livez(manager).status) == (200, 200)
+            assert json.loads(livez(manager).body)["trouble"] == ""
+
+        assert (readyz(manager).status, livez(manager).status) == (503, 503)
+
+
+async def test_one_that_has_failed_is_dead_though_its_informers_live(
+    server: APIServer,
+) -> None:
+    async def fails() -> None:
+        raise ValueError("boom")
+
+    async with server.client() as client:
+        factory = SharedInformerFactory(client)
+        factory.informer("v1", "pods")
+        async with factory:
+            await factory.wait_for_cache_sync(timeout=30)
+            manager = Manager(client, factory=factory)
+            manager.add(fails)
+            await manager.start()
+            await asyncio.sleep(1)
+            for answer in (livez(manager), readyz(manager)):
+                assert answer.status == 503
+                body = json.loads(answer.body)
+                assert body["trouble"] == "manager failed"
+                assert "boom" not in str(answer.body)
+                assert body["informers"][0]["ok"]
+
+            told = json.loads(livez(manager, reasons=True).body)
+            assert told["reason"] == "failed: ValueError('boom')"
+            assert livez(factory).status == 200
+            with pytest.raises(ValueError, match="boom"):
+                await manager.shutdown()

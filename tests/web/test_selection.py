@@ -7,7 +7,7 @@ from fake_source import thing
 
 from aioinformer.errors import OptionsError, SelectorSyntaxError
 from aioinformer.model import KubeObject
-from aioinformer.web.selection import Selection
+from aioinformer.web.selection import StreamSelection
 
 WEB = thing("a", labels={"app": "web", "tier": "one"}, namespace="shop")
 DB = thing("b", labels={"app": "db"}, namespace="shop")
@@ -15,23 +15,23 @@ ELSEWHERE = thing("c", labels={"app": "web"}, namespace="other")
 NODE = KubeObject.of({"kind": "Node", "metadata": {"name": "n", "uid": "1"}})
 
 
-def chosen(selection: Selection) -> str:
+def chosen(selection: StreamSelection) -> str:
     return "".join(it.name for it in (WEB, DB, ELSEWHERE, NODE) if selection(it))
 
 
 @pytest.mark.parametrize(
     ("selection", "names"),
     [
-        pytest.param(Selection.of(), "abcn", id="all"),
-        pytest.param(Selection.of("", ""), "abcn", id="all-said"),
-        pytest.param(Selection.of("shop"), "ab", id="namespace"),
-        pytest.param(Selection.of(["shop", "other"]), "abc", id="namespaces"),
-        pytest.param(Selection.of(None, "app=web"), "ac", id="labels"),
-        pytest.param(Selection.of("shop", "app=web"), "a", id="both"),
-        pytest.param(Selection.of(None, "!app"), "n", id="without-a-label"),
+        pytest.param(StreamSelection.of(), "abcn", id="all"),
+        pytest.param(StreamSelection.of("", ""), "abcn", id="all-said"),
+        pytest.param(StreamSelection.of("shop"), "ab", id="namespace"),
+        pytest.param(StreamSelection.of(["shop", "other"]), "abc", id="namespaces"),
+        pytest.param(StreamSelection.of(None, "app=web"), "ac", id="labels"),
+        pytest.param(StreamSelection.of("shop", "app=web"), "a", id="both"),
+        pytest.param(StreamSelection.of(None, "!app"), "n", id="without-a-label"),
     ],
 )
-def test_objects_are_chosen(selection: Selection, names: str) -> None:
+def test_objects_are_chosen(selection: StreamSelection, names: str) -> None:
     assert chosen(selection) == names
 
 
@@ -49,21 +49,21 @@ def test_objects_are_chosen(selection: Selection, names: str) -> None:
     ids=str,
 )
 def test_a_query_asks_for_less(query: list[tuple[str, str]], names: str) -> None:
-    assert chosen(Selection.of(None, "app=web").narrowed(query)) == names
+    assert chosen(StreamSelection.of(None, "app=web").narrowed(query)) == names
 
 
 def test_a_query_of_another_namespace_is_refused() -> None:
     with pytest.raises(OptionsError, match="nothing of namespace 'kube-system' here"):
-        Selection.of("shop").narrowed([("namespace", "kube-system")])
+        StreamSelection.of("shop").narrowed([("namespace", "kube-system")])
 
 
 def test_a_selector_that_would_cost_everybody_time_is_refused() -> None:
     half = "ab," * 166 + "ab"
     fits = [("labelSelector", half)] * 2
-    Selection.of().narrowed(fits)
+    StreamSelection.of().narrowed(fits)
 
     with pytest.raises(OptionsError, match="longer than 1000 characters"):
-        Selection.of().narrowed([*fits, ("labelSelector", "c")])
+        StreamSelection.of().narrowed([*fits, ("labelSelector", "c")])
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -73,26 +73,26 @@ def test_selectors_with_too_many_requirements_are_refused(several: bool) -> None
     if not several:
         most, more = [",".join(most)], [",".join(more)]
 
-    Selection.of().narrowed([("labelSelector", it) for it in most])
+    StreamSelection.of().narrowed([("labelSelector", it) for it in most])
     with pytest.raises(OptionsError, match="33 requirements, more than 32"):
-        Selection.of().narrowed([("labelSelector", it) for it in more])
+        StreamSelection.of().narrowed([("labelSelector", it) for it in more])
 
 
 def test_namespaces_of_any_length_are_refused() -> None:
     names = [("namespace", f"{number:04}") for number in range(1025)]
-    Selection.of().narrowed(names[1:])
+    StreamSelection.of().narrowed(names[1:])
 
     with pytest.raises(OptionsError, match="longer than 4096 characters"):
-        Selection.of("shop").narrowed(names)
+        StreamSelection.of("shop").narrowed(names)
 
 
 def test_what_cannot_be_parsed_is_refused() -> None:
     with pytest.raises(SelectorSyntaxError):
-        Selection.of().narrowed([("labelSelector", "app in")])
+        StreamSelection.of().narrowed([("labelSelector", "app in")])
 
 
 def test_a_token_tells_selections_apart() -> None:
-    one, same, other = (Selection.of(it) for it in ("shop", ["shop"], "other"))
+    one, same, other = (StreamSelection.of(it) for it in ("shop", ["shop"], "other"))
 
     assert one.token == same.token == "1451013b", "in every process"
-    assert other.token != one.token != Selection.of("shop", "app").token
+    assert other.token != one.token != StreamSelection.of("shop", "app").token

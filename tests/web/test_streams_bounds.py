@@ -24,7 +24,7 @@ from aioinformer.model.resources import PODS
 from aioinformer.testing import APIServer
 from aioinformer.web import aiohttp as for_aiohttp
 from aioinformer.web import asgi
-from aioinformer.web.selection import Selection
+from aioinformer.web.selection import StreamSelection
 from aioinformer.web.streams import WOKEN_AT_ONCE, EventStream, TooManyReaders
 
 if TYPE_CHECKING:
@@ -98,14 +98,14 @@ async def test_readers_of_equal_selectors_are_judged_once_for_a_change(
             await stack.enter_async_context(page.reading())
 
         asked = 0
-        accepts = Selection.__call__
+        accepts = StreamSelection.__call__
 
-        def counted(selection: Selection, obj: Any) -> bool:
+        def counted(selection: StreamSelection, obj: Any) -> bool:
             nonlocal asked
             asked += 1
             return accepts(selection, obj)
 
-        monkeypatch.setattr(Selection, "__call__", counted)
+        monkeypatch.setattr(StreamSelection, "__call__", counted)
         label = {"metadata": {"labels": {"x": "y"}}}
         server.patch(PODS, "a", label, namespace="default")
         await settled(server, pods)
@@ -134,7 +134,7 @@ async def test_journal_wakes_few_readers_in_each_turn_of_the_loop(
     server.patch(PODS, "a", label, namespace="default")
     most = 0
     while told < count:
-        most = max(most, sum(it.news.is_set() for it in stream._visits))
+        most = max(most, sum(it.news.is_set() for it in stream._connections))
         await asyncio.sleep(0)
 
     for task in tasks:

@@ -207,8 +207,8 @@ async def test_a_page_is_begun_when_it_is_its_turn(
             page = Page(stream)
             async with page.reading():
                 assert stream._feed is not None
-                (audience,) = stream._feed.journal._audiences.values()
-                reader = list(audience.readers)[-1]
+                (group,) = stream._feed.log._groups.values()
+                reader = list(group.readers)[-1]
                 assert reader._order == [], "nothing is copied yet"
                 monkeypatch.undo()
                 turn.set()

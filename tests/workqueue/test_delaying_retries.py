@@ -39,7 +39,7 @@ async def test_an_item_comes_after_the_delay_of_the_limiter() -> None:
 @pytest.mark.parametrize("given", [10, "slow", ("when", "forget")], ids=str)
 def test_what_is_no_rate_limiter_is_refused(given: Any) -> None:
     for kind in (RateLimitingQueue, PriorityQueue):
-        with pytest.raises(OptionsError, match=r"not a rate limiter: .* has no when"):
+        with pytest.raises(OptionsError, match=r"rate_limiter=.* has no method when"):
             kind("q", rate_limiter=given)
 
 

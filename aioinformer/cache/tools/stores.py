@@ -141,7 +141,7 @@ class ExpirationStore(Generic[T]):
             return [it.obj for key, it in entries if not self._expires(key, it, now)]
 
     def list_keys(self) -> builtins.list[str]:
-        """Return all keys in a new list. Expired objects count until a read meets them."""
+        """Return all keys in a new list, of expired objects until a read meets them."""
         return list(self._entries)
 
     # ------------------------------------------------------------ writes

@@ -1,7 +1,7 @@
-"""`ExecPlugin`: a program that prints credentials, as kubeconfig files name one.
+"""`ExecPlugin`: a program that prints credentials, as configured in kubeconfig files.
 
-The protocol is `client.authentication.k8s.io`, v1 and v1beta1: the program is told about
-the cluster by the variable `KUBERNETES_EXEC_INFO`, and prints an `ExecCredential`.
+The protocol is `client.authentication.k8s.io`, v1 and v1beta1: the variable
+`KUBERNETES_EXEC_INFO` describes the cluster, and the program prints an `ExecCredential`.
 """
 
 from __future__ import annotations
@@ -45,71 +45,71 @@ API_VERSIONS = (
 
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
-# Plugins ask a server of their own; somebody who types takes longer.
+# Time limits: plugins ask a server of their own, and people take longer to type.
 SECONDS = 60.0
 INTERACTIVE_SECONDS = 300.0
 
-# Credentials are renewed so much before they expire, or at 80 % of a short life.
+# Credentials are renewed this long before they expire, or at 80 % of a short life.
 SKEW_SECONDS = 60.0
 SKEW_SHARE = 0.2
 
-# A plugin, or a clock, that is wrong about times does not make it run all the time.
+# A wrong expiry, or a wrong clock, must not make the plugin run all the time.
 LEAST_SECONDS = 5.0
 
-# How often a thread that waits for a plugin looks whether it is still wanted.
+# Interval of checking whether a plugin has ended or was cancelled.
 _TURN_SECONDS = 0.02
 
 # Credentials are a few KiB.
 _MOST_BYTES = 1024 * 1024
 
-# What is logged of a plugin's complaints: their end, where the reason usually is.
+# Part of stderr that is logged: the end, where the reason usually is.
 _COMPLAINT_CHARACTERS = 1000
 
-# Variables of this process whose values are secrets, by their names.
+# Names of environment variables whose values are secrets.
 _TELLING = re.compile(r"(?i)token|secret|passw|key")
 
-# An argument that is the name of an option, and no more.
+# An argument that is only the name of an option.
 _FLAG = re.compile(r"--?[a-z-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecPlugin:
-    """How to run a plugin. Nothing of it is shown but its command.
+    """Description of an exec plugin. Its `repr` shows only the command.
 
-    Standard input is the user's only if `interactive_mode` allows it and it is a
-    terminal; then its stderr goes to the terminal too. Else stderr is logged at DEBUG,
-    without what looks like a secret, and is in no error.
+    The plugin shares the user's stdin only if `interactive_mode` allows it and stdin is
+    a terminal. Its stderr then goes to the terminal too. Otherwise, stderr is logged at
+    DEBUG with secrets redacted, and appears in no error.
 
     Raises:
-        OptionsError: If the version or the mode is none.
+        OptionsError: If the version or the mode is unknown.
     """
 
     command: str
-    """A name to be found on `PATH`, or a path."""
+    """Name of a program on `PATH`, or a path."""
 
     where: str = "the configuration"
-    """Who names it, for errors: `user 'me' in ~/.kube/config`."""
+    """Place of its configuration, for errors: `user 'me' in ~/.kube/config`."""
 
     arguments: tuple[str, ...] = field(default=(), repr=False)
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables that it gets beside those of this process."""
+    """Environment variables in addition to those of this process."""
 
     api_version: str = API_VERSIONS[0]
 
     interactive_mode: str = "Never"
 
     cluster: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What it is told of the cluster, by the names of the protocol; None for nothing."""
+    """Cluster information for the plugin, in the protocol's names; None for none."""
 
     ca: bytes | Path | None = field(default=None, repr=False)
-    """The cluster's authority, told with `cluster`: data, or a file to read each time."""
+    """CA of the cluster, passed with `cluster`: data, or a file read on each run."""
 
     install_hint: str = field(default="", repr=False)
-    """What to say where there is no such program."""
+    """Hint for the error if the program does not exist."""
 
     seconds: float = SECONDS
-    """How long it may take, when nobody is asked to type."""
+    """Time limit, unless the plugin is interactive."""
 
     def __post_init__(self) -> None:
         if self.api_version not in API_VERSIONS:
@@ -125,15 +125,15 @@ class ExecPlugin:
             )
 
     async def auth_info(self) -> AuthInfo:
-        """Run it, in a thread, and read what it prints.
+        """Run the plugin in a thread, and parse its output.
 
         Raises:
-            OptionsError: If there is no such program, it fails, takes too long, or
-                prints anything else.
-            OSError: If this machine has no threads, processes or files left.
+            OptionsError: If the program does not exist, fails, exceeds its time limit,
+                or prints something else.
+            OSError: If this machine is out of threads, processes or files.
 
         Cancellation:
-            Deferred until the plugin has been killed, which takes no time.
+            Deferred until the plugin has been killed, which takes milliseconds.
         """
         unwanted = threading.Event()
         call = functools.partial(self._run, unwanted)
@@ -165,8 +165,8 @@ class ExecPlugin:
         terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
         if not terminal and self.interactive_mode == "Always":
             raise OptionsError(
-                f"{self} wants to ask somebody (interactiveMode: Always), and standard "
-                "input is no terminal: log in by hand before, or use another user"
+                f"{self} needs input (interactiveMode: Always), but standard input is not "
+                "a terminal: log in manually first, or use another user"
             )
 
         return terminal
@@ -175,7 +175,7 @@ class ExecPlugin:
         try:
             info = orjson.dumps(self._info(interactive)).decode()
         except (TypeError, UnicodeDecodeError) as exc:
-            raise OptionsError(f"{self} cannot be told of its cluster: {exc}") from None
+            raise OptionsError(f"cannot pass the cluster to {self}: {exc}") from None
 
         environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": info}
         try:
@@ -185,8 +185,8 @@ class ExecPlugin:
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=None if interactive else subprocess.PIPE,
-                # So that all it started can be killed with it; a group of its own
-                # would take the terminal from one that asks.
+                # Makes it possible to kill its children with it. An interactive plugin
+                # would lose the terminal with a session of its own.
                 start_new_session=not interactive,
             )
         except FileNotFoundError:
@@ -223,7 +223,7 @@ class ExecPlugin:
                 raise
 
             raise OptionsError(
-                f"cannot tell {self} the certificate authority {self.ca}: "
+                f"cannot pass the certificate authority {self.ca} to {self}: "
                 f"{exc.strerror}"
             ) from exc
 
@@ -256,18 +256,20 @@ class ExecPlugin:
         try:
             answer = orjson.loads(printed)
         except orjson.JSONDecodeError:
-            # Neither shown nor chained: it may hold a token.
-            what = "nothing" if not printed.strip() else "something that is no JSON"
+            # Neither shown nor chained: the output may contain a token.
+            what = "nothing" if not printed.strip() else "something that is not JSON"
             raise OptionsError(f"{self} printed {what}{said}") from None
 
         kind = answer.get("kind") if isinstance(answer, dict) else None
         if kind != "ExecCredential":
-            raise OptionsError(f"{self} printed JSON that is no ExecCredential{said}")
+            raise OptionsError(
+                f"{self} printed JSON that is not an ExecCredential{said}"
+            )
 
         if answer.get("apiVersion") != self.api_version:
             raise OptionsError(
-                f"{self} is configured for {self.api_version} and printed "
-                f"{str(answer.get('apiVersion'))[:80]!r}: set the apiVersion that it has"
+                f"{self} is configured for {self.api_version} but printed "
+                f"{str(answer.get('apiVersion'))[:80]!r}: set the apiVersion of the plugin"
             )
 
         status = answer.get("status")
@@ -281,12 +283,12 @@ class ExecPlugin:
     def _text(self, status: dict[str, Any], key: str) -> str:
         value = status.get(key)
         if value is not None and not isinstance(value, str):
-            raise OptionsError(f"{self} printed a {key} that is no text")
+            raise OptionsError(f"{self} printed a {key} that is not a string")
 
         return value or ""
 
     def _seconds_left(self, status: dict[str, Any], certificate: bytes) -> float:
-        """How long what it printed is valid, in seconds; infinite if it does not say."""
+        """Return the validity of the output in seconds; infinite if unknown."""
         ends = [expiry_of(certificate)]
         told = self._text(status, "expirationTimestamp")
         if told:
@@ -304,16 +306,16 @@ class ExecPlugin:
 
         except ValueError:
             raise OptionsError(
-                f"{self} printed the expirationTimestamp {text[:40]!r}, which is no "
-                "time such as 2030-01-31T12:00:00Z"
+                f"{self} printed the expirationTimestamp {text[:40]!r}, which is not a "
+                "timestamp such as 2030-01-31T12:00:00Z"
             ) from None
 
         return when
 
     def _hint(self, complaint: bytes) -> str:
-        """Log what it complained of, and return where to look for that.
+        """Log the plugin's stderr, and return a hint at that log line.
 
-        No pattern finds all secrets, and errors go further than logs at DEBUG.
+        No pattern finds all secrets, and errors are seen by more people than DEBUG logs.
         """
         if not complaint.strip():
             return ""
@@ -338,10 +340,10 @@ class _Heard(NamedTuple):
 def _listen(
     process: subprocess.Popen[bytes], unwanted: threading.Event, seconds: float
 ) -> _Heard:
-    """Read what a plugin prints until it ends, whoever else holds its pipes then.
+    """Read the output of a plugin until it ends, even if its children keep the pipes.
 
     Raises:
-        TimeoutError: If it takes too long, prints too much, or is not wanted any more.
+        TimeoutError: If it exceeds its time limit, prints too much, or was cancelled.
     """
     pipes = [each for each in (process.stdout, process.stderr) if each is not None]
     heard = {each: bytearray() for each in pipes}
@@ -350,7 +352,7 @@ def _listen(
 
     limit = time.monotonic() + seconds
     while True:
-        # First whether it ended, then what it printed: so nothing is missed.
+        # In this order, no output is missed.
         ended = process.poll() is not None
         for pipe, text in heard.items():
             _drain(pipe, text)
@@ -380,10 +382,10 @@ def _drain(pipe: IO[bytes], text: bytearray) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], *, alone: bool) -> None:
-    """Kill it if it still runs, with all that it started where that is possible."""
+    """Kill it if it still runs, with its children where possible."""
     if process.poll() is None:
         if alone and hasattr(os, "killpg"):
-            # macOS refuses it where only its remains are left.
+            # macOS refuses this for a zombie.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""`TLSOptions`: whom to trust, and how to prove who we are."""
+"""`TLSOptions`: trusted authorities and client certificates."""
 
 from __future__ import annotations
 
@@ -19,58 +19,59 @@ __all__ = ["TLSOptions", "expiry_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSOptions:
-    """How one client speaks TLS. No effect for a server at `http://`.
+    """TLS settings of a client. Ignored for a server at `http://`.
 
-    Certificates and keys are PEM, given as bytes or as the file that holds them.
+    Certificates and keys are PEM, as bytes or as a path of a file.
     """
 
     ca: bytes | Path | None = field(default=None, repr=False)
-    """Trust these authorities only; None trusts those of the system."""
+    """Trusted authorities; None for those of the system."""
 
     certificate: bytes | Path | None = field(default=None, repr=False)
-    """The client's certificate, with its chain; it needs `key` as well."""
+    """Client certificate with its chain; requires `key`."""
 
     key: bytes | Path | None = field(default=None, repr=False)
-    """The key of `certificate`, without a passphrase."""
+    """Key of `certificate`, without a passphrase."""
 
     server_name: str = ""
-    """The name the server's certificate must have, where it differs from the URL's."""
+    """Name in the server's certificate, if it differs from the URL's host."""
 
     verify: bool = True
-    """False accepts every certificate: whoever is in between reads all and acts as us."""
+    """False accepts every certificate, so that anybody on the network path can read
+    requests and act as this client."""
 
     ca_of: str = field(default="", repr=False, compare=False)
-    """Who names `ca`, for errors: `cluster 'main' in ~/.kube/config`."""
+    """Place that configures `ca`, for errors: `cluster 'main' in ~/.kube/config`."""
 
     certificate_of: str = field(default="", repr=False, compare=False)
-    """Who names `certificate` and `key`."""
+    """Place that configures `certificate` and `key`, for errors."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise OptionsError("a client certificate and its key go together")
+            raise OptionsError("a client certificate needs its key, and the reverse")
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that are read, which may be replaced by others at any time."""
+        """Files among the settings. They may be replaced at any time."""
         every = (self.ca, self.certificate, self.key)
         return tuple(each for each in every if isinstance(each, Path))
 
     def stamp(self) -> tuple[object, ...]:
-        """What changes when one of the files does. Blocks: call it in a thread."""
+        """Return a value that changes when a file changes. Blocks: call it in a thread."""
         return tuple(_stamp(each) for each in self.files)
 
     def context(self) -> ssl.SSLContext:
         """Read the files and build the SSL context. Blocks: call it in a thread.
 
         Raises:
-            OptionsError: If a file cannot be read or does not hold PEM, or the client's
+            OptionsError: If a file cannot be read or is not PEM, or the client's
                 certificate has expired.
-            OSError: If this machine has no open files left, or no space for temporary
-                ones.
+            OSError: If this machine is out of open files, or of space for temporary
+                files.
         """
         context = self._trust()
-        # Python 3.13 began to refuse certificates without key identifiers, which is
-        # what many clusters have; Go and older Pythons accept them.
+        # Python 3.13 rejects certificates without key identifiers, which many clusters
+        # have. Go and older Pythons accept them.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.set_alpn_protocols(["http/1.1"])
 
@@ -90,10 +91,10 @@ class TLSOptions:
         where = _name(self.ca, "certificate-authority", self.ca_of)
         try:
             pem = self.ca if isinstance(self.ca, bytes) else self.ca.read_bytes()
-            # Comments between certificates may be in any language; PEM is ASCII.
+            # Comments between certificates may contain any characters; PEM is ASCII.
             text = pem.decode("ascii", "ignore").strip()
             if not text:
-                # `ssl` takes this for "none given" and trusts those of the system.
+                # `ssl` would treat this as None and trust the authorities of the system.
                 raise OptionsError(f"the certificate authority {where} is empty")
 
             return ssl.create_default_context(cadata=text)
@@ -112,12 +113,12 @@ def _load_chain(
 ) -> None:
     named = _name(certificate, "client-certificate", of)
     _refuse_expired(certificate, named)
-    # `ssl` reads chains from files only, so data goes through a private directory.
+    # `ssl` reads chains only from files, so data is written to a private directory.
     with _private_folder() as folder:
         chain = _as_file(certificate, Path(folder, "certificate.pem"))
         secret = _as_file(key, Path(folder, "key.pem"))
         try:
-            # The password keeps OpenSSL from asking for one on the terminal.
+            # Without a password, OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(chain, secret, password="")
         except (OSError, ValueError) as exc:
             if isinstance(exc, OSError) and is_transient(exc):
@@ -140,7 +141,7 @@ def _private_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _unwritten(exc: OSError) -> OSError:
-    """Another error of the same kind, which says what could not be written."""
+    """Return an error of the same kind that names what could not be written."""
     reason = exc.strerror or exc
     return OSError(
         exc.errno,
@@ -149,13 +150,13 @@ def _unwritten(exc: OSError) -> OSError:
 
 
 def _refuse_expired(certificate: bytes | Path, named: str) -> None:
-    """A server says no more of it than 401, or that the handshake failed."""
+    """Raise for an expired certificate: a server only answers 401, or fails TLS."""
     try:
         pem = (
             certificate if isinstance(certificate, bytes) else certificate.read_bytes()
         )
     except OSError:
-        return  # whoever loads it says so
+        return  # loading it reports that
 
     ends = expiry_of(pem)
     if ends is not None and ends <= datetime.now(tz=UTC):
@@ -199,7 +200,7 @@ _PEM = re.compile(
 )
 
 
-# Tags of DER that stand before or in the validity of a certificate (RFC 5280, 4.1).
+# DER tags before or in the validity of a certificate (RFC 5280, 4.1).
 _VERSION = 0xA0
 
 
@@ -213,14 +214,14 @@ class _Element(NamedTuple):
 
 
 def expiry_of(pem: bytes) -> datetime | None:
-    """When the first certificate of a chain expires.
+    """Return the expiry of the first certificate of a chain.
 
     Args:
         pem: One or more certificates.
 
     Returns:
-        A time in UTC; None if there is none to be found, about which whoever loads the
-        certificate has more to say.
+        Time in UTC; None if it cannot be parsed, which loading the certificate
+        reports in more detail.
     """
     found = _PEM.search(pem)
     if found is None:
@@ -239,7 +240,7 @@ def _expiry(der: bytes) -> datetime:
     if each.tag == _VERSION:
         each = _element(der, each.end)
 
-    # Serial number, signature, issuer, and then the validity: its begin, its end.
+    # Serial number, signature, issuer, then the validity: its start and its end.
     for _ in range(3):
         each = _element(der, each.end)
 
@@ -247,7 +248,7 @@ def _expiry(der: bytes) -> datetime:
     ends = _element(der, begins.end)
     text = der[ends.start : ends.end].decode("ascii")
     if ends.tag == _UTC_TIME:
-        # Two digits of the year: 50 and more are of the century before.
+        # A year of two digits: 50 and more are of the 20th century.
         text = ("19" if text >= "50" else "20") + text
 
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

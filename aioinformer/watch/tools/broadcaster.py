@@ -1,14 +1,13 @@
-"""`Broadcaster`: one sequence of events, told to any number of watches.
+"""`Broadcaster`: one sequence of events for any number of watches.
 
-Theory of operation. What was sent and every `watch()` stand in one line, `incoming`;
-whenever something changes (something is sent, a watch is read or stopped) the line is
-worked off from its front as far as possible, synchronously and in the task that made
-the change. There is no task between::
+Sent events and new watches wait in one queue, `incoming`. After each change (an event
+is sent, a watch is read or stopped) the queue is processed as far as possible,
+synchronously and in the task that made the change. There is no task between::
 
     action(), watch()  ->  incoming  ->  the queue of each watch  ->  its reader
 
-Where readers are waited for, an event is added to every queue, and the line stands
-still as long as one of the queues holds more than it should.
+If events are not dropped, an event is added to the queue of every watch. While one of
+these is overfull, `incoming` is not processed.
 """
 
 from __future__ import annotations
@@ -29,44 +28,42 @@ if TYPE_CHECKING:
 
 __all__ = ["Broadcaster", "FullChannelBehavior"]
 
-# As client-go's: enough that a sender need not wait for the readers each time.
+# As in client-go: enough that a sender need not wait for the readers each time.
 INCOMING_LENGTH = 25
 
 
 class FullChannelBehavior(enum.Enum):
-    """What happens to an event when the queue of a watch is full."""
+    """Treatment of an event when the queue of a watch is full."""
 
     WAIT_IF_CHANNEL_FULL = "wait"
-    """The events behind it wait, for all watches, until that one was read or stopped."""
+    """Later events wait, for all watches, until that one is read or stopped."""
 
     DROP_IF_CHANNEL_FULL = "drop"
-    """That watch misses it, and counts it in `skipped`."""
+    """That watch misses the event, and counts it in `skipped`."""
 
 
 class Broadcaster:
-    """Tells events to any number of watches, as client-go's does.
+    """Sends events to any number of watches, as client-go's does.
 
-    Guarantees:
-        A watch gives the events sent after the call of `watch()`, and none from before.
-        They come in the order of the calls that sent them.
-        Who is cancelled while it waits takes its event, or its watch, back.
+    Guarantees: A watch gets the events sent after the call of `watch()`, and no earlier
+        ones. They come in the order of the calls that sent them. A sender or watcher
+        that is cancelled while it waits takes its event, or its watch, back.
 
     Not guaranteed:
         Any order between watches.
 
-    Lifetime: Owns no task. It belongs to the event loop in which it is first used.
-        Whoever has a watch must read it or stop it, or it holds up the others, and
-        `shutdown()`.
+    Lifetime: Owns no task. It belongs to the event loop in which it is first used. Read
+        or stop every watch: otherwise it blocks the others, and `shutdown()`.
 
-    Args:
-        queue_length: How many events may lie unread in each watch.
-        full_channel_behavior: What happens to one more than that.
-        incoming_length: How many events may wait to be told before their senders do.
-            client-go's "long queue" is one of `queue_length`.
+    Args: queue_length: Largest number of unread events in each watch.
+        full_channel_behavior: Treatment of an event that a full watch has no room for.
+        incoming_length: Largest number of waiting events before senders wait.
+        client-go's
+            "long queue" is one of `queue_length`.
 
     Raises:
         OptionsError: If a length is too small. With `DROP_IF_CHANNEL_FULL` a queue of
-            length 0 would never be told anything.
+            length 0 would never get an event.
 
     Example:
         ::
@@ -107,18 +104,18 @@ class Broadcaster:
     ) -> None:
         """Send an event, given as such or as its type and its object.
 
-        Waits while `incoming_length` others wait to be told. Where events are dropped
-        it lets the other tasks run once if some watch is full now, as the burst of one
-        sender would otherwise drop what readers are about to take.
+        Waits while `incoming_length` others are waiting. If events are dropped and a
+        watch is full now, it lets other tasks run once: otherwise the burst of one
+        sender would drop events that readers are about to read.
 
         Raises:
             QueueShutDown: If `shutdown()` was called.
-            OptionsError: If it is no event.
+            OptionsError: If it is not an event.
             DecodeError: If the object's metadata has the wrong shape.
             WrongLoop: If called in another event loop or thread.
 
         Cancellation:
-            Takes the event back while it waits for its place; behind that it is sent.
+            Takes the event back while it waits for room; after that it is sent.
         """
         event = WatchEvent.of(what, obj)
         self._distributor.check_open()
@@ -131,14 +128,14 @@ class Broadcaster:
         what: WatchEvent | EventType | str,
         obj: KubeObject | Mapping[str, Any] | None = None,
     ) -> bool:
-        """Send an event if it need not wait for that.
+        """Send an event if that need not wait.
 
         Returns:
-            False if it was dropped, as `incoming_length` others wait to be told.
+            False if the event was dropped because `incoming_length` others are waiting.
 
         Raises:
             QueueShutDown: If `shutdown()` was called.
-            OptionsError: If it is no event.
+            OptionsError: If it is not an event.
             DecodeError: If the object's metadata has the wrong shape.
             WrongLoop: If called in another event loop or thread.
         """
@@ -149,9 +146,9 @@ class Broadcaster:
     # ---------------------------------------------------------------- watching
 
     async def watch(self) -> Watch:
-        """Begin a watch of what is sent from now on.
+        """Start a watch of the events sent from now on.
 
-        Returns when what was sent before has been told to the others.
+        Returns when the other watches have all earlier events.
 
         Raises:
             QueueShutDown: If `shutdown()` was called.
@@ -163,9 +160,9 @@ class Broadcaster:
         return await self._begin(self._queue_length, ())
 
     async def watch_with_prefix(self, events: Iterable[WatchEvent]) -> Watch:
-        """Begin a watch that gives these events first, then what is sent from now on.
+        """Start a watch of the given events, and then of those sent from now on.
 
-        Its queue is longer where it has to be: it holds all of them, and one more.
+        Its queue has room for all of them and one more, if `queue_length` is smaller.
 
         Raises:
             QueueShutDown: If `shutdown()` was called.
@@ -178,10 +175,10 @@ class Broadcaster:
         return await self._begin(max(self._queue_length, len(prefix) + 1), prefix)
 
     async def shutdown(self) -> None:
-        """Take nothing more, tell what was sent, and end all watches. Idempotent.
+        """Accept no more events, deliver those sent, and end all watches. Idempotent.
 
-        Waits for readers where a queue is full and events are not dropped. What lies
-        unread in a watch when it ends can still be read.
+        Waits for readers if a queue is full and events are not dropped. Unread events
+        of a watch can still be read after its end.
 
         Raises:
             WrongLoop: If called in another event loop or thread.
@@ -198,7 +195,7 @@ class Broadcaster:
             await self._distributor.send(watch)
             await watch.registered.wait()
         except BaseException:
-            watch.stop()  # one that nobody has would hold up all others for ever
+            watch.stop()  # without a reader it would block all others for ever
             raise
 
         return watch
@@ -208,33 +205,33 @@ class Broadcaster:
 
 
 class _Distributor:
-    """The line of what came in, and the watches that it is told to."""
+    """The incoming queue, and the watches that get its events."""
 
     def __init__(self, incoming_length: int, *, drops: bool) -> None:
         self._drops = drops
         self._loop: asyncio.AbstractEventLoop | None = None
-        # A watch in it is to be registered when its turn comes.
-        # Invariant: something is in it => some watch is overfull.
+        # Events, and watches to be registered.
+        # Invariant: if it is not empty, a watch is overfull.
         self._incoming: Channel[WatchEvent | _BroadcastWatch] = Channel(incoming_length)
-        # Kept in the order of their registration; the values say nothing.
+        # In the order of their registration; the values are not used.
         self._watches: dict[_BroadcastWatch, None] = {}
-        # Invariant: those of `_watches` that hold one more than their queues should.
+        # Invariant: the watches that have one event more than their queues should.
         self._overfull: set[_BroadcastWatch] = set()
         self._closing = False
         self._ended = asyncio.Event()
 
     @property
     def has_full_watch(self) -> bool:
-        """True while some watch has no room for an event."""
+        """True while a watch has no room for an event."""
         return any(watch.full for watch in self._watches)
 
     async def send(self, item: WatchEvent | _BroadcastWatch) -> None:
-        """Put it into the line, or wait until it may stand there."""
+        """Add an item to the incoming queue; wait for room."""
         if not self.offer(item):
             await self._incoming.send(item)
 
     def offer(self, item: WatchEvent | _BroadcastWatch) -> bool:
-        """Put it into the line, if that is not full."""
+        """Add an item to the incoming queue, unless that is full."""
         if not self._incoming.offer(item):
             return False
 
@@ -242,7 +239,7 @@ class _Distributor:
         return True
 
     def made_room(self, watch: _BroadcastWatch) -> None:
-        """Go on, as `watch` was read."""
+        """Go on after `watch` was read."""
         self._overfull.discard(watch)
         self._pump()
 
@@ -253,14 +250,14 @@ class _Distributor:
         self._pump()
 
     async def close(self) -> None:
-        """Work off the line, then end all watches; wait for that."""
+        """Process the incoming queue, then end all watches; wait for that."""
         self.check_loop()
         self._closing = True
         self._pump()
         await self._ended.wait()
 
     def _pump(self) -> None:
-        """Work off the line, as far as the watches have room."""
+        """Process the incoming queue, as far as the watches have room."""
         while not self._overfull and (items := self._incoming.take(1)):
             item = items[0]
             if isinstance(item, WatchEvent):
@@ -286,7 +283,7 @@ class _Distributor:
         self._ended.set()
 
     def check_open(self) -> None:
-        """Refuse to begin anything after the end, or elsewhere."""
+        """Refuse a call after the shutdown, or in another loop."""
         self.check_loop()
         if self._closing:
             raise QueueShutDown("broadcaster already stopped")
@@ -311,7 +308,7 @@ class _Distributor:
 
 
 class _BroadcastWatch(ChannelWatch):
-    """What a broadcaster tells one reader."""
+    """Watch of one reader of a broadcaster."""
 
     def __init__(
         self, distributor: _Distributor, length: int, prefix: Iterable[WatchEvent]
@@ -325,7 +322,7 @@ class _BroadcastWatch(ChannelWatch):
 
     @property
     def skipped(self) -> int:
-        """Events missed so far, because they came while the queue was full."""
+        """Number of events missed so far because the queue was full."""
         return self._missed
 
     @property
@@ -335,18 +332,18 @@ class _BroadcastWatch(ChannelWatch):
 
     @property
     def overfull(self) -> bool:
-        """True while it holds more events than its queue should."""
+        """True while it has more events than its queue should."""
         return self._channel.overfull
 
     def tell(self, event: WatchEvent, *, drops: bool) -> None:
-        """Add an event; one for which there is no room may be dropped."""
+        """Add an event; without room it may be dropped."""
         if not drops:
             self._channel.put(event)
         elif not self._channel.offer(event):
             self._missed += 1
 
     def end(self) -> None:
-        """Nothing follows; what is unread can still be read."""
+        """End the watch; unread events can still be read."""
         self._channel.close()
 
     async def _receive(self, most: int | None) -> list[WatchEvent]:

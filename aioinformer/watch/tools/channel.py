@@ -1,22 +1,20 @@
-"""`Channel`: a bounded queue as Go's channels are, and `ChannelWatch`, a watch over one.
+"""`Channel`: a bounded queue like Go's channels, and `ChannelWatch`, its watch.
 
-What fakes and the broadcaster stand on. State changes are synchronous; futures only
-wake those who wait, who then look again.
+The fakes and the broadcaster use them. State changes are synchronous, and only wake
+waiting tasks, which then check the state.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from aioinformer._condition import LoopCondition
 from aioinformer.errors import WrongLoop
 from aioinformer.watch.interface import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aioinformer.watch.events import WatchEvent
 
 __all__ = ["Channel", "ChannelWatch"]
@@ -25,52 +23,52 @@ T = TypeVar("T")
 
 
 class Channel(Generic[T]):
-    """A queue that holds so many items; whoever sends more than that waits.
+    """A bounded queue. Senders wait while it is full.
 
-    Args:
-        room: How many. With 0 each sender waits until its item has been taken.
+    Args: room: Number of items it holds. With 0 each sender waits until its item is
+        taken.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._items: deque[T] = deque()
-        # Who waits for room, and with what. (Of a dict, the first is slow to find.)
-        # Invariant: while somebody waits who was not cancelled, there is no room.
+        # Senders that wait for room, and their items. (A dict finds its first slowly.)
+        # Invariant: while a sender waits that was not cancelled, there is no room.
         self._senders: OrderedDict[asyncio.Future[bool], T] = OrderedDict()
-        self._receivers: set[asyncio.Future[None]] = set()
+        self._filled = LoopCondition("the watch")
         self._closed = False
 
     def __len__(self) -> int:
-        """How many items it holds; those whose senders wait do not count."""
+        """Return the number of items, without those of waiting senders."""
         return len(self._items)
 
     @property
     def closed(self) -> bool:
-        """True once it takes nothing more."""
+        """True after `close()`."""
         return self._closed
 
     @property
     def overfull(self) -> bool:
-        """True while it holds more than there is room for."""
+        """True while it has more items than it has room for."""
         return len(self._items) > self.room
 
     # ---------------------------------------------------------------- sending
 
     def put(self, item: T) -> None:
-        """Add an item whether there is room or not.
+        """Add an item, even without room.
 
         Raises:
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
         """
         self._check_loop()
         self._items.append(item)
-        self._wake()
+        self._filled.notify_all()
 
     def offer(self, item: T) -> bool:
         """Add an item if there is room, and the channel is not closed.
 
         Raises:
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
         """
         if self._closed or len(self._items) >= self.room:
             return False
@@ -79,13 +77,13 @@ class Channel(Generic[T]):
         return True
 
     async def send(self, item: T) -> bool:
-        """Add an item, and wait until there is room for it or it was taken.
+        """Add an item; wait until there is room for it or it is taken.
 
         Returns:
             False if the channel is closed, or was closed meanwhile.
 
         Raises:
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
 
         Cancellation:
             Takes the item back, unless it was accepted already.
@@ -99,16 +97,16 @@ class Channel(Generic[T]):
         self._check_loop()
         accepted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._senders[accepted] = item
-        self._wake()
+        self._filled.notify_all()
         try:
             return await accepted
         finally:
-            self._senders.pop(accepted, None)  # there only if this was cancelled
+            self._senders.pop(accepted, None)  # still there if this was cancelled
 
     def close(self) -> None:
-        """Take nothing more; what is in it can still be received. Idempotent.
+        """Accept no more items; those in it can still be received. Idempotent.
 
-        Those who wait for room are sent away with their items.
+        Waiting senders take their items back.
         """
         self._closed = True
         while self._senders:
@@ -116,38 +114,30 @@ class Channel(Generic[T]):
             if not accepted.done():
                 accepted.set_result(False)
 
-        self._wake()
+        self._filled.notify_all()
 
     # ---------------------------------------------------------------- receiving
 
     async def filled(self) -> bool:
-        """Wait until there is something to take; False if there never will be.
+        """Wait for an item; return False if none will come.
 
         Raises:
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
 
         Cancellation:
             Safe: nothing was taken.
         """
         self._check_loop()
-        while not self._has_some():
-            if self._closed:
-                return False
+        if not self._has_some():
+            await self._filled.wait_for(lambda: self._has_some() or self._closed)
 
-            receiver = asyncio.get_running_loop().create_future()
-            self._receivers.add(receiver)
-            try:
-                await receiver
-            finally:
-                self._receivers.discard(receiver)
-
-        return True
+        return self._has_some()
 
     def take(self, most: int | None = None) -> list[T]:
-        """Take items in the order in which they were sent, and let senders follow.
+        """Take items in the order of sending, and let waiting senders follow.
 
-        Args:
-            most: How many at most; None for all, those of waiting senders among them.
+        Args: most: Largest number of items; None for all, including those of waiting
+            senders.
         """
         taken: list[T] = []
         while most is None or len(taken) < most:
@@ -161,20 +151,20 @@ class Channel(Generic[T]):
         return taken
 
     def clear(self) -> None:
-        """Drop what is in it."""
+        """Drop all items in it."""
         self._items.clear()
 
     # ---------------------------------------------------------------- inside
 
     def _has_some(self) -> bool:
-        # A cancelled sender has taken its item back, though it has not run yet.
+        # A cancelled sender takes its item back at once, before its task runs.
         while self._senders and next(iter(self._senders)).done():
             self._senders.popitem(last=False)
 
         return bool(self._items or self._senders)
 
     def _accept(self) -> bool:
-        """Let the first that waits in; False if nobody does."""
+        """Accept the item of the first waiting sender; return False if none waits."""
         while self._senders:
             accepted, item = self._senders.popitem(last=False)
             if not accepted.done():
@@ -184,16 +174,11 @@ class Channel(Generic[T]):
 
         return False
 
-    def _wake(self) -> None:
-        for receiver in self._receivers:
-            if not receiver.done():
-                receiver.set_result(None)
-
     def _check_loop(self) -> None:
-        """Fail before anything is changed: who waits elsewhere would never be woken."""
-        everybody: Iterable[asyncio.Future[Any]] = chain(self._receivers, self._senders)
-        waiting = next(iter(everybody), None)
-        if waiting is None:
+        """Refuse a change whose notification would be lost. Call it first."""
+        self._filled.check_loop()
+        sender = next(iter(self._senders), None)
+        if sender is None:
             return
 
         try:
@@ -201,15 +186,15 @@ class Channel(Generic[T]):
         except RuntimeError:
             running = None
 
-        if waiting.get_loop() is not running:
-            raise WrongLoop("the watch is used in another event loop or thread")
+        if sender.get_loop() is not running:
+            raise WrongLoop("the watch is used by another event loop or thread")
 
 
 class ChannelWatch(Watch):
     """A watch whose events are sent within this process.
 
     An iteration takes one event at a time, so that no more than there is room for are
-    under way; a batch is everything that was sent.
+    under way. A batch is everything that was sent.
     """
 
     def __init__(self, channel: Channel[WatchEvent]) -> None:
@@ -217,15 +202,15 @@ class ChannelWatch(Watch):
         self._channel = channel
 
     async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that were sent. An empty list is the end.
+        """Wait for events and return all that were sent; an empty list is the end.
 
         Raises:
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
 
         Cancellation:
             Safe: nothing is lost, call again.
         """
-        # Each time the channel says whether it has ended: another may take its place.
+        # Ask the channel each time: after a reset there is another one.
         return await self._fetch()
 
     async def __anext__(self) -> WatchEvent:
@@ -248,7 +233,7 @@ class ChannelWatch(Watch):
         return events
 
     def _made_room(self) -> None:
-        """Events were taken; for those whose senders do not wait in the channel."""
+        """Continue after events were taken. For senders that wait elsewhere."""
 
     def _close(self) -> None:
         self._channel.close()

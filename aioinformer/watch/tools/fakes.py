@@ -1,7 +1,7 @@
 """Fakes: watches whose events come from a test, or never.
 
-For what reads a watch and knows nothing of servers. A whole collection that answers
-lists and watches is `aioinformer.testing.FakeListerWatcher`.
+For tests of code that reads a watch and does not know servers. A whole collection that
+answers lists and watches is `aioinformer.testing.FakeListerWatcher`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["EmptyWatch", "FakeWatch", "RaceFreeFakeWatch"]
 
 Body: TypeAlias = "KubeObject | Mapping[str, Any]"
 
-# As client-go's.
+# As in client-go.
 DEFAULT_SIZE = 100
 
 
 class EmptyWatch(Watch):
-    """A watch that has ended before it began; stopping it is harmless."""
+    """A watch that has ended before it started. Stopping it is harmless."""
 
     async def _fetch(self) -> list[WatchEvent]:
         return []
@@ -42,19 +42,19 @@ class EmptyWatch(Watch):
 
 
 class _SentByHand(ChannelWatch):
-    """What both fakes have: the end that a server makes, and a new beginning."""
+    """Base of both fakes: the end that a server makes, and a new start."""
 
     def end(self) -> None:
-        """End the watch as a server does: what was taken in is read first. Idempotent.
+        """End the watch as a server does: events sent before can be read. Idempotent.
 
-        Those who still wait to send get the error of `action()`.
+        Waiting senders get the error of `action()`.
         """
         self._channel.close()
 
     def reset(self) -> None:
-        """Open it anew, and empty. One that is open is stopped first.
+        """Open it again, empty. An open watch is stopped first.
 
-        Who was reading gets the end of the watch as it was, also if it runs only later.
+        A waiting reader gets the end of the old watch, also if it runs only later.
         """
         self.stop()
         self._channel = Channel(self._channel.room)
@@ -62,15 +62,15 @@ class _SentByHand(ChannelWatch):
 
 
 class FakeWatch(_SentByHand):
-    """A watch whose events are sent by hand; who sends waits for the reader.
+    """A watch whose events are sent by hand. Senders wait for the reader.
 
-    The methods that send return when the reader has taken the event, or, with a buffer,
-    when there was room for it. Events are read in the order in which they were sent,
-    whoever sent them. As client-go's `FakeWatcher`, except that `stop()` is the
-    reader's and drops what was not read; how a server ends a watch is `end()`.
+    The sending methods return when the reader has taken the event or, with a buffer,
+    when there was room for it. Events are read in the order in which they were sent. As
+    client-go's `FakeWatcher`, except that `stop()` is the reader's and drops unread
+    events. `end()` ends the watch as a server does.
 
     Args:
-        size: How many events may lie unread without their senders waiting.
+        size: Number of unread events before senders wait.
 
     Raises:
         OptionsError: If that is negative.
@@ -87,7 +87,7 @@ class FakeWatch(_SentByHand):
 
     def __init__(self, size: int = 0) -> None:
         if size < 0:
-            raise OptionsError(f"a buffer cannot hold {size} events")
+            raise OptionsError(f"size must be at least 0, not {size}")
 
         super().__init__(Channel(size))
 
@@ -104,14 +104,14 @@ class FakeWatch(_SentByHand):
         await self.action(EventType.DELETED, obj)
 
     async def bookmark(self, obj: Body | str) -> None:
-        """Send a BOOKMARK event, of an object or of a version alone; see `action()`."""
+        """Send a BOOKMARK event of an object or of a version; see `action()`."""
         await self.action(_bookmark_of(obj))
 
     async def error(self, error: ApiError | Body) -> None:
-        """Send an ERROR event, of an error or of a Status; see `action()`.
+        """Send an ERROR event of an error or of a Status; see `action()`.
 
-        The watch is still open then: a server's ends behind it, so `end()` should
-        follow.
+        The watch is still open then. A server's watch ends after it, so call `end()`
+        next.
         """
         await self.action(WatchEvent.of_error(error))
 
@@ -120,30 +120,30 @@ class FakeWatch(_SentByHand):
     ) -> None:
         """Send an event, given as such or as its type and its object.
 
-        Raises:
-            QueueShutDown: If the watch is stopped or has ended, or did so before the
-                event was taken.
-            OptionsError: If it is no event.
+        Raises: QueueShutDown: If the watch is stopped or has ended, or did so before
+            the event was
+                taken.
+            OptionsError: If it is not an event.
             DecodeError: If the object's metadata has the wrong shape.
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
 
         Cancellation:
             Takes the event back, unless the reader (or the buffer) has it already.
         """
         if not await self._channel.send(WatchEvent.of(what, obj)):
-            raise QueueShutDown("the watch has been stopped: nobody reads what is sent")
+            raise QueueShutDown("cannot send an event: the watch has been stopped")
 
 
 class RaceFreeFakeWatch(_SentByHand):
     """A watch whose events are sent by hand, by plain methods that never wait.
 
-    What is sent after `stop()` is ignored, so that a test need not know who comes
-    first, its events or the reader's leaving. As client-go's `RaceFreeFakeWatcher`,
-    except that `stop()` is the reader's and drops what was not read; how a server ends
-    a watch is `end()`.
+    Events sent after `stop()` are ignored, so that a test need not know whether they
+    come first or the reader leaves first. As client-go's `RaceFreeFakeWatcher`, except
+    that `stop()` is the reader's and drops unread events. `end()` ends the watch as a
+    server does.
 
     Args:
-        size: How many events may lie unread.
+        size: Largest number of unread events.
 
     Raises:
         OptionsError: If there is no room for any.
@@ -151,7 +151,7 @@ class RaceFreeFakeWatch(_SentByHand):
 
     def __init__(self, size: int = DEFAULT_SIZE) -> None:
         if size < 1:
-            raise OptionsError(f"a buffer of {size} events takes none")
+            raise OptionsError(f"size must be at least 1, not {size}")
 
         super().__init__(Channel(size))
 
@@ -168,14 +168,14 @@ class RaceFreeFakeWatch(_SentByHand):
         self.action(EventType.DELETED, obj)
 
     def bookmark(self, obj: Body | str) -> None:
-        """Send a BOOKMARK event, of an object or of a version alone; see `action()`."""
+        """Send a BOOKMARK event of an object or of a version; see `action()`."""
         self.action(_bookmark_of(obj))
 
     def error(self, error: ApiError | Body) -> None:
-        """Send an ERROR event, of an error or of a Status; see `action()`.
+        """Send an ERROR event of an error or of a Status; see `action()`.
 
-        The watch is still open then: a server's ends behind it, so `end()` should
-        follow.
+        The watch is still open then. A server's watch ends after it, so call `end()`
+        next.
         """
         self.action(WatchEvent.of_error(error))
 
@@ -188,14 +188,14 @@ class RaceFreeFakeWatch(_SentByHand):
 
         Raises:
             asyncio.QueueFull: If the buffer is full.
-            OptionsError: If it is no event.
+            OptionsError: If it is not an event.
             DecodeError: If the object's metadata has the wrong shape.
-            WrongLoop: If somebody waits in another event loop or thread.
+            WrongLoop: If a task waits in another event loop or thread.
         """
         event = WatchEvent.of(what, obj)
         if not self._channel.offer(event) and not self._channel.closed:
             room = self._channel.room
-            raise asyncio.QueueFull(f"{event} is one more than the {room} held unread")
+            raise asyncio.QueueFull(f"no room for {event}: {room} events are unread")
 
 
 def _bookmark_of(obj: Body | str) -> WatchEvent:

@@ -1,7 +1,7 @@
-"""Watches over watches: `filtered()` leaves out and changes, `Recorder` remembers.
+"""Watches of watches: `filtered()` drops and changes events, `Recorder` keeps them.
 
-Neither has a task or a buffer of its own: an event is taken from below when somebody
-asks for it above.
+Neither has a task or a buffer of its own. An event is read from the source when it is
+requested.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ __all__ = ["Recorder", "filtered"]
 
 
 def filtered(watch: Watch, f: Callable[[WatchEvent], WatchEvent | None]) -> Watch:
-    """Give the events of `watch` as `f` changes them, without those it leaves out.
+    """Return a watch of the events of `watch`, changed or dropped by `f`.
 
     Stopping one stops the other, and so does leaving an `async with` of either. An
-    error of `f` is raised to the reader, in the place of its event and behind all that
-    came before it; reading on gives what follows. (A panic there ends client-go's
-    whole process.)
+    error of `f` is raised to the reader, in place of its event and after all earlier
+    ones. Reading on returns the events after it. (In client-go a panic there ends the
+    process.)
 
-    Each event is looked at alone, as by client-go's `Filter`: an object that begins or
-    ceases to match still comes as MODIFIED, never as ADDED or DELETED. Where that
-    matters, let the server select (`label_selector=`), or filter an informer's handler.
+    Each event is filtered alone, as by client-go's `Filter`: an object that starts or
+    stops matching is still MODIFIED, never ADDED or DELETED. If that matters, let the
+    server select (`label_selector=`), or filter an informer's handler.
 
-    Args:
-        watch: Read by nobody else from now on.
-        f: Called once for each event, in order: gives back the event, another one in
-            its place, or None to leave it out. Plain and quick: it runs in the reader's
+    Args: watch: Watch to read; nothing else may read it. f: Function called once for
+        each event, in order. It returns the event, another one
+            in its place, or None to drop it. Plain and quick: it runs in the reader's
             task.
 
-    Returns: A watch whose `skipped` is that of the other: what `f` leaves out, it was
-        told to. Its reader gets a `TypeError` where `f` gives back anything else, such
-        as the True of a predicate.
+    Returns: Watch with the `skipped` of the other one: events that `f` drops do not
+        count. Its reader gets a `TypeError` if `f` returns anything else, such as the
+        True of a predicate.
 
     Raises:
-        OptionsError: If `f` is no plain function.
+        OptionsError: If `f` is not a plain function.
 
     Example:
         ::
@@ -63,18 +62,18 @@ class _Filtered(Watch):
         super().__init__()
         self._watch = watch
         self._f = f
-        # Taken from below and not looked at yet.
+        # Read from the source and not filtered yet.
         self._raw: deque[WatchEvent] = deque()
-        # What stands between the events that were handed out and `_raw`.
+        # Error to raise between the returned events and `_raw`.
         self._failure: Exception | None = None
 
     @property
     def skipped(self) -> int:
-        """Events left out so far by the watch below."""
+        """Number of events left out so far by the source."""
         return self._watch.skipped
 
     async def __anext__(self) -> WatchEvent:
-        # One at a time down to the source, so that nothing is under way unseen.
+        # One at a time from the source, so that no event is buffered here.
         while True:
             self._raise_failure()
             if not self._raw:
@@ -114,12 +113,12 @@ class _Filtered(Watch):
         self._watch.stop()
 
     def _pass_some(self, budget: LoopBudget) -> list[WatchEvent]:
-        """Look at events until they are done, one fails, or the slice is used up."""
+        """Filter events until they are done, one fails, or the slice is used up."""
         events: list[WatchEvent] = []
         while self._raw:
             try:
                 event = self._pass(self._raw.popleft())
-            except Exception as exc:  # noqa: BLE001 - the user's code; raised in its turn
+            except Exception as exc:  # noqa: BLE001 - the user's code; raised later
                 self._failure = exc
                 break
 
@@ -136,7 +135,7 @@ class _Filtered(Watch):
         if found is None or isinstance(found, WatchEvent):
             return found
 
-        raise TypeError(f"a filter gives back an event or None, not {found!r}")
+        raise TypeError(f"a filter must return an event or None, not {found!r}")
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -148,13 +147,13 @@ class _Filtered(Watch):
 
 
 class Recorder(_Filtered):
-    """A watch that gives what another one gives, and remembers it.
+    """A watch of the events of another one, which keeps them.
 
-    Stopping one stops the other, and so does leaving an `async with` of either. As
-    client-go's, it never forgets: it is made for tests.
+    Stopping one stops the other, and so does leaving an `async with` of either. As in
+    client-go it never drops an event: it is made for tests.
 
     Args:
-        watch: Read by nobody else from now on.
+        watch: Watch to read; nothing else may read it.
     """
 
     def __init__(self, watch: Watch) -> None:
@@ -163,7 +162,7 @@ class Recorder(_Filtered):
 
     @property
     def events(self) -> list[WatchEvent]:
-        """All that passed so far, in order; a copy."""
+        """Events read so far, in order, in a new list."""
         return list(self._events)
 
     def _record(self, event: WatchEvent) -> WatchEvent:

@@ -1,7 +1,7 @@
-"""`RetryWatch`: a watch that outlives its connections.
+"""`RetryWatch`: a watch that survives the end of its connections.
 
-What happens in a watch is judged by a pure function, `resuming.decide`; this performs
-what it says, and waits between two watches. It never lists.
+The pure function `decide` decides what to do after an event or an error. `RetryWatch`
+does it, and waits between two watches. It never lists.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ __all__ = ["Decision", "End", "Forward", "Ignore", "Retry", "RetryWatch", "decid
 logger = guarded_logger(__name__)
 
 SHORTEST_GAP_SECONDS = 1.0
-"""Watches start at least so far apart, also where all goes well: as in client-go."""
+"""Shortest time between the starts of two watches, as in client-go."""
 
 
 WATCH_SECONDS = 300.0
-"""How long a watch lasts: a connection that died in silence is missed after it."""
+"""Duration of a watch. It limits how long a silently dead connection is unnoticed."""
 
 
 class RetryWatch(Watch):
-    """A watch that goes on from its last event whenever its connection ends.
+    """A watch that resumes after its last event whenever its connection ends.
 
     ::
 
@@ -59,54 +59,52 @@ class RetryWatch(Watch):
             async for event in watch:
                 ...
 
-    Gives ADDED, MODIFIED and DELETED events, each once and in the order of the server,
-    over as many watches as that takes. Bookmarks are asked for and remembered, but not
-    given. Of what the server repeats (decimal versions not above the last one) nothing
-    is given twice.
+    Returns ADDED, MODIFIED and DELETED events, each once and in the order of the
+    server, over as many watches as needed. Bookmarks are requested and remembered, but
+    not returned. Events that the server repeats (with decimal versions not above the
+    last one) are left out.
 
-    It goes on after everything that may pass. Where no further attempt could succeed,
-    its last event is an ERROR, and then it ends: an event like any other, nothing is
-    raised. `event.error()` is the reason: `ResourceExpired` (the server has forgotten
-    what comes next: list again), `Forbidden`, `Unauthorized` or `Invalid`. The table of
-    `resuming.decide` has all cases.
+    It resumes after every error that may be temporary. If no further attempt can
+    succeed, its last event is an ERROR. Nothing is raised. `event.error()` is the
+    reason: `ResourceExpired` (the server has dropped the history after the last
+    version: list again), `Forbidden`, `Unauthorized` or `Invalid`. The table of
+    `decide` has all cases.
 
-    As client-go's `RetryWatcher`, but for this: 410, 400 and 422 in answer to a request
-    end it, where client-go repeats the request for ever; repeated events are left out;
-    failures in a row are answered by longer and longer pauses.
+    As client-go's `RetryWatcher`, with three differences. 410, 400 and 422 in response
+    to a request end it; client-go repeats the request for ever. Repeated events are
+    left out. Failures in a row lead to growing pauses.
 
-    Not guaranteed:
-        That it notices when the server's history goes backwards (a restored backup):
-        that takes a list, which informers make. Nor deletions by servers that give them
-        the version that the object had before.
+    Not guaranteed: That it notices when the server's history goes backwards (a restored
+        backup): that takes a list, as informers make. Nor deletions by servers that
+        send them with the version that the object had before.
 
-    Pace:
-        Watches start at least 1 s apart, and follow one that ended cleanly within 5 s.
-        While they fail, the pauses grow to 30 to 60 s; while the server cannot be
+    Pace: Watches start at least 1 s apart, and follow one that ended cleanly within 5
+        s. While they fail, the pauses grow to 30 to 60 s. While the server cannot be
         reached, it is probed once a second. A server's `Retry-After` is honoured, up to
         2 minutes.
 
-    Lifetime:
-        It owns no task: the reader's connects, reads and pauses. Leave it by
-        `async with`, in the task that reads, which closes the connection. `stop()`
-        ends it at once, from wherever it is called; what is left of a connection's
-        context is then left by the reader, or by the `async with`.
+    Lifetime: It owns no task: the reader's task connects, reads and pauses. Leave it by
+        `async with`, in the task that reads, which closes the connection. `stop()` ends
+        it at once and may be called by other tasks. The reader, or the `async with`,
+        then leaves the context of the connection.
 
     Args:
-        source: What to watch.
-        resource_version: Changes after this one: that of a list, or of an object.
-        name: Names it in the log.
-        watch_seconds: How long the server should keep one watch open: drawn from
+        source: Source to watch.
+        resource_version: Version to start after: that of a list, or of an object.
+        name: Name in the log.
+        watch_seconds: Time for which the server should keep one watch open: drawn from
             [w, 2w) for each. At least 1 s; whole seconds.
-        rng: Where the jitter comes from.
+        rng: Source of jitter.
 
-    Raises:
-        OptionsError: If the version is `""` or `"0"`, from which nothing can be
-            resumed, or the seconds are less than 1.
+    Raises: OptionsError: If the version is `""` or `"0"`, from which no watch can
+        resume, or
+            the seconds are less than 1.
 
     Attributes:
-        failures: Watches in a row that were refused, or broke off, and gave nothing.
-        last_error: The last failure, until a watch is accepted.
-        duplicates: Events that were left out because the server had sent them before.
+        failures: Number of watches in a row that were refused, or broke off without an
+            event.
+        last_error: Last failure, until a watch is accepted.
+        duplicates: Number of events left out because the server had sent them before.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class RetryWatch(Watch):
     ) -> None:
         if resource_version in ("", "0"):
             raise OptionsError(
-                f"a watch cannot be resumed from version {resource_version!r}: give "
+                f"a watch cannot be resumed from version {resource_version!r}: use "
                 "that of a list, or of an object"
             )
 
@@ -135,12 +133,12 @@ class RetryWatch(Watch):
         self._source = source
         self._seconds = seconds_of(watch_seconds)
         self._rng = rng or random.Random()
-        # Invariant: everything up to here was taken from a watch, and handed on.
+        # Invariant: everything up to this version was read and forwarded.
         self._version = resource_version
         self._finished = False
 
-        # The watch that is read. Its context is left later than it ends, as that may
-        # take time: no watch without a context, but perhaps a context without a watch.
+        # The present watch. Its context is left later than it ends, as that may take
+        # time: no watch without a context, but perhaps a context without a watch.
         self._watch: Watch | None = None
         self._context = AsyncExitStack()
         self._skipped = 0
@@ -151,7 +149,7 @@ class RetryWatch(Watch):
         )
         self._started = -math.inf
         self._not_before = -math.inf
-        # Open while a reader pauses or connects, for `stop()` to end that.
+        # Open while a reader pauses or connects, so that `stop()` can end that.
         self._patience: asyncio.Timeout | None = None
 
     def __repr__(self) -> str:
@@ -166,18 +164,17 @@ class RetryWatch(Watch):
 
     @property
     def skipped(self) -> int:
-        """Events left out so far: unreadable, of another kind or an unknown type."""
+        """Number of events left out so far: unreadable, or of another kind or type."""
         return self._skipped + (self._watch.skipped if self._watch is not None else 0)
 
     async def next_batch(self) -> list[WatchEvent]:
-        """Wait for events: all that have arrived. An empty list is the end.
+        """Wait for events and return all that have arrived; an empty list is the end.
 
-        Errors of the server and the network are not raised: see the class. Mistakes
-        are, such as the `OptionsError` of a client that nobody has entered.
+        Errors of the server and the network are not raised: see the class. Misuse is,
+        such as the `OptionsError` of a client that was not entered.
 
-        Cancellation:
-            Safe: nothing is lost, call again. If it comes while connecting, that begins
-            anew then.
+        Cancellation: Safe: nothing is lost, call again. A cancelled connection attempt
+            starts again.
         """
         return await super().next_batch()
 
@@ -209,7 +206,7 @@ class RetryWatch(Watch):
     # ------------------------------------------------------------ attempts
 
     async def _connect(self) -> list[WatchEvent]:
-        """Begin another watch, when it is time; returns an event if it is refused."""
+        """Start another watch when it is due; return an event if it is refused."""
         await self._leave()
         if self._stopped:
             return []
@@ -238,7 +235,7 @@ class RetryWatch(Watch):
         return []
 
     async def _read(self, watch: Watch) -> list[WatchEvent]:
-        """Take the next batch; returns those of its events that are handed on."""
+        """Read the next batch; return those of its events that are forwarded."""
         try:
             batch = await watch.next_batch()
         except (InternalError, OptionsError, WrongLoop):
@@ -250,22 +247,22 @@ class RetryWatch(Watch):
         for happened in batch or (None,):
             events += self._perform(happened)
             if self._watch is None:
-                break  # what came behind its end means nothing
+                break  # events after its end have no meaning
 
         return events
 
     async def _leave(self) -> None:
-        """Leave the context of the watch before, if there is one."""
-        # What goes wrong there concerns nobody: that watch is over.
+        """Leave the context of the last watch, if there is one."""
+        # An error of leaving does not matter: that watch is over.
         with contextlib.suppress(Exception):
             await self._context.aclose()
 
-    # Atomic from here on: no await between an event's arrival and its consequences.
+    # Atomic from here on: no await between the arrival of an event and its effect.
 
     def _perform(
         self, happened: WatchEvent | Exception | None, *, accepted: bool = True
     ) -> list[WatchEvent]:
-        """Do what is to be done; returns what is to be handed on."""
+        """Do what `decide` says; return the events that are forwarded."""
         match decide(happened, self._version):
             case Forward(version=version):
                 assert isinstance(happened, WatchEvent)
@@ -294,12 +291,12 @@ class RetryWatch(Watch):
 
     def _begin(self) -> None:
         self._started = now = self._now()
-        # Holds also for an attempt of which nothing is heard, being cancelled.
+        # Also for an attempt that is cancelled.
         self._not_before = now + SHORTEST_GAP_SECONDS
         self._backoff.begin(now)
 
     def _plan(self, retry: Retry, *, accepted: bool) -> None:
-        """Decide when the next watch may begin."""
+        """Set the time of the next watch."""
         now = self._now()
         wait = self._backoff.end(
             now,
@@ -311,10 +308,10 @@ class RetryWatch(Watch):
         self.last_error = retry.error
         self.failures = 0 if retry.error is None else self.failures + 1
         if _is_power_of_two(self.failures):
-            # The first break of a watch is part of normal life.
+            # The first failure of an accepted watch is normal.
             logger.log(
                 logging.INFO if accepted and self.failures == 1 else logging.WARNING,
-                "%s: watch failed (%d in a row), will go on behind version %s: %s",
+                "%s: watch failed, will resume (failures=%d, version=%s): %s",
                 *(self._name, self.failures, self._version, retry.error),
             )
 
@@ -324,10 +321,10 @@ class RetryWatch(Watch):
 
         self.duplicates += 1
         if _is_power_of_two(self.duplicates):
-            # A server that came back with an older history sends nothing else for long.
+            # A server that came back with an older history may send no other events.
             logger.warning(
-                "%s: %d events so far are not above the version known before (now "
-                "%s, known %s): left out",
+                "%s: events are not newer than the last one, leaving them out "
+                "(events=%d, version=%s, last=%s)",
                 *(self._name, self.duplicates),
                 *(happened.object.resource_version, self._version),
             )
@@ -343,40 +340,40 @@ class RetryWatch(Watch):
 
 
 def _is_power_of_two(number: int) -> bool:
-    """True for the 1st, 2nd, 4th ...: what to log of a row that may last for days."""
+    """Return True for the 1st, 2nd, 4th ... of a row: what to log of a long one."""
     return number > 0 and number & (number - 1) == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Hand the event on; behind it, the watch is at `version`."""
+    """Forward the event; after it, the watch is at `version`."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Hand nothing on; the watch is at `version`."""
+    """Do not forward the event; the watch is at `version`."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """This watch is over: begin another one behind the last version."""
+    """Start another watch after the last version: this one is over."""
 
     error: Exception | None = None
-    """Why; None if it just ended."""
+    """Reason; None if the watch just ended."""
 
     @property
     def seconds(self) -> float | None:
-        """How long the server asked to wait, if it did."""
+        """Seconds that the server asked to wait, or None."""
         return self.error.retry_after if isinstance(self.error, ApiError) else None
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Hand on this ERROR event as the last one: no other watch could do better."""
+    """Forward this ERROR event as the last one: no other watch can succeed."""
 
     event: WatchEvent
 
@@ -384,12 +381,12 @@ class End:
 Decision: TypeAlias = Forward | Ignore | Retry | End
 
 
-# Refusals that the same request meets again, until a person does something about it.
+# Refusals that last until a person acts.
 _FINAL: Final = Unauthorized | Forbidden | Invalid | ResourceExpired
 
 
 def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
-    """What to do about an event, a failure, or the end of a watch.
+    """Decide what to do after an event, a failure, or the end of a watch.
 
     ==================================  ================================================
     what happened                       decision
@@ -398,19 +395,19 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
       with a version                    Forward, at that version
       with a decimal version that is    Ignore: the server repeats itself
       not above the last one
-      without a version                 End, with an InternalError: nothing could be
-                                        resumed behind it
+      without a version                 End, with an InternalError: the watch could not
+                                        resume after it
     BOOKMARK
       with a version                    Ignore, at that version
       with none, or one not above       Ignore
       the last one
     ERROR
       410                               End, with that event
-      any other, or no Status           Retry, not before the server wants it
+      any other, or not a Status        Retry, not before the server wants it
     a failure
       401, 403                          End, with its Status
       400, 410, 422                     End, with its Status: the same request is
-                                        refused each time. client-go asks for ever
+                                        refused each time. client-go repeats it
       any other refusal, a broken       Retry, not before the server wants it
       connection, bytes that cannot
       be read
@@ -418,9 +415,9 @@ def decide(happened: WatchEvent | Exception | None, version: str) -> Decision:
     ==================================  ================================================
 
     Args:
-        happened: An event, the error with which a watch was refused or broke off, or
-            None for a stream that has ended.
-        version: The last version before.
+        happened: Event, error by which a watch was refused or broke off, or None for a
+            stream that has ended.
+        version: Last version before.
     """
     match happened:
         case None:
@@ -448,8 +445,8 @@ def _decide_event(event: WatchEvent, version: str) -> Decision:
     new = event.object.resource_version
     if event.type is not EventType.BOOKMARK and not new:
         error = ServerError(
-            f"an {event.type} event of {event.object.key} has no resource version: the "
-            "watch cannot be resumed behind it",
+            f"{event.type} event of {event.object.key} has no resource version: the "
+            "watch cannot be resumed after it",
             status=500,
             reason="InternalError",
         )

@@ -1,4 +1,4 @@
-"""`until`: wait for what a watch is going to tell."""
+"""`until`: wait for events of a watch that meet conditions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Condition", "Conditions", "holds", "until", "until_without_retry"]
 
 Condition: TypeAlias = Callable[[WatchEvent], bool | Awaitable[bool]]
-"""What an event has to be like; plain or async. Its errors are raised to who waits."""
+"""Condition on an event, plain or async. Its errors are raised to the caller."""
 
-# What conditions are about. A bookmark's object has nothing but a version, and that of
-# an ERROR is a Status: they would meet a condition that asks what an object lacks.
+# Events that conditions get. The object of a bookmark has nothing but a version, and
+# that of an ERROR is a Status: they could meet a condition on missing fields.
 _CHANGES: Final = {EventType.ADDED, EventType.MODIFIED, EventType.DELETED}
 
 
 async def holds(answer: bool | Awaitable[bool]) -> bool:
-    """What a plain or async function has answered."""
+    """Return the result of a plain or async function."""
     return bool(await answer if isawaitable(answer) else answer)
 
 
@@ -61,28 +61,28 @@ async def until(
 ) -> WatchEvent | None:
     """Watch from a version on until conditions were met, one after the other.
 
-    The watch is a `RetryWatch`: it outlives its connections. Each condition is offered
-    ADDED, MODIFIED and DELETED events until it holds; the event that met one is offered
-    to the next one first. Only what changes behind the version counts: where it may be
-    true already, use `until_with_sync`.
+    The watch is a `RetryWatch`: it survives the end of its connections. Each condition
+    gets ADDED, MODIFIED and DELETED events until it is met. The event that met one is
+    given to the next one first. Only changes after the version count. If the condition
+    may be true already, use `until_with_sync`.
 
-    Args:
-        source: What to watch; a field selector `metadata.name=web` spares the rest.
-        resource_version: Changes after this one: that of an object, or of a list.
-        *conditions: Plain or async functions of an event; without any it returns at
-            once.
-        timeout: Seconds, or a timedelta; None waits as long as it takes.
+    Args: source: Source to watch; a field selector `metadata.name=web` avoids other
+        events. resource_version: Version to start after: that of an object, or of a
+        list. *conditions: Plain or async functions of an event. Without any it returns
+        at once. timeout: Longest time to wait, in seconds or as a timedelta; None for
+        no limit.
 
     Returns:
-        The event that met the last condition; None without conditions.
+        Event that met the last condition; None without conditions.
 
     Raises:
-        TimeoutError: The time is over; the text says what came last, and whether the
+        TimeoutError: If the time is over. The text has the last event, and whether the
             server could not be reached.
-        WatchClosed: The server has forgotten what comes next (410), or refuses for good
-            (400, 401, 403, 422); `__cause__` says which, `last_event` is the ERROR.
-        OptionsError: The version is `""` or `"0"`, or a condition is a generator.
-        Exception: What a condition raised, as it is.
+        WatchClosed: If the server has dropped the history after the version (410), or
+            refuses for good (400, 401, 403, 422). `__cause__` is the reason,
+            `last_event` the ERROR.
+        OptionsError: If the version is `""` or `"0"`, or a condition is a generator.
+        Exception: Error of a condition, unchanged.
 
     Cancellation:
         Safe: the connection is closed.
@@ -126,23 +126,23 @@ async def until_without_retry(
 ) -> WatchEvent | None:
     """Read a watch until conditions were met, one after the other; then stop it.
 
-    As `until`, but the end of the watch is the end of the wait. The watch is stopped
-    whatever happens.
+    As `until`, but the end of the watch ends the wait. The watch is stopped in any
+    case.
 
     Args:
-        watch: Any; its context is left by whoever entered it.
+        watch: Watch to read; whoever entered its context must leave it.
         *conditions: Plain or async functions of an event.
-        timeout: Seconds, or a timedelta; None waits as long as it takes.
+        timeout: Longest time to wait, in seconds or as a timedelta; None for no limit.
 
     Returns:
-        The event that met the last condition; None without conditions.
+        Event that met the last condition; None without conditions.
 
-    Raises:
-        WatchClosed: The watch ended or broke off first; `last_event` is what came
-            last, `__cause__` the error, if there was one.
-        TimeoutError: The time is over; the text says what came last.
-        OptionsError: A condition is a generator.
-        Exception: What a condition raised, as it is.
+    Raises: WatchClosed: If the watch ended or broke off first. `last_event` is the last
+        event,
+            `__cause__` the error, if there was one.
+        TimeoutError: If the time is over; the text has the last event.
+        OptionsError: If a condition is a generator.
+        Exception: Error of a condition, unchanged.
 
     Cancellation:
         Safe: the watch is stopped.
@@ -154,10 +154,10 @@ async def until_without_retry(
 
 
 class Conditions:
-    """Conditions that are to be met one after the other, by the events of a watch.
+    """Conditions to be met one after the other by the events of a watch.
 
     Attributes:
-        last_event: What came last, whatever its type; None if nothing did.
+        last_event: Last event, of any type; None if there was none.
     """
 
     def __init__(self, conditions: tuple[Condition, ...]) -> None:
@@ -174,16 +174,16 @@ class Conditions:
         watch: Watch,
         troubles: Callable[[], str] = lambda: "",
     ) -> WatchEvent | None:
-        """`meet()` for so long, on the loop's clock; None for as long as it takes.
+        """Call `meet()` with a timeout, on the loop's clock.
 
         Args:
-            seconds: Until it gives up.
-            watch: Where the events come from.
-            troubles: What else is to be said if it does; empty for nothing.
+            seconds: Seconds until it gives up; None for no limit.
+            watch: Source of the events.
+            troubles: Function that returns further text for the `TimeoutError`, or "".
 
         Raises:
-            TimeoutError: The time is over.
-            WatchClosed: The watch has ended.
+            TimeoutError: If the time is over.
+            WatchClosed: If the watch has ended.
 
         Cancellation:
             Safe.
@@ -199,16 +199,16 @@ class Conditions:
             raise self.timed_out(seconds, troubles()) from None
 
     async def meet(self, watch: Watch) -> WatchEvent | None:
-        """Read the watch until all are met; returns the event that met the last.
+        """Read the watch until all conditions are met; return the last event.
 
         Raises:
-            WatchClosed: The watch has ended.
+            WatchClosed: If the watch has ended.
 
         Cancellation:
             Safe.
         """
         for condition in self._conditions:
-            # What met the one before comes first, as in client-go.
+            # The event that met the condition before comes first, as in client-go.
             last = self.last_event
             if last is None or not await holds(condition(last)):
                 await self._wait_for(condition, watch)
@@ -218,7 +218,7 @@ class Conditions:
         return self.last_event
 
     def timed_out(self, seconds: float, troubles: str = "") -> TimeoutError:
-        """The error that says how far it came in `seconds`, and what troubles it had."""
+        """Return the error that tells the progress within `seconds`."""
         return TimeoutError(
             f"not within {seconds:g} s: {self._progress()}"
             f"{'; ' if troubles else ''}{troubles}"
@@ -254,7 +254,7 @@ class Conditions:
 
 
 def _told(event: WatchEvent | None) -> str:
-    """An event in the words of a person who has to find it again."""
+    """Describe an event so that a person can find it again."""
     if event is None:
         return "and no event came"
 
@@ -265,7 +265,7 @@ def _told(event: WatchEvent | None) -> str:
 
 
 def _reason_of(event: WatchEvent | None) -> Exception | None:
-    """What an ERROR event says; None for any other."""
+    """Return the error of an ERROR event; None for any other."""
     if event is None or event.type is not EventType.ERROR:
         return None
 

@@ -392,7 +392,7 @@ async def test_users_can_have_groups() -> None:
 
 
 def test_token_with_two_users_is_rejected() -> None:
-    with pytest.raises(OptionsError, match="also the token of"):
+    with pytest.raises(OptionsError, match="token of one of users"):
         APIServer(token="same", users={"same": "alice"})
 
 

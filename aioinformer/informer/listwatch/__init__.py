@@ -1,0 +1,1 @@
+"""Listing and watching: the reflector and what it decides, without the client."""

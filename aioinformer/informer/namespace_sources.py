@@ -1,0 +1,248 @@
+"""`NamespaceSources`: the list-watches of one informer.
+
+Most informers have one source; an informer of several namespaces has one for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioinformer.errors import NotSynced, OptionsError, Stale
+from aioinformer.informer.status import InformerStatus, combined, describe_state
+from aioinformer.model.times import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioinformer.cache.store import Indexer
+    from aioinformer.informer.lifecycle import RunState
+    from aioinformer.informer.listwatch.reflector import Reflector
+    from aioinformer.informer.store.pipeline import Pipeline
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
+    from aioinformer.watch.interface import ListerWatcher
+
+__all__ = ["NamespaceSource", "NamespaceSources", "sources_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSource:
+    """One list-watch of an informer, with its way into the store.
+
+    Attributes:
+        namespace: Namespace of its objects. None for all that the informer has.
+        reflector: Reflector that lists and watches.
+        pipeline: Pipeline from the reflector into the store.
+    """
+
+    namespace: str | None
+    reflector: Reflector
+    pipeline: Pipeline
+
+    @property
+    def synced(self) -> bool:
+        """Its first complete list is in the store."""
+        return self.pipeline.synced
+
+    def age(self, now: float) -> float | None:
+        """For how many seconds the store may be behind the server."""
+        in_step = self.reflector.in_step
+        return None if in_step is None else now - in_step
+
+    def status(self, phase: str, now: float | None) -> InformerStatus:
+        """How it is doing.
+
+        Args:
+            phase: That of the whole informer; empty for what it is at itself.
+            now: The time of the loop; None if it does not run.
+        """
+        reflector, pipeline = self.reflector, self.pipeline
+        return InformerStatus(
+            phase=phase or reflector.phase,
+            synced=pipeline.synced,
+            last_contact=reflector.last_contact,
+            last_event=reflector.last_event,
+            age=None if now is None else self.age(now),
+            resource_version=pipeline.version,
+            restarts=reflector.restarts,
+            duplicates=reflector.duplicates + pipeline.duplicates,
+            history_resets=reflector.history_resets,
+            degraded=reflector.skipped,
+            not_served=reflector.not_served,
+            last_error=reflector.last_error,
+            failures=reflector.failures,
+        )
+
+    def describe(self, phase: str) -> str:
+        """Return the phase and the failures in one line."""
+        reflector = self.reflector
+        text = describe_state(
+            phase or reflector.phase,
+            reflector.last_error,
+            reflector.failures,
+            streams_given_up=reflector.streamless,
+        )
+        return text if self.namespace is None else f"{self.namespace}: {text}"
+
+
+class NamespaceSources:
+    """All sources of one informer: their state, and that of the informer as a whole.
+
+    Args:
+        name: Name of the informer in errors.
+        sources: At least one source.
+        indexer: Store that the sources fill.
+        run_state: Life of the informer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: tuple[NamespaceSource, ...],
+        indexer: Indexer[KubeObject],
+        run_state: RunState,
+    ) -> None:
+        self.name = name
+        self.all = sources
+        """The sources."""
+        self._indexer = indexer
+        self._run_state = run_state
+        self._by_namespace = {
+            source.namespace: source
+            for source in sources
+            if source.namespace is not None
+        }
+
+    def __repr__(self) -> str:
+        return f"<NamespaceSources {self.name} {len(self.all)}>"
+
+    @property
+    def synced(self) -> bool:
+        """True once the first complete lists of all sources are in the store."""
+        return all(source.synced for source in self.all)
+
+    @property
+    def run_phase(self) -> str:
+        """Phase of the informer as a whole; empty while it lists and watches."""
+        if self._run_state.stopped:
+            return "stopped"
+
+        if self._run_state.stopping:
+            return "stopping"
+
+        return "idle" if self._run_state.loop is None else ""
+
+    def of(self, namespace: str | None) -> tuple[NamespaceSource, ...]:
+        """Return the sources of a namespace, or all for None.
+
+        Raises:
+            OptionsError: The informer has no source of that namespace.
+        """
+        if namespace is None or not self._by_namespace:
+            return self.all
+
+        source = self._by_namespace.get(namespace)
+        if source is not None:
+            return (source,)
+
+        names = ", ".join(self._by_namespace)
+        raise OptionsError(
+            f"{self.name} has nothing of namespace {namespace!r}, only of {names}"
+        )
+
+    def version(self, namespace: str | None) -> str:
+        """Return the version up to which a namespace, or all, is in the store."""
+        if namespace is None:
+            return self._indexer.resource_version
+
+        (source,) = self.of(namespace)
+        return source.pipeline.version
+
+    def status(self) -> InformerStatus:
+        """Return the state of all sources. May be called from any thread."""
+        phase, loop = self.run_phase, self._run_state.loop
+        now = None if loop is None else loop.time()
+        if not self._by_namespace:
+            (source,) = self.all
+            return source.status(phase, now)
+
+        statuses = {
+            namespace: source.status(phase, now)
+            for namespace, source in self._by_namespace.items()
+        }
+        return combined(statuses, self._indexer.resource_version)
+
+    def describe(self, sources: Sequence[NamespaceSource] | None = None) -> str:
+        """Return phase and failures of some sources, or all, in one line.
+
+        Of several sources only those are named that have failed or not synced, or all
+        if there is none.
+        """
+        sources = self.all if sources is None else sources
+        phase = self.run_phase
+        failing = [it for it in sources if not it.synced or it.reflector.failures]
+        return "; ".join(source.describe(phase) for source in failing or sources)
+
+    def not_synced_error(
+        self, sources: Sequence[NamespaceSource] | None = None
+    ) -> NotSynced:
+        """Return the error of some sources, or all, that are not synced."""
+        sources = self.all if sources is None else sources
+        reason = self.describe(sources)
+        error = NotSynced(
+            f"{self.name} is not synced: {reason}", results={self.name: reason}
+        )
+        causes = [it.reflector.last_error for it in sources if not it.synced]
+        error.__cause__ = next((it for it in causes if it is not None), None)
+        return error
+
+    def check_live(self, namespace: str | None = None) -> None:
+        """Raise unless a namespace, or all, is complete and the informer lives."""
+        self._run_state.check_not_stopped()
+        sources = self.of(namespace)
+        if not all(source.synced for source in sources):
+            raise self.not_synced_error(sources)
+
+    def check_age(self, limit: Duration, namespace: str | None = None) -> None:
+        """Raise `Stale` if a namespace, or any, is older than the limit."""
+        seconds = seconds_of(limit)
+        if seconds < 0:
+            raise OptionsError(f"max_staleness must not be negative, as {limit}")
+
+        loop = self._run_state.loop
+        for source in self.of(namespace):
+            age = None if loop is None else source.age(loop.time())
+            if age is None:
+                raise Stale(
+                    f"{self.name} has no state of the server yet: "
+                    f"{self.describe([source])}"
+                )
+
+            if age > seconds:
+                raise Stale(
+                    f"{self.name} is {age:.1f} s old, and at most {seconds:g} s are "
+                    f"accepted: {self.describe([source])}"
+                )
+
+
+def sources_of(
+    source: ListerWatcher | Mapping[str, ListerWatcher],
+) -> dict[str | None, ListerWatcher]:
+    """The sources by their namespaces; None for a source of whatever it has.
+
+    Raises:
+        OptionsError: If there are none, or something else than a name stands for one.
+    """
+    if not isinstance(source, Mapping):
+        return {None: source}
+
+    if not source:
+        raise OptionsError("an informer of no namespaces has nothing to watch")
+
+    for namespace in source:
+        if not namespace:
+            raise OptionsError(f"not the name of a namespace: {namespace!r}")
+
+    return {namespace: source[namespace] for namespace in source}

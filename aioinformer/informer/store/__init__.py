@@ -1,0 +1,1 @@
+"""From the reflector into the store: the pipeline, transforms and compression."""

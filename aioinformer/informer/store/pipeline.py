@@ -1,0 +1,761 @@
+"""`Pipeline`: the way from the reflector through the queue into the store.
+
+Everything that changes the store of an informer is here, in synchronous steps. A step
+first changes the store and then queues what changed for the listeners, without a wait
+between them: so a handler never finds the store behind what it is told, and a handler
+that is added between two steps has seen exactly what the store held then. Index functions
+that fail are reported when the step is over, as `on_error` may add such a handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from operator import attrgetter
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from aioinformer.budget import LoopBudget, release
+from aioinformer.cache.delta_fifo import DeltaFIFO
+from aioinformer.cache.deltas import Delta, DeltaType, Replacement
+from aioinformer.cache.index import NAMESPACE_INDEX
+from aioinformer.informer.handlers.inbox import Snapshot
+from aioinformer.informer.listwatch.watch_events import same_state
+from aioinformer.informer.notifications import (
+    Added,
+    Deleted,
+    Notification,
+    Updated,
+    object_of,
+)
+from aioinformer.informer.store.compressor import BodyCompressor
+from aioinformer.informer.store.staged_list import StagedList, newest_version
+from aioinformer.informer.store.transformer import (
+    Transformer,
+    identity_of,
+    is_left_out,
+    transform_deletion,
+    transform_state,
+)
+from aioinformer.informer.store.waiters import StoreWaiters
+from aioinformer.metrics import NULL_SINK
+from aioinformer.model.compression import SAMPLES
+from aioinformer.model.keys import version_number
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import NoReturn
+
+    from aioinformer.cache.queue import Queue
+    from aioinformer.cache.store import Contents, Indexer
+    from aioinformer.informer.handlers.processor import Processor
+    from aioinformer.metrics import MetricsSink
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.views import DecodedBodies
+
+__all__ = ["Pipeline", "SharedStore"]
+
+
+SWEEP_SECONDS = 0.5
+
+
+"""So long after a change, decoded bodies are looked through for those of gone objects:
+for each change alone that would take 5 microseconds."""
+
+
+# Between two looks at the budget; a change takes about two microseconds.
+_CHANGES_BETWEEN_CHECKS = 8
+
+
+# Notifications in one batch of what a relist changed. A listener keeps a batch until it
+# has delivered all of it, and with it the objects that were replaced.
+_BATCH = 512
+
+
+class SharedStore:
+    """State that the pipelines of one store share: one pipeline per namespace."""
+
+    def __init__(self) -> None:
+        self.pipelines: list[Pipeline] = []
+        self.lock = asyncio.Lock()
+        """Held by the pipeline that changes the store. A list replaces the objects of its
+        namespace in several steps; the others must not change meanwhile."""
+
+    @property
+    def version(self) -> str:
+        """The lowest version of the pipelines: all of them have applied it.
+
+        All lists come from one server, so versions are comparable. Empty until every
+        pipeline has a version. A version that is not decimal counts as the lowest.
+        """
+        versions = [pipeline.version for pipeline in self.pipelines]
+        return "" if "" in versions else min(versions, key=version_number)
+
+    @property
+    def synced(self) -> bool:
+        """True once the first complete lists of all pipelines are in the store."""
+        return all(pipeline.synced for pipeline in self.pipelines)
+
+
+class Pipeline:
+    """Takes what a reflector reads, applies it to the store, and notifies handlers.
+
+    The pipeline is the `ReflectorStore` of its reflector: lists are staged beside the
+    store, changes are queued. `run()` applies what is queued.
+
+    The transform sees each state of an object once, when it comes in. A relist does not
+    transform unchanged objects again. (client-go's queue does, and transforms streamed
+    lists twice.)
+
+    Args:
+        indexer: Store of the informer; only its pipelines write to it.
+        processor: Processor that notifies the handlers.
+        on_applied: Function called after each change of the store. It must not wait.
+        transformer: Transform of the user, which may be set until the reflector runs.
+        queue: Queue between reflector and store. None for a `DeltaFIFO`.
+        waiters: Waiters for states of the store, woken in the step that changes it.
+        compressor: Compressor of stored bodies.
+        metrics: Sink of `informer_processing_latency_seconds`: seconds from taking a
+            batch of changes, or a list, until it is applied.
+        namespace: Namespace of all objects, if the store is shared with others. A list
+            then replaces the objects of this namespace. The others are copied, in
+            slices, at a microsecond each. Requires an index by namespace.
+        shared: State that the pipelines of one store share. None for a store of its own.
+    """
+
+    def __init__(
+        self,
+        indexer: Indexer[KubeObject],
+        processor: Processor,
+        on_applied: Callable[[], None] = lambda: None,
+        transformer: Transformer | None = None,
+        queue: Queue[KubeObject] | None = None,
+        waiters: StoreWaiters | None = None,
+        compressor: BodyCompressor | None = None,
+        metrics: MetricsSink = NULL_SINK,
+        *,
+        namespace: str = "",
+        shared: SharedStore | None = None,
+    ) -> None:
+        self._indexer = indexer
+        self._processor = processor
+        self._on_applied = on_applied
+        self._transformer = Transformer() if transformer is None else transformer
+        self._waiters = StoreWaiters() if waiters is None else waiters
+        self._compressor = BodyCompressor() if compressor is None else compressor
+        self._metrics = metrics
+        self._namespace = namespace
+        self._shared = shared
+        if shared is not None:
+            shared.pipelines.append(self)
+
+        if queue is None:
+            queue = DeltaFIFO(key_func=attrgetter("key"))
+
+        self._fifo = queue
+        # The list that is being read.
+        self._staged: StagedList | None = None
+        # The newest complete list in the queue.
+        self._committed: Contents[KubeObject] | None = None
+        # Identities of objects whose newest state the transform left out.
+        self._left_out: dict[str, KubeObject] = {}
+        # The version up to which everything was fed; None before the first list.
+        self._version: str | None = None
+        # The watch repeats changes up to this version, because the list was ahead of its
+        # own version; -1 for none.
+        self._listed_ahead = -1
+        # The version up to which everything fed is in the store.
+        self._applied_version = ""
+        # Decoded bodies of the objects of the last list; None before any object.
+        self._decoded: DecodedBodies | None = None
+        # Set while unused bodies may be in there.
+        self._sweep: asyncio.TimerHandle | None = None
+        self.synced = False
+        """True once the first complete list is in the store and the handlers' queues."""
+        self.duplicates = 0
+        """Changes that repeated a known state, and were dropped."""
+
+    @property
+    def version(self) -> str:
+        """The version up to which everything fed is in the store."""
+        if self._shared is None:
+            return self._indexer.resource_version
+
+        return self._applied_version
+
+    @property
+    def waiting(self) -> int:
+        """Entries that wait to be applied."""
+        return len(self._fifo)
+
+    def known(self, key: str) -> KubeObject | None:
+        """The newest state that this was given for `key`, applied or still queued.
+
+        None if there is none, or if it was deleted. Of one that the transform left out
+        just the identity and version.
+        """
+        left_out = self._left_out.get(key)
+        if left_out is not None:
+            return left_out
+
+        waiting = self._fifo.newest(key)
+        if waiting is not None:
+            return None if waiting.type is DeltaType.DELETED else waiting.object
+
+        contents = self._committed or self._indexer.contents
+        return contents.objects.get(key)
+
+    async def stage(self, objects: list[KubeObject], *, anew: bool = False) -> None:
+        """Take some objects of the list under way.
+
+        What is in the store already, with the same uid and version, is kept: then the
+        new bytes are let go at once, and a relist needs no second copy of everything.
+        If the list names an object again, its newer state stays, or the later one if
+        their versions cannot be compared.
+
+        Args:
+            objects: As the server gave them.
+            anew: The same version may be another state: keep only what is equal.
+
+        Cancellation:
+            Leaves the list incomplete: `discard()` it.
+        """
+        staged = self._begin_staging()
+        if self._compressor.due:
+            await self._compressor.renew(self._listed)
+
+        current = self._indexer.contents
+        # Most often a first list: there is nothing to ask about any of it.
+        put = staged.contents.put if self._takes_all(current) else None
+        listed = staged.contents.objects
+        staged.newest = newest_version(
+            [staged.newest, *map(attrgetter("resource_version"), objects)]
+        )
+        budget = LoopBudget.current()
+        await budget.start()
+        for obj in objects:
+            if put is not None and obj.key not in listed:
+                put(obj.key, obj)
+            elif not staged.is_ahead_of(obj):  # else an older state, of another page
+                self._stage(obj, staged, current, anew=anew)
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+        if len(staged.uncompressed) >= SAMPLES:
+            await self._compress(staged)
+
+    async def stage_unreadable(self, keys: list[str]) -> None:
+        """Of the list under way, objects that are there but cannot be read.
+
+        What the store holds of them stays, rather than seeming deleted.
+
+        Cancellation:
+            Leaves the list incomplete: `discard()` it.
+        """
+        staged = self._begin_staging()
+        current = self._indexer.contents
+        budget = LoopBudget.current()
+        await budget.start()
+        for key in keys:
+            old = current.objects.get(key)
+            if key in staged:
+                pass  # the list had a state of it that could be read
+            elif old is not None:
+                staged.keep(key, old, current)
+            elif key in self._left_out:
+                staged.leave_out(key, self._left_out[key])
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+
+    async def stage_deleted(self, keys: list[str]) -> None:
+        """Of the list under way, objects that were deleted while it streamed in.
+
+        Keys that it has not named are no error.
+
+        Cancellation:
+            Leaves the list incomplete: `discard()` it.
+        """
+        staged = self._begin_staging()
+        for key in keys:
+            staged.remove(key)
+
+    async def discard(self) -> None:
+        """The list under way failed: forget what was staged.
+
+        Cancellation:
+            Safe: it is forgotten.
+        """
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            await release(list(staged.contents.objects.values()))
+
+    async def commit(self, resource_version: str) -> None:
+        """The list is complete: what was staged is everything there is.
+
+        Cancellation:
+            Safe: it is queued, or it is not.
+        """
+        staged = self._begin_staging()
+        if staged.uncompressed or self._compressor.waits:
+            await self._compress(staged)
+
+        self._staged = None
+        self._committed = staged.contents
+        self._left_out = staged.left_out
+        self._version = resource_version
+        newest = version_number(staged.newest)
+        ahead = 0 <= version_number(resource_version) < newest
+        self._listed_ahead = newest if ahead else -1
+        await self._fifo.feed_replacement(staged.contents, resource_version)
+
+    async def vacate(self) -> None:
+        """The server has the resource no more: every object is gone.
+
+        As with a list of nothing: the store is emptied in one step, and each object is
+        told as `Deleted(final_state_unknown=True)`. What is synced stays so. The store
+        keeps its version: all up to there was seen, and where the resource comes back,
+        the versions go on. Without a list before, nothing happens.
+
+        Cancellation:
+            Safe: it is queued, or it is not.
+        """
+        await self.discard()
+        if self._version is not None:
+            await self.commit(self._version)
+
+    async def feed(
+        self, deltas: list[Delta[KubeObject]], resource_version: str
+    ) -> None:
+        """Take changes, and the version up to which they bring everything.
+
+        Cancellation:
+            Safe: all of them are queued, or none.
+        """
+        if self._compressor.due:
+            await self._compressor.renew(self.known)
+
+        ahead = self._listed_ahead >= 0
+        if ahead:
+            deltas = [delta for delta in deltas if not self._overtaken(delta.object)]
+
+        newest: dict[str, KubeObject | None] | None = None
+        if self._transformer.function is not None:
+            newest = {}
+            deltas = await self._transformed(deltas, newest)
+
+        await self._fifo.feed(deltas, resource_version)
+        self._version = resource_version or self._version
+        if ahead and version_number(resource_version) >= self._listed_ahead:
+            self._listed_ahead = -1
+
+        if newest is None:
+            return
+
+        for key, obj in newest.items():
+            if obj is not None and is_left_out(obj):
+                self._left_out[key] = obj
+            else:
+                self._left_out.pop(key, None)
+
+    # ------------------------------------------------------------ staging
+
+    def _begin_staging(self) -> StagedList:
+        if self._staged is None:
+            self._staged = StagedList(self._indexer.replacement())
+
+        return self._staged
+
+    def _takes_all(self, current: Contents[KubeObject]) -> bool:
+        """True if what is listed is stored as it comes, whatever it is."""
+        known = current.objects or self._left_out
+        changing = self._transformer.function or self._compressor.compression
+        return not (known or changing)
+
+    def _stage(
+        self,
+        obj: KubeObject,
+        staged: StagedList,
+        current: Contents[KubeObject],
+        *,
+        anew: bool,
+    ) -> None:
+        key = obj.key
+        old = current.objects.get(key)
+        same = old is not None and same_state(old, obj)
+        if old is not None and same and not anew:
+            staged.keep(key, old, current)
+            return
+
+        left_out = self._left_out.get(key)
+        if left_out is not None and same_state(left_out, obj) and not anew:
+            staged.leave_out(key, left_out)
+            return
+
+        taken = self._transformer(obj)
+        if taken is None:
+            staged.leave_out(key, identity_of(obj))
+        elif old is not None and same and old == taken:
+            staged.keep(key, old, current)
+        else:
+            staged.put(key, self._compressor(taken), taken)
+            if self._compressor.waits:
+                staged.uncompressed.append(key)
+
+    async def _compress(self, staged: StagedList) -> None:
+        """Compress what came before that could be done; by a dictionary made of it.
+
+        Cancellation:
+            Safe: what is left is still to be done.
+        """
+        contents, waiting = staged.contents, staged.uncompressed
+        if self._compressor.waits:
+            samples = map(contents.objects.get, waiting[:SAMPLES])
+            await self._compressor.begin(it for it in samples if it is not None)
+
+        budget = LoopBudget.current()
+        await budget.start()
+        while waiting:
+            key = waiting.pop()
+            obj = contents.objects.get(key)
+            if obj is not None:  # not gone meanwhile
+                contents.keep(key, self._compressor(obj), contents)
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+
+    def _listed(self, key: str) -> KubeObject | None:
+        """The state of an object in the list under way; else the one known before."""
+        listed = self._begin_staging().contents.objects.get(key)
+        return self.known(key) if listed is None else listed
+
+    def _overtaken(self, obj: KubeObject) -> bool:
+        """True for a state that is older than what the list said of the same key.
+
+        A list may be newer than the version that it names. The watch from there tells
+        once more how it came to what was listed, in states that would lead back.
+
+        Asked only as long as the watch is behind the list: of an object that no list
+        could read, a state may be kept from a history in which versions were higher.
+        """
+        known = self.known(obj.key)
+        if known is None:
+            return False
+
+        number = version_number(obj.resource_version)
+        overtaken = 0 <= number < version_number(known.resource_version)
+        self.duplicates += overtaken
+        return overtaken
+
+    async def _transformed(
+        self, deltas: list[Delta[KubeObject]], newest: dict[str, KubeObject | None]
+    ) -> list[Delta[KubeObject]]:
+        """The changes that are left when all objects have passed the transform.
+
+        Args:
+            deltas: As they came.
+            newest: Learns what is known of each object after them.
+        """
+        result: list[Delta[KubeObject]] = []
+        budget = LoopBudget.current()
+        await budget.start()
+        for delta in deltas:
+            key = delta.object.key
+            before = newest[key] if key in newest else self.known(key)
+            if delta.type is DeltaType.DELETED:
+                newest[key] = None
+                change = transform_deletion(self._transformer, delta, before)
+            elif before is not None and same_state(before, delta.object):
+                self.duplicates += 1
+                change = None
+            else:
+                newest[key], change = transform_state(self._transformer, delta, before)
+
+            if change is not None:
+                result.append(change)
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+        return result
+
+    # ------------------------------------------------------------ applying
+
+    async def run(self) -> NoReturn:
+        """Apply what is queued, for ever.
+
+        Cancellation:
+            The way to stop it; what is queued then is not applied.
+        """
+        budget = LoopBudget.current()
+        apply: Callable[[LoopBudget], Awaitable[None]] = self._apply_slice
+        if self._shared is not None:
+            apply = partial(self._apply_exclusively, self._shared)
+
+        if self._metrics.enabled:
+            apply = partial(self._apply_timed, apply)
+
+        try:
+            while True:
+                await self._fifo.wait_filled()
+                await apply(budget)
+        finally:
+            if self._sweep is not None:
+                self._sweep.cancel()
+                self._sweep = None
+
+    async def _apply_timed(
+        self, apply: Callable[[LoopBudget], Awaitable[None]], budget: LoopBudget
+    ) -> None:
+        """Apply a part of the queue, and measure how long that took."""
+        began = perf_counter()
+        await apply(budget)
+        name = "informer_processing_latency_seconds"
+        self._metrics.observe(name, perf_counter() - began)
+
+    async def _apply_exclusively(self, shared: SharedStore, budget: LoopBudget) -> None:
+        """Apply a part of the queue, while no other pipeline changes the store."""
+        async with shared.lock:
+            await self._apply_slice(budget)
+
+    async def _apply_slice(self, budget: LoopBudget) -> None:
+        """Apply a part of what is queued: some changes, or up to one complete list."""
+        await budget.start()
+        indexer = self._indexer
+        indexer.holding = True  # see `hold_reports()`; this is once for each change
+        try:
+            replacement = self._apply_changes(budget)
+        finally:
+            indexer.holding = False
+            if indexer.held:
+                indexer.release_reports()
+
+        budget.end()
+        if replacement is not None:
+            await self._apply_replacement(replacement)
+            del replacement
+
+        decoded = self._decoded
+        if decoded is not None and decoded.bodies and self._sweep is None:
+            self._sweep_later()
+
+    def _apply_changes(self, budget: LoopBudget) -> Replacement[KubeObject] | None:
+        """Apply entries until the slice is over, or up to a replacement.
+
+        Atomic: store, listeners' queues and version change together.
+        """
+        notifications: list[Notification] = []
+        replacement: Replacement[KubeObject] | None = None
+        fifo = self._fifo
+        contents = self._indexer.contents
+        until_check = _CHANGES_BETWEEN_CHECKS
+        while len(fifo):
+            entry: Any = fifo.pop_nowait()  # `feed()` queues no tombstones
+            if type(entry) is not list:
+                if isinstance(entry, Replacement):
+                    replacement = entry
+                    break
+
+                continue  # a resync: each handler has its own, by its own timer
+
+            for delta in entry:
+                self._apply(delta, contents, notifications)
+                until_check -= 1
+
+            if until_check <= 0:
+                if budget.over():
+                    break
+
+                until_check = _CHANGES_BETWEEN_CHECKS
+
+        if notifications:
+            if self._decoded is None:
+                self._note_decoded(object_of(notifications[0]))
+
+            self._processor.publish(notifications)
+            self._waiters.changed(notifications)
+
+        if replacement is None and (version := fifo.applied()) is not None:
+            self._indexer.applied(self._reached(version))
+
+        self._on_applied()
+        return replacement
+
+    def _apply(
+        self,
+        delta: Delta[KubeObject],
+        contents: Contents[KubeObject],
+        notifications: list[Notification],
+    ) -> None:
+        """Change the store by one change, and note what is to be told."""
+        obj = delta.object
+        key = obj.key
+        old = contents.objects.get(key)
+        if delta.type is DeltaType.DELETED:
+            if old is not None:
+                contents.remove(key)
+                seen = old.uid == obj.uid
+                notifications.append(Deleted(obj if seen else old, not seen))
+
+            return
+
+        if old is not None and same_state(old, obj):
+            # As when the page of a list is newer than the version of the list.
+            self.duplicates += 1
+            return
+
+        taken, obj = obj, self._compressor(obj)
+        contents.put(key, obj, taken)
+        if old is None:
+            notifications.append(Added(obj))
+        elif old.uid == obj.uid:
+            notifications.append(Updated(old, obj))
+        else:
+            # Its end was not seen: another object of that name is there now.
+            notifications.append(Deleted(old, True))
+            notifications.append(Added(obj))
+
+    async def _apply_replacement(self, replacement: Replacement[KubeObject]) -> None:
+        """Put a complete list in place of everything, and tell what changed.
+
+        What takes time comes first. Then store and listeners' queues change in one step,
+        so that whoever leaves the informer once the store shows a list has its handlers
+        told of all of it.
+        """
+        new = replacement.contents
+        now = await self._complete(new)
+        before = self._current()
+        first = not self.synced
+        changes: list[Notification] = []
+        if before and self._processor.listeners:
+            changes = await _difference(before, now, initial=first)
+
+        # Perhaps a newer one: that of a bookmark which came behind the list.
+        version = self._fifo.applied() or replacement.resource_version
+        self._indexer.hold_reports()
+        try:
+            self._indexer.swap(new, self._reached(version))
+            if self._committed is new:
+                self._committed = None
+
+            if not before:
+                self._processor.publish(Snapshot(list(now.values()), initial=first))
+
+            # In batches that go as they are delivered.
+            for start in range(0, len(changes), _BATCH):
+                self._processor.publish(changes[start : start + _BATCH])
+
+            for obj in now.values():
+                self._note_decoded(obj)
+                break
+
+            self._waiters.replaced(before, now)
+            if first:
+                self.synced = True
+                self._mark_synced()
+
+            self._on_applied()
+        finally:
+            self._indexer.release_reports()
+
+        # The old maps themselves stay whole, as a reader in another thread may be just
+        # about to look into them.
+        replaced = list(before.values())
+        del before
+        await release(changes)
+        await release(replaced)
+
+    def _current(self) -> Mapping[str, KubeObject]:
+        """Return the stored objects that the next list replaces."""
+        contents = self._indexer.contents
+        if self._shared is None:
+            return contents.objects
+
+        return contents.indexes[NAMESPACE_INDEX].buckets.get(self._namespace, {})
+
+    async def _complete(self, new: Contents[KubeObject]) -> Mapping[str, KubeObject]:
+        """Make a list the contents of the whole store. Return the objects listed."""
+        if self._shared is None:
+            await self._indexer.complete(new)
+            return new.objects
+
+        listed = dict(new.objects)
+        current = self._indexer.contents
+        replaced = self._current()
+        budget = LoopBudget.current()
+        await budget.start()
+        for key, obj in current.objects.items():
+            if key not in replaced:
+                new.keep(key, obj, current)
+
+            if budget.over():
+                await budget.start()
+
+        budget.end()
+        await self._indexer.complete(new)
+        return listed
+
+    def _reached(self, version: str) -> str:
+        """Record the version applied. Return the version of the whole store."""
+        self._applied_version = version
+        return version if self._shared is None else self._shared.version
+
+    def _mark_synced(self) -> None:
+        if self._shared is None or self._shared.synced:
+            self._processor.mark_synced()
+
+    # ------------------------------------------------------------ decoded bodies
+
+    def _note_decoded(self, obj: KubeObject) -> None:
+        """Know the cache of decoded bodies of an object, and of those like it."""
+        self._decoded = obj.context.decoded_bodies
+
+    def _sweep_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(SWEEP_SECONDS, self._drop_decoded)
+
+    def _drop_decoded(self) -> None:
+        """Drop the decoded bodies of objects that are gone, when nobody has them."""
+        self._sweep = None
+        if self._decoded is not None:
+            self._decoded.drop_unused()
+
+        # A handler that compares two states reads the older one, too.
+        if any(listener.depth for listener in self._processor.listeners):
+            self._sweep_later()
+
+
+async def _difference(
+    old: Mapping[str, KubeObject], new: Mapping[str, KubeObject], *, initial: bool
+) -> list[Notification]:
+    """What changed between two complete states: deletions first, then in list order."""
+    changes: list[Notification] = []
+    budget = LoopBudget.current()
+    await budget.start()
+    for key, before in old.items():
+        now = new.get(key)
+        if now is None or now.uid != before.uid:
+            changes.append(Deleted(before, True))
+
+        if budget.over():
+            await budget.start()
+
+    for key, now in new.items():
+        was = old.get(key)
+        if was is None or was.uid != now.uid:
+            changes.append(Added(now, initial))
+        elif was is not now and not (same_state(was, now) and was == now):
+            changes.append(Updated(was, now))
+
+        if budget.over():
+            await budget.start()
+
+    budget.end()
+    return changes

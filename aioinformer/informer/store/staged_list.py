@@ -1,0 +1,79 @@
+"""`StagedList`: a list that is being read, before it replaces the store."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from aioinformer.model.keys import version_number
+
+if TYPE_CHECKING:
+    from aioinformer.cache.store import Contents
+    from aioinformer.model.objects import KubeObject
+
+__all__ = ["StagedList", "newest_version"]
+
+_version_of = attrgetter("resource_version")
+
+
+class StagedList:
+    """A list that is being read: its objects, and those the transform left out."""
+
+    __slots__ = ("contents", "left_out", "newest", "uncompressed")
+
+    def __init__(self, contents: Contents[KubeObject]) -> None:
+        self.contents = contents
+        # Invariant: no key is in both.
+        self.left_out: dict[str, KubeObject] = {}
+        # The highest version of an object that was listed, if all are decimal.
+        self.newest = ""
+        # The keys of what came before anything could be compressed, and waits for that.
+        self.uncompressed: list[str] = []
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.contents.objects or key in self.left_out
+
+    def is_ahead_of(self, obj: KubeObject) -> bool:
+        """True if the list has a newer state of an object that it names again.
+
+        Versions that are not decimal are not compared.
+        """
+        listed = self.contents.objects.get(obj.key) or self.left_out.get(obj.key)
+        if listed is None:
+            return False
+
+        number = version_number(obj.resource_version)
+        return 0 <= number < version_number(listed.resource_version)
+
+    def put(self, key: str, obj: KubeObject, taken: KubeObject) -> None:
+        """Add an object, in the form that is stored and the form that came."""
+        self.left_out.pop(key, None)
+        self.contents.put(key, obj, taken)
+
+    def keep(self, key: str, obj: KubeObject, source: Contents[KubeObject]) -> None:
+        """Take over an object and its index values from other contents."""
+        self.left_out.pop(key, None)
+        self.contents.keep(key, obj, source)
+
+    def leave_out(self, key: str, identity: KubeObject) -> None:
+        """Record an object that the transform leaves out."""
+        self.contents.remove(key)
+        self.left_out[key] = identity
+
+    def remove(self, key: str) -> None:
+        """Remove an object. Unknown keys are no error."""
+        self.contents.remove(key)
+        self.left_out.pop(key, None)
+
+
+def newest_version(versions: list[str]) -> str:
+    """The highest of some versions."""
+    if len(set(map(len, versions))) == 1:
+        return max(versions)  # the usual case, without a call for each
+
+    return max(set(versions), key=_as_a_number)
+
+
+def _as_a_number(version: str) -> tuple[int, str]:
+    """Compares as the number does, at a fifth of what it costs to read it."""
+    return len(version), version

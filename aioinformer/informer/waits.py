@@ -1,0 +1,234 @@
+"""`InformerWaits`: waiting for what an informer has listed, stored or reached."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from aioinformer._user_code import guarded_logger
+from aioinformer.errors import HistoryReset, OptionsError
+from aioinformer.model.callables import check_plain
+from aioinformer.model.keys import version_number
+from aioinformer.model.times import timeout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioinformer.cache.store import Indexer
+    from aioinformer.informer.lifecycle import RunState
+    from aioinformer.informer.namespace_sources import NamespaceSource, NamespaceSources
+    from aioinformer.informer.store.waiters import StoreWaiters
+    from aioinformer.model.objects import KubeObject
+    from aioinformer.model.times import Duration
+
+__all__ = ["InformerWaits"]
+
+logger = guarded_logger(__name__)
+
+IDLE_SECONDS = 10.0
+"""Seconds after which a waiter warns that nobody runs the informer."""
+
+REFUSALS_TO_FAIL_FAST = 2
+"""Refusals in a row that fail a wait. One may be a role that is just being granted."""
+
+
+class InformerWaits:
+    """The waits of one informer; see the methods of `SharedInformer` of the same names.
+
+    Args:
+        sources: Sources of the informer.
+        indexer: Store of the informer.
+        waiters: Waiters that the pipelines wake.
+        run_state: Life of the informer.
+    """
+
+    def __init__(
+        self,
+        sources: NamespaceSources,
+        indexer: Indexer[KubeObject],
+        waiters: StoreWaiters,
+        run_state: RunState,
+    ) -> None:
+        self._sources = sources
+        self._indexer = indexer
+        self._waiters = waiters
+        self._run_state = run_state
+
+    async def wait_synced(
+        self, timeout: Duration | None = None, *, fail_fast: bool = True
+    ) -> None:
+        """Wait until the first complete lists are in the store."""
+        self._run_state.check_open()
+        loop = asyncio.get_running_loop()
+        idle = loop.call_later(IDLE_SECONDS, self._warn_if_idle)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_of(timeout)):
+                    await self._listed(self._sources.all, fail_fast=fail_fast)
+        finally:
+            idle.cancel()
+
+        if not self._sources.synced:
+            raise self._sources.not_synced_error()
+
+    def _warn_if_idle(self) -> None:
+        if self._sources.run_phase == "idle":
+            logger.warning(
+                "%s is waited for since %d s, and nobody runs it: enter its factory, or "
+                "await its run()",
+                self._sources.name,
+                IDLE_SECONDS,
+            )
+
+    async def wait_for_version(
+        self,
+        resource_version: str,
+        timeout: Duration | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> None:
+        """Wait until the store shows everything up to a version."""
+        self._run_state.check_open()
+        wanted = _decimal(resource_version)
+        sources = self._sources.of(namespace)
+        scope = None if len(sources) == len(self._sources.all) else namespace
+        seconds = timeout_of(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reached(wanted, scope, sources)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self._sources.name} is at version {self._sources.version(scope) or 'none'}, "
+                f"not at {wanted}, after {seconds:g} s: {self._state_of(sources)}"
+            ) from None
+
+    async def wait_until(
+        self,
+        predicate: Callable[[Any], object],
+        key: str | None = None,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Wait until a predicate of the store, or of one object, holds."""
+        self._run_state.check_open()
+        check_plain(predicate, "a predicate")
+        sources = self._sources.of(None if key is None else _namespace_of(key))
+        seconds = timeout_of(timeout)
+        patience = asyncio.timeout(seconds)
+        try:
+            async with patience:
+                await self._listed(sources)
+                if not all(source.synced for source in sources):
+                    raise self._sources.not_synced_error(sources)
+
+                if key is None:
+                    await self._until_store(predicate)
+                else:
+                    await self._until_object(predicate, key)
+        except TimeoutError:
+            if seconds is None or not patience.expired():
+                raise  # the predicate's own
+
+            seen = self._seen(sources, key)
+            raise TimeoutError(
+                f"{seen} after {seconds:g} s: {self._state_of(sources)}"
+            ) from None
+
+    async def _listed(
+        self, sources: Sequence[NamespaceSource], *, fail_fast: bool = True
+    ) -> None:
+        """Wait until these have listed, or one that has not was refused too often."""
+        while True:
+            missing = [source for source in sources if not source.synced]
+            refusals = [source.reflector.refusals for source in missing]
+            if not missing or (fail_fast and max(refusals) >= REFUSALS_TO_FAIL_FAST):
+                return
+
+            await self._run_state.wait_for_change()
+            self._run_state.check_not_stopping()
+
+    async def _reached(
+        self, wanted: int, scope: str | None, sources: Sequence[NamespaceSource]
+    ) -> None:
+        resets = _resets_of(sources)
+        while _decimal(self._sources.version(scope) or "0") < wanted:
+            if _resets_of(sources) > resets:
+                raise HistoryReset(f"version {wanted} may never come")
+
+            with self._waiters.for_version(wanted, scope) as news:
+                await news.wait()
+
+            self._run_state.check_not_stopping()
+
+    async def _until_store(self, predicate: Callable[[Any], object]) -> None:
+        with self._waiters.for_steps() as news:
+            while not _holds(predicate, self._indexer):
+                await news.wait()
+                news.clear()
+                self._run_state.check_not_stopping()
+
+    async def _until_object(self, predicate: Callable[[Any], object], key: str) -> None:
+        with self._waiters.for_key(key) as waiter:
+            state = self._indexer.get_by_key(key)
+            while not _holds(predicate, state):
+                while not waiter.states:
+                    self._run_state.check_not_stopping()
+                    waiter.news.clear()
+                    await waiter.news.wait()
+
+                state = waiter.states.popleft()
+
+    def _seen(self, sources: Sequence[NamespaceSource], key: str | None) -> str:
+        """What a waiter has seen last."""
+        if not all(source.synced for source in sources):
+            return f"{self._sources.name} has not been listed"
+
+        if key is None:
+            version = self._indexer.resource_version or "none"
+            return f"{self._sources.name} has {len(self._indexer)} objects at version {version}"
+
+        obj = self._indexer.get_by_key(key)
+        if obj is None:
+            return f"{self._sources.name} has no {key}"
+
+        return f"{self._sources.name} has {key} at version {obj.resource_version}"
+
+    def _state_of(self, sources: Sequence[NamespaceSource]) -> str:
+        """What these are at, and what is wrong with them."""
+        if (
+            any(source.reflector.failures for source in sources)
+            or not self._sources.synced
+        ):
+            return self._sources.describe(sources)
+
+        return self._sources.status().phase
+
+
+def _holds(predicate: Callable[[Any], object], subject: object) -> bool:
+    answer = predicate(subject)
+    if inspect.isawaitable(answer):
+        # It would count as true.
+        if inspect.iscoroutine(answer):
+            answer.close()
+
+        raise OptionsError(f"a predicate must be a plain function: {predicate!r}")
+
+    return bool(answer)
+
+
+def _namespace_of(key: str) -> str | None:
+    namespace, slash, _ = key.rpartition("/")
+    return namespace if slash else None
+
+
+def _resets_of(sources: Sequence[NamespaceSource]) -> int:
+    return sum(source.reflector.history_resets for source in sources)
+
+
+def _decimal(version: object) -> int:
+    number = version_number(version) if isinstance(version, str) else -1
+    if number < 0:
+        raise OptionsError(f"versions are not comparable here: {version!r}")
+
+    return number

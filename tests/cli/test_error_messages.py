@@ -1,0 +1,123 @@
+"""Errors become one line that says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioinformer.cli.error_messages import CommandError, message_of, unreadable
+from aioinformer.client.environment import load_from_environment
+from aioinformer.client.error_mapping import api_error
+from aioinformer.client.kubeconfig import load_kubeconfig
+from aioinformer.errors import (
+    ApiError,
+    DecodeError,
+    NotSynced,
+    OptionsError,
+    SelectorSyntaxError,
+    TransportError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refusal(code: int) -> ApiError:
+    return ApiError.from_status({"message": "it says no."}, code=code)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        pytest.param(refusal(401), "give a valid --token", id="401"),
+        pytest.param(refusal(403), "permission to list and watch", id="403"),
+        pytest.param(refusal(404), "`kubectl api-resources`", id="404"),
+        pytest.param(refusal(400), "check --field-selector", id="400"),
+        pytest.param(refusal(503), "try again later", id="503"),
+        pytest.param(
+            SelectorSyntaxError("bad", text="a in", position=4),
+            "Selectors look like 'app=web",
+            id="selector",
+        ),
+    ],
+)
+def test_adds_what_to_do_to_what_happened(error: Exception, advice: str) -> None:
+    line = message_of(error)
+
+    assert line.startswith(str(error).rstrip(".") + ". ")
+    assert advice in line
+
+
+def answered(status: int, kind: str, body: bytes, **headers: str) -> ApiError:
+    """What the client makes of an answer that is no Status."""
+    return api_error(status, "", {"Content-Type": kind, **headers}, body, "http://x")
+
+
+def test_does_not_blame_the_resource_for_the_answer_of_a_web_server() -> None:
+    line = message_of(answered(404, "text/html", b"<h1>not here</h1>"))
+
+    assert line.endswith("and the API server's URL")
+
+
+def test_blames_the_resource_where_an_api_server_knows_no_such_path() -> None:
+    line = message_of(answered(404, "text/plain", b"404 page not found\n"))
+
+    assert line == (
+        "404: http://x serves no such resource (404 page not found): check its name, "
+        "version and group, and that its CustomResourceDefinition is installed; or the "
+        "URL is not that of an API server"
+    )
+
+
+def test_a_redirect_says_itself_what_to_do() -> None:
+    line = message_of(answered(302, "text/html", b"", Location="/login"))
+
+    assert line.endswith("a redirect to /login: use the URL of the API server itself")
+
+
+def test_an_answer_that_cannot_be_read_is_said_to_be_the_servers() -> None:
+    assert unreadable(DecodeError("no list"), "http://x") == (
+        "http://x did not answer with a list that can be read: no list. Is the URL that "
+        "of an API server?"
+    )
+    assert unreadable(DecodeError("http://x is odd"), "http://x") == "http://x is odd"
+
+
+@pytest.mark.parametrize("kind", [TransportError, OptionsError, CommandError])
+def test_leaves_errors_alone_that_say_what_to_do(kind: type[Exception]) -> None:
+    assert message_of(kind("wrong. Do that.")) == "wrong. Do that."
+
+
+def test_names_the_cause_of_a_missing_sync() -> None:
+    error = NotSynced("pods is not synced: listing")
+    error.__cause__ = TransportError("the server is away.")
+
+    assert message_of(error) == "the server is away."
+
+
+def test_shows_a_missing_sync_without_a_cause_as_it_is() -> None:
+    assert message_of(NotSynced("pods is not synced")) == "pods is not synced"
+
+
+def test_makes_one_line_of_several() -> None:
+    assert message_of(OptionsError("one\n  two")) == "one two"
+
+
+def test_names_an_error_without_text_by_its_class() -> None:
+    assert message_of(TransportError("")) == "TransportError"
+
+
+def test_speaks_of_options_where_the_library_speaks_of_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    with pytest.raises(OptionsError) as nothing:
+        load_from_environment()
+    with pytest.raises(OptionsError) as absent:
+        load_kubeconfig(tmp_path / "absent")
+
+    assert message_of(nothing.value).endswith("or give --server.")
+    assert "(--kubeconfig) does not exist" in message_of(absent.value)

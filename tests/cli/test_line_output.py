@@ -1,0 +1,102 @@
+"""Changes as lines."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from cli_helpers import status
+from conftest import pod
+
+from aioinformer.cli.columns import Columns
+from aioinformer.cli.line_output import JSONLines, NameLines, TableLines, outage_line
+from aioinformer.errors import TransportError
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.model import KubeObject
+from aioinformer.model.resource import Resource
+from aioinformer.model.resources import DEPLOYMENTS, PODS
+
+if TYPE_CHECKING:
+    from aioinformer.informer.notifications import Notification
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def thing(name: str) -> KubeObject:
+    born = {"creationTimestamp": "2025-12-31T23:59:00Z"}
+    body = {"spec": {"containers": [{"name": "main"}]}, "status": {"phase": "Pending"}}
+    return KubeObject.of({**pod(name, "shop", metadata=born), **body})
+
+
+EVENTS: list[Notification] = [
+    Added(thing("web-0"), initial=True),
+    Updated(thing("web-0"), thing("web-0")),
+    Deleted(thing("web-0")),
+]
+
+
+def test_a_table_has_what_happened_in_front() -> None:
+    lines = TableLines(Columns(PODS, wide=False, namespaces=True))
+    text = lines.of(EVENTS, NOW)
+
+    assert text.splitlines() == [
+        "EVENT      NAMESPACE   NAME    READY   STATUS    RESTARTS   AGE",
+        "ADDED      shop        web-0   0/1     Pending   0          60s",
+        "MODIFIED   shop        web-0   0/1     Pending   0          60s",
+        "DELETED    shop        web-0   0/1     Pending   0          60s",
+    ]
+
+
+def test_the_names_of_the_columns_come_once() -> None:
+    lines = TableLines(Columns(PODS, wide=False, namespaces=False))
+    lines.of(EVENTS, NOW)
+    (line,) = lines.of(EVENTS[:1], NOW).splitlines()
+
+    assert line.split() == ["ADDED", "web-0", "0/1", "Pending", "0", "60s"]
+    assert line.startswith("ADDED      web-0")
+
+
+def test_json_has_the_events_of_a_watch() -> None:
+    lines = JSONLines().of(EVENTS, NOW).splitlines()
+    events = [json.loads(line) for line in lines]
+
+    assert [it["type"] for it in events] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [it["object"] for it in events] == [thing("web-0").to_dict()] * 3
+
+
+def test_json_that_was_made_pretty_is_one_line() -> None:
+    body = json.dumps(pod("web-0"), indent=2).encode()
+    told = JSONLines().of([Added(KubeObject.of(body))], NOW)
+
+    assert told.count(b"\n") == 1
+    assert json.loads(told)["object"] == pod("web-0")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        pytest.param(PODS, "pod/web-0", id="core"),
+        pytest.param(DEPLOYMENTS, "deployment.apps/web-0", id="group"),
+        pytest.param(Resource("x.io", "v1", "webs"), "webs.x.io/web-0", id="custom"),
+    ],
+)
+def test_names_are_those_of_kubectl(resource: Resource, name: str) -> None:
+    assert NameLines(resource).of(EVENTS[:1], NOW) == f"{name}\n"
+
+
+def test_the_beginning_of_an_outage_is_told_with_its_cause() -> None:
+    line = outage_line(status(TransportError("gone.")), was_out=False)
+
+    assert line == "out of contact, trying again: gone."
+
+
+@pytest.mark.parametrize("error", [None, TransportError("gone.")])
+def test_nothing_is_told_while_nothing_changes(error: Exception | None) -> None:
+    assert outage_line(status(error), was_out=error is not None) == ""
+
+
+def test_the_end_of_an_outage_is_told() -> None:
+    assert outage_line(status(None), was_out=True) == "in contact again"

@@ -1,0 +1,451 @@
+"""The live table in a terminal, as a user sees it: another process, a real clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from cli_helpers import status
+from conftest import pod
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import in_real_time
+from rich.cells import cell_len
+from terminals import InTerminal, in_terminal
+
+from aioinformer.cache import Store
+from aioinformer.cli.live_table import (
+    KEPT,
+    MARKED_SECONDS,
+    ColumnTable,
+    InformerHealth,
+    RateMeter,
+    VisibleObjects,
+    draw,
+    status_line,
+)
+from aioinformer.cli.terminal import ScreenLine
+from aioinformer.cli.workload import Workload, objects_for
+from aioinformer.errors import TransportError
+from aioinformer.informer import Added, Deleted, Updated
+from aioinformer.model import KubeObject
+from aioinformer.model.resources import PODS
+from aioinformer.testing import APIServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+pytestmark = in_real_time
+
+
+CTRL_C, CTRL_Z = b"\x03", b"\x1a"
+
+
+ENTERED, LEFT, CLEARED = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[2J"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[APIServer]:
+    async with APIServer(auto_namespaces=True) as server:
+        yield server
+
+
+def create(server: APIServer, *names: str, namespace: str = "shop") -> None:
+    for name in names:
+        server.create(PODS, {"metadata": {"name": name}}, namespace=namespace)
+
+
+async def shown(terminal: InTerminal, word: str) -> list[str]:
+    return await terminal.shows(lambda lines: any(word in it for it in lines))
+
+
+async def test_shows_objects_and_marks_what_changes(server: APIServer) -> None:
+    create(server, "web-1", "web-0")
+    async with in_terminal("watch", "po", "--server", server.url) as terminal:
+        title, head, *rows = await shown(terminal, "web-1")
+        assert title.startswith("pods in all namespaces   synced   ")
+        assert head.split() == [
+            "NAMESPACE",
+            "NAME",
+            "READY",
+            "STATUS",
+            "RESTARTS",
+            "AGE",
+        ]
+        assert [row.split()[1] for row in rows if row] == ["web-0", "web-1"]
+
+        create(server, "web-2")
+        assert (await shown(terminal, "+ shop        web-2"))[4].startswith("+ shop")
+        await shown(terminal, "  shop        web-2")
+
+        server.delete(PODS, "web-0", namespace="shop")
+        await shown(terminal, "- shop        web-0")
+        await terminal.shows(lambda lines: not any("web-0" in it for it in lines))
+
+        terminal.press(CTRL_C)
+        assert await terminal.end() == 130
+
+    assert b"Traceback" not in terminal.written
+    last = terminal.written.rpartition(LEFT)[2].decode()
+    assert last == "pods in all namespaces: 2 objects, 2 events.\r\n"
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50), (20, 5)])
+async def test_thousands_of_pods_that_change_neither_wrap_nor_flicker(
+    server: APIServer, columns: int, lines: int
+) -> None:
+    workload = Workload(server, objects=objects_for(pods=2000), changes_per_second=0)
+    workload.populate()
+    namespace, name = "a-long-name-of-a-namespace", "x" * 200
+    create(server, name, namespace=namespace)
+    reason = {"status": {"reason": "日本語" * 30}}
+    arguments = ("watch", "pods", "-o", "wide", "--server", server.url)
+    async with in_terminal(*arguments, columns=columns, lines=lines) as terminal:
+        await shown(terminal, "more")
+        for _ in range(5):
+            for _ in range(40):
+                workload.change()
+
+            server.patch(PODS, name, reason, namespace=namespace)
+            reason["status"]["reason"] += "!"
+            before = terminal.lines
+            screen = await terminal.shows(lambda now, was=before: now != was)  # type: ignore[misc]
+            assert len(screen) == lines
+            assert screen[0].startswith("pods in all")
+            assert all(cell_len(line) <= columns for line in screen)
+            assert "…" in screen[2]
+
+    # All was written once; from then on, only what differs.
+    assert terminal.written.count(CLEARED) == terminal.written.count(ENTERED) == 1
+    # Nothing moves down or up by itself: each line is written where it belongs.
+    assert b"\n" not in terminal.written
+
+
+async def test_follows_the_size_of_the_terminal(server: APIServer) -> None:
+    create(server, *(f"web-{number:02}" for number in range(40)))
+    async with in_terminal("watch", "po", "--server", server.url) as terminal:
+        await shown(terminal, "19 more")
+
+        terminal.resize(100, 50)
+        screen = await shown(terminal, "web-39")
+        assert not any("more" in line for line in screen)
+
+        terminal.resize(30, 10)
+        screen = await shown(terminal, "33 more")
+        assert len(screen) == 10
+
+
+async def test_says_that_the_server_is_away_and_recovers() -> None:
+    server = APIServer(auto_namespaces=True)
+    await server.start()
+    create(server, "web-0")
+    async with in_terminal("watch", "po", "--server", server.url) as terminal:
+        await shown(terminal, "web-0")
+        await server.stop()
+        screen = await shown(terminal, "trying again")
+        assert screen[0].startswith("out of contact")
+        assert any("web-0" in line for line in screen)
+
+        await server.start()
+        await shown(terminal, "synced")
+
+    await server.stop()
+
+
+async def test_gives_the_terminal_back_while_it_is_suspended(
+    server: APIServer,
+) -> None:
+    create(server, "web-0")
+    async with in_terminal("watch", "po", "--server", server.url) as terminal:
+        await shown(terminal, "web-0")
+        terminal.press(CTRL_Z)
+        await terminal.shows(lambda _: LEFT in terminal.written)
+        create(server, "web-1")
+
+        terminal.resume()
+        await shown(terminal, "web-1")
+        assert terminal.written.count(ENTERED) == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [
+        pytest.param({}, True, id="coloured"),
+        pytest.param({"NO_COLOR": "1"}, False, id="no-color"),
+        pytest.param({"NO_COLOR": ""}, True, id="empty-no-color"),
+    ],
+)
+async def test_colours_are_left_out_if_asked(
+    server: APIServer, environment: dict[str, str], coloured: bool
+) -> None:
+    arguments = ("watch", "po", "--server", server.url)
+    async with in_terminal(*arguments, environment=environment) as terminal:
+        await shown(terminal, "synced")
+        create(server, "web-0")
+        await shown(terminal, "+ shop")
+
+    assert (b"\x1b[32m" in terminal.written) == coloured
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        pytest.param(["--plain"], {}, id="plain"),
+        pytest.param(["-o", "name"], {}, id="names"),
+        pytest.param([], {"TERM": "dumb"}, id="dumb-terminal"),
+    ],
+)
+async def test_lines_are_lines_on_a_terminal_too(
+    server: APIServer, options: list[str], environment: dict[str, str]
+) -> None:
+    create(server, "web-0")
+    arguments = ("watch", "po", *options, "--server", server.url)
+    async with in_terminal(*arguments, environment=environment) as terminal:
+        await shown(terminal, "web-0")
+        terminal.press(CTRL_C)
+        assert await terminal.end() == 130
+
+    assert b"\x1b" not in terminal.written
+
+
+async def test_an_error_is_a_line_and_the_screen_is_left_alone() -> None:
+    async with APIServer(token="right") as server:
+        arguments = ("watch", "po", "--server", server.url, "--token", "wrong")
+        async with in_terminal(*arguments, columns=200) as terminal:
+            assert await terminal.end() == 2
+
+    assert b"\x1b" not in terminal.written
+    assert terminal.written.startswith(b"aioinformer: ")
+    assert terminal.written.count(b"\n") == 1
+
+
+def test_a_meter_begins_at_zero() -> None:
+    assert RateMeter().rate(10.0, 500) == 0.0
+
+
+def test_a_meter_tells_growth_in_a_second() -> None:
+    meter = RateMeter()
+    meter.rate(10.0, 500)
+
+    assert meter.rate(10.5, 600) == 200.0
+
+
+def test_a_meter_forgets_what_is_older_than_three_seconds() -> None:
+    meter = RateMeter()
+    for second in range(10):
+        meter.rate(float(second), 1000 * second)
+
+    rates = [meter.rate(10.0 + second, 9000) for second in range(4)]
+
+    assert rates[0] > rates[1] > rates[2] == rates[3] == 0.0
+
+
+HEALTH = InformerHealth(status=status(None), objects=1963, rate=91.4)
+
+
+HEAD = ["NAMESPACE", "NAME", "AGE"]
+
+
+def test_the_status_line_says_what_is_watched_and_how_it_is() -> None:
+    assert status_line("pods in shop", HEALTH, 80) == ScreenLine(
+        "pods in shop   synced   fresh   1,963 objects   91 events/s", "title"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        pytest.param({"age": 0.9}, "synced   fresh   ", id="fresh"),
+        pytest.param({"age": 45.3}, "synced   quiet for 45s   ", id="quiet"),
+        pytest.param(
+            {"age": None, "synced": False, "phase": "listing"},
+            "pods   listing   1,963",
+            id="not-synced",
+        ),
+    ],
+)
+def test_the_status_line_says_how_fresh_it_is(
+    changed: dict[str, object], words: str
+) -> None:
+    health = replace(HEALTH, status=replace(HEALTH.status, **changed))  # type: ignore[arg-type]
+
+    assert words in status_line("pods", health, 80).text
+
+
+def test_an_outage_comes_first() -> None:
+    failing = replace(status(TransportError("x refused the connection.")), age=12.0)
+    line = status_line("pods", replace(HEALTH, status=failing), 60)
+
+    assert line.style == "trouble"
+    assert line.text == "out of contact for 12s, trying again: x refused the connect…"
+
+
+def test_changes_have_a_sign_and_a_style() -> None:
+    rows = [
+        ("", ["shop", "web-0", "5d"]),
+        ("added", ["shop", "web-1", "0s"]),
+        ("modified", ["shop", "web-2", "5d"]),
+        ("deleted", ["shop", "web-3", "5d"]),
+    ]
+
+    assert ColumnTable(HEAD).draw(rows, 80) == [  # type: ignore[arg-type]
+        ScreenLine("  NAMESPACE   NAME    AGE", "head"),
+        ScreenLine("  shop        web-0   5d"),
+        ScreenLine("+ shop        web-1   0s", "added"),
+        ScreenLine("~ shop        web-2   5d", "modified"),
+        ScreenLine("- shop        web-3   5d", "deleted"),
+    ]
+
+
+def test_columns_do_not_become_narrower() -> None:
+    table = ColumnTable(HEAD)
+    table.draw([("", ["shop", "web-7d9c5b8f6-x2x4z", "5d"])], 80)
+    (head, _) = table.draw([("", ["shop", "web", "5d"])], 80)
+
+    assert head.text.index("AGE") == 2 + 9 + 3 + 19 + 3
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 10, 20, 40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    cells = ["shop", "日本語" * 30, "5d"]
+    table = ColumnTable(HEAD).draw([("modified", cells), ("", cells)], width)
+    failing = replace(HEALTH, status=status(TransportError("gone " * 50)))
+    lines = draw("pods " * 30, HEALTH, table, more=1975, width=width)
+    lines += draw("pods", failing, table, more=0, width=width)
+
+    assert [it for it in lines if cell_len(it.text) > width] == []
+
+
+def test_says_how_many_more_there_are() -> None:
+    *_, last = draw("pods", HEALTH, [], more=1975, width=80)
+
+    assert last.style == "quiet"
+    assert last.text.startswith("  … 1,975 more; the last changed ones are at the top.")
+
+
+def thing(key: str) -> KubeObject:
+    namespace, _, name = key.rpartition("/")
+    return KubeObject.of(pod(name, namespace))
+
+
+class Cache:
+    """A store and a board that hear of the same changes."""
+
+    def __init__(self, *keys: str) -> None:
+        self.store: Store[KubeObject] = Store()
+        self.board = VisibleObjects(self.store)
+        for key in keys:
+            self.store.add(thing(key))
+            self.board.note(Added(thing(key), initial=True), 0.0)
+
+    def add(self, key: str, now: float) -> None:
+        self.store.add(thing(key))
+        self.board.note(Added(thing(key)), now)
+
+    def change(self, key: str, now: float) -> None:
+        self.board.note(Updated(thing(key), thing(key)), now)
+
+    def delete(self, key: str, now: float) -> None:
+        self.store.delete(thing(key))
+        self.board.note(Deleted(thing(key)), now)
+
+    def shown(self, room: int, now: float) -> list[str]:
+        return [
+            f"{it.mark} {it.obj.key}".strip() for it in self.board.choose(room, now)
+        ]
+
+
+def test_what_fits_is_ordered_by_namespace_then_name() -> None:
+    cache = Cache("b/a", "a-b/c", "a/z", "a/b")
+
+    assert cache.shown(4, 0.0) == ["a/b", "a/z", "a-b/c", "b/a"]
+
+
+def test_what_the_first_list_brought_is_no_change() -> None:
+    cache = Cache("a/b")
+
+    assert (cache.board.events, cache.shown(9, 0.0)) == (0, ["a/b"])
+
+
+def test_changes_are_marked_for_a_while() -> None:
+    cache = Cache("a/1", "a/2", "a/3")
+    cache.change("a/1", 10.0)
+    cache.add("a/4", 10.0)
+    cache.delete("a/2", 10.0)
+
+    marked = ["modified a/1", "deleted a/2", "a/3", "added a/4"]
+    assert cache.shown(9, 10.0 + MARKED_SECONDS - 0.1) == marked
+    assert cache.shown(9, 10.0 + MARKED_SECONDS) == ["a/1", "a/3", "a/4"]
+    assert cache.board.events == 3
+
+
+def test_without_room_for_all_the_last_changed_ones_come_first() -> None:
+    cache = Cache("a/1", "a/2", "a/3", "a/4", "a/5")
+    cache.change("a/4", 10.0)
+    cache.change("a/2", 11.0)
+    cache.change("a/4", 12.0)
+
+    assert cache.shown(4, 20.0) == ["a/4", "a/2", "a/1", "a/3"]
+    assert cache.shown(1, 20.0) == ["a/4"]
+    assert cache.shown(0, 20.0) == []
+
+
+def test_what_is_gone_leaves_the_order_too() -> None:
+    cache = Cache("a/1", "a/2", "a/3", "a/4")
+    assert cache.shown(2, 0.0) == ["a/1", "a/2"]
+
+    cache.delete("a/1", 1.0)
+
+    assert cache.shown(2, 1.0) == ["deleted a/1", "a/2"]
+    assert cache.shown(2, 9.0) == ["a/2", "a/3"]
+
+
+def test_one_that_came_back_is_no_longer_deleted() -> None:
+    cache = Cache("a/1")
+    cache.delete("a/1", 1.0)
+    cache.add("a/1", 1.5)
+
+    assert cache.shown(5, 1.5) == ["added a/1"]
+    assert cache.board.total(1.5) == 1
+
+
+def test_remembers_a_bounded_number_of_changes() -> None:
+    cache = Cache(*(f"a/{number}" for number in range(KEPT + 50)))
+    for number in range(KEPT + 50):
+        cache.change(f"a/{number}", 1.0)
+
+    shown = cache.shown(KEPT + 10, 1.0)
+
+    assert sum(it.startswith("modified") for it in shown) == KEPT
+    assert len(shown) == len(set(shown)) == KEPT + 10
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "change", "delete"]),
+        st.integers(0, 7),
+        st.floats(0, 1.5),
+    ),
+    max_size=30,
+)
+
+
+@given(steps, st.integers(0, 10))
+def test_never_shows_more_than_fits_nor_anything_twice(
+    steps: list[tuple[str, int, float]], room: int
+) -> None:
+    cache, now = Cache(), 0.0
+    for step, number, pause in steps:
+        key = f"a/{number}"
+        now += pause
+        if step == "add":
+            cache.add(key, now)
+        elif key in cache.store:
+            getattr(cache, step)(key, now)
+
+        keys = [it.obj.key for it in cache.board.choose(room, now)]
+        assert len(keys) == len(set(keys)) == min(room, cache.board.total(now))
+        whole = {it.obj.key for it in cache.board.choose(100, now)}
+        assert set(cache.store.list_keys()) <= whole

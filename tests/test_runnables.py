@@ -1,0 +1,182 @@
+"""`Runnables`: how they run side by side, fail and end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from informer_helpers import running, settle
+from task_helpers import slow_to_end
+
+from aioinformer._runnables import Runnable, Runnables
+from aioinformer.errors import AioInformerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Bench:
+    """A group of runnables, and its failures."""
+
+    def __init__(self, drain_seconds: float = 10.0) -> None:
+        self.record: list[str] = []
+        self.failures: list[tuple[str, BaseException]] = []
+        self.group = Runnables(
+            lambda it, exc: self.failures.append((it.name, exc)),
+            drain_seconds=drain_seconds,
+        )
+
+    def add(self, run: Callable[[], Awaitable[object]], name: str = "part") -> None:
+        self.group.add(Runnable(name, run))
+
+    def add_slow(self) -> None:
+        """Add a runnable that takes a second to end."""
+        self.add(lambda: slow_to_end(self.record))
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_runnables_added_before_and_during_run_are_started() -> None:
+    bench = Bench()
+    bench.add_slow()
+    assert repr(bench.group) == "<Runnables 1>"
+
+    async with running(bench.group.run()):
+        await settle()
+        bench.add_slow()
+        await settle()
+        assert repr(bench.group) == "<Runnables 2>"
+        start = now()
+
+    assert bench.record == ["ending"] * 2 + ["ended"] * 2
+    assert now() - start == 1
+
+
+async def test_runnable_that_returns_ends_no_other() -> None:
+    bench = Bench()
+
+    async def done() -> str:
+        return "whatever"
+
+    bench.add(done)
+    async with running(bench.group.run()) as task:
+        await settle()
+        assert repr(bench.group) == "<Runnables 0>"
+        assert not task.done()
+
+    assert bench.failures == []
+
+
+async def test_failure_is_reported_and_ends_no_other() -> None:
+    bench = Bench()
+    error = ValueError("boom")
+
+    async def fails() -> None:
+        raise error
+
+    async def fails_in_a_group() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+
+    bench.add_slow()
+    bench.add(fails, "one")
+    bench.add(fails_in_a_group, "two")
+    async with running(bench.group.run()) as task:
+        await settle()
+        assert not task.done()
+        assert bench.record == []
+
+    assert sorted(bench.failures, key=str) == [("one", error), ("two", error)]
+
+
+async def test_runnable_that_cancels_itself_has_failed() -> None:
+    bench = Bench()
+
+    async def cancels() -> None:
+        raise asyncio.CancelledError("mine")
+
+    bench.add(cancels, "odd")
+    async with running(bench.group.run()):
+        await settle()
+
+    ((name, failure),) = bench.failures
+    assert name == "odd"
+    assert isinstance(failure, AioInformerError)
+    assert str(failure) == "odd has cancelled itself"
+    assert isinstance(failure.__cause__, asyncio.CancelledError)
+
+
+async def test_runnable_that_exceeds_drain_is_cancelled_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, start = Bench(drain_seconds=0.5), now()
+    bench.add_slow()
+
+    async with running(bench.group.run()):
+        await settle()
+
+    assert now() - start == 0.5
+    assert bench.record == ["ending"]
+    assert caplog.messages == ["drain cut short for: part"]
+
+
+async def test_second_cancellation_is_passed_on() -> None:
+    bench, start = Bench(), now()
+    bench.add_slow()
+    async with running(bench.group.run()) as task:
+        await settle()
+        task.cancel()
+        await asyncio.sleep(0.25)
+
+    assert now() - start == 0.25
+    assert bench.record == ["ending"]
+
+
+async def test_hurry_before_end_skips_drain() -> None:
+    bench, start = Bench(), now()
+    bench.add_slow()
+    async with running(bench.group.run()):
+        await settle()
+        bench.group.hurry()
+        await asyncio.sleep(5)
+        assert bench.record == [], "it ends nobody by itself"
+
+    assert now() - start == 5
+    assert bench.record == ["ending"], "each of its cancellations has arrived"
+
+
+async def test_runnable_with_hurry_is_not_cancelled_again() -> None:
+    bench, enough = Bench(drain_seconds=3.0), asyncio.Event()
+
+    async def drains() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await enough.wait()
+            bench.record.append("drained")
+
+    bench.group.add(Runnable("own", drains, enough.set))
+    start = now()
+    async with running(bench.group.run()):
+        await settle()
+
+    assert now() - start == 3
+    assert bench.record == ["drained"]
+
+
+async def test_wait_nonempty_waits_for_first_runnable() -> None:
+    bench = Bench()
+    async with running(bench.group.wait_nonempty()) as task:
+        await settle()
+        assert not task.done()
+        bench.add(for_ever)
+        await settle()
+        assert task.done()
