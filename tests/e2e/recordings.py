@@ -3,8 +3,9 @@
     python tests/e2e/recordings.py https://127.0.0.1:6443 --token T --ca ca.crt
 
 Run it by hand when the imitated version of Kubernetes changes, or after you added a body to
-a file in `tests/apiserver/contracts/recorded`, with `"answer":{}`. It writes all responses again, and
-`git diff` shows the changes. It creates a namespace and a CRD, and removes both.
+a file in `tests/apiserver/contracts/recorded`, with `"answer":{}`. It writes all
+responses again, and `git diff` shows the changes. It creates a namespace and a CRD, and
+removes both.
 """
 
 from __future__ import annotations
